@@ -1,0 +1,173 @@
+"""Messages <-> token ids, so that what is trained is token for token what is sampled and played.
+
+A conversation is never rendered twice. Its ids grow by concatenation:
+
+    prompt_ids(opening) + completion + bridge_ids(feedback) + completion + bridge_ids(feedback) + ...
+
+Chat templates that rewrite earlier turns (Qwen3's stock one drops earlier thinking) therefore cannot make
+training, rollouts and evaluation see different prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from wordle_rl.prompt import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_USER = "\N{SECTION SIGN}user\N{SECTION SIGN}"
+_REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
+_MAX_CACHED_TEXTS = 500_000
+
+
+class ChatTemplateError(ValueError):
+    """A chat template from which the borders of a turn cannot be read."""
+
+
+class ChatCodec:
+    """Encodes conversations for one tokenizer and chat template.
+
+    `turn_end_ids` are the ids that close an assistant turn (in every known template one token); a policy
+    samples them itself. `stop_ids` are all ids at which sampling stops.
+
+    Args:
+        tokenizer: Any fast tokenizer with a chat template.
+        template_kwargs: Extra template variables such as `{"enable_thinking": False}`.
+
+    Raises:
+        ChatTemplateError: If there is no template or it does not show where a turn ends.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        if not tokenizer.chat_template:
+            raise ChatTemplateError("the tokenizer has no chat template; save one with the model")
+        self.tokenizer = tokenizer
+        self._template_kwargs = dict(template_kwargs or {})
+        self._turn_end, self._bridge_head, self._bridge_tail = self._read_template()
+        self.turn_end_ids = tuple(self.encode(self._turn_end))
+        if not self.turn_end_ids:
+            raise ChatTemplateError("the chat template does not close an assistant turn with any token")
+        eos = tokenizer.eos_token_id
+        self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or [])})
+        pad = tokenizer.pad_token_id
+        self.pad_id = int(pad) if pad is not None else self.turn_end_ids[0]
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a whole prompt, ending where the policy is to speak."""
+        return self.encode(self._render(messages))
+
+    def bridge_ids(self, feedback: Message) -> list[int]:
+        """Ids between the end of one completion and the start of the next: the user's answer in its frame."""
+        return list(self._cached(self._bridge_head + feedback["content"].strip() + self._bridge_tail))
+
+    def reply_ids(self, text: str) -> list[int]:
+        """Ids of an assistant turn as a policy samples it, its closing token included."""
+        return [*self._cached(text), *self.turn_end_ids]
+
+    def closed(self, completion: Sequence[int]) -> list[int]:
+        """The ids that must follow a completion cut off before its closing token (none if it closed itself)."""
+        return [] if completion and completion[-1] in self.stop_ids else list(self.turn_end_ids)
+
+    def text_of(self, completion: Sequence[int]) -> str:
+        """The words of a completion, without the tokens that close it."""
+        kept = list(completion)
+        while kept and kept[-1] in self.stop_ids:
+            kept.pop()
+        return str(self.tokenizer.decode(kept, skip_special_tokens=False))
+
+    def encode_game(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+        """Encode a finished conversation.
+
+        Returns:
+            Token ids and, for each, 1 if the policy speaks it (replies with their closing token) or 0.
+
+        Raises:
+            ValueError: If the messages do not alternate prompt, reply, prompt, reply.
+        """
+        first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+        ids = self.prompt_ids(messages[:first])
+        mask = [0] * len(ids)
+        for offset, message in enumerate(messages[first:]):
+            is_reply = offset % 2 == 0
+            if (message["role"] == "assistant") != is_reply:
+                raise ValueError("after the opening, replies and answers must alternate")
+            new = self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message)
+            ids += new
+            mask += [int(is_reply)] * len(new)
+        return ids, mask
+
+    def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
+        """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
+        texts = {*replies, *(self._bridge_head + text.strip() + self._bridge_tail for text in feedbacks)}
+        missing = [text for text in texts if text not in self._cache]
+        if missing:
+            encoded = self.tokenizer(missing, add_special_tokens=False)["input_ids"]
+            self._cache.update(zip(missing, map(tuple, encoded), strict=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a piece of text exactly as it stands."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _cached(self, text: str) -> tuple[int, ...]:
+        ids = self._cache.get(text)
+        if ids is None:
+            if len(self._cache) >= _MAX_CACHED_TEXTS:
+                self._cache.clear()
+            ids = self._cache[text] = tuple(self.encode(text))
+        return ids
+
+    def _render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                cast("list[dict[str, str]]", list(messages)),
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                **self._template_kwargs,
+            )
+        )
+
+    def _read_template(self) -> tuple[str, str, str]:
+        """Render a dialogue of marker words; read off the turn's end and the frame of a user message."""
+        before = Message(role="user", content="a")
+        reply = Message(role="assistant", content=_REPLY)
+        rendered = self._render([before, reply, Message(role="user", content=_USER)])
+        if rendered.count(_REPLY) != 1 or rendered.count(_USER) != 1:
+            raise ChatTemplateError("the chat template drops or repeats a message")
+        between, tail = rendered.split(_REPLY)[1].split(_USER)
+        finished = self._render([before, reply], add_generation_prompt=False).split(_REPLY)[-1]
+        end = _common_prefix(between, finished)
+        closing = self._first_token_text(end)
+        return closing, between[len(closing) :], tail
+
+    def _first_token_text(self, text: str) -> str:
+        """The text of the first token of `text`: the special token that closes a turn."""
+        ids = self.encode(text)
+        if not ids:
+            raise ChatTemplateError("the chat template does not close an assistant turn with any token")
+        first = str(self.tokenizer.decode(ids[:1], skip_special_tokens=False))
+        if not text.startswith(first):
+            raise ChatTemplateError(f"the chat template closes a turn with {text!r}, which is not one token")
+        return first
+
+
+def _common_prefix(a: str, b: str) -> str:
+    length = 0
+    while length < min(len(a), len(b)) and a[length] == b[length]:
+        length += 1
+    return a[:length]
+
+
+def mask_picture(codec: ChatCodec, ids: Sequence[int], mask: Sequence[int]) -> str:
+    """Draw a game's mask: trained tokens in `⟦ ⟧`, the rest bare. For eyes and for tests."""
+    parts: list[str] = []
+    trained = False
+    for token, m in zip(ids, mask, strict=True):
+        if bool(m) != trained:
+            parts.append("⟦" if m else "⟧")
+            trained = bool(m)
+        parts.append(str(codec.tokenizer.decode([token], skip_special_tokens=False)))
+    return "".join(parts) + ("⟧" if trained else "")

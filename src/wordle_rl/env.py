@@ -1,0 +1,204 @@
+"""`WordleEnv`: one single-use game, text in, text out. It is created, played once and thrown away."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wordle_rl.game import Game, Outcome, Rules, Turn
+from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter, Shape
+from wordle_rl.words import WordList
+
+
+class StopReason(StrEnum):
+    """Why a game ended."""
+
+    SOLVED = "solved"
+    OUT_OF_TURNS = "out_of_turns"
+    TOKEN_BUDGET = "token_budget"
+    """The policy ran out of tokens for the whole game: truncated, not terminated."""
+    REQUEST_FAILED = "request_failed"
+    """The player could not be asked: an error, never a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """One turn of a transcript: the words said, how they were read, what the rules made of them.
+
+    `given` marks a turn that was already on the board when play began. `num_tokens` is the length of the
+    reply in the policy's tokens where that is known; `overlong` that the reply was cut at its token limit.
+    """
+
+    reply: str
+    parsed: Guess | ParseFailure
+    turn: Turn
+    given: bool = False
+    num_tokens: int | None = None
+    overlong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The finished, immutable record of one game; rewards and figures are functions of it."""
+
+    secret: str
+    rules: Rules
+    turns: tuple[PlayedTurn, ...]
+    stop_reason: StopReason
+
+    @property
+    def won(self) -> bool:
+        """Whether the secret was found."""
+        return self.stop_reason is StopReason.SOLVED
+
+    @property
+    def own_turns(self) -> tuple[PlayedTurn, ...]:
+        """The turns the policy played, without those it was given."""
+        return tuple(turn for turn in self.turns if not turn.given)
+
+    @property
+    def turns_used(self) -> int:
+        """How many turns the game cost, given turns included."""
+        return sum(played.turn.costs_turn for played in self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a policy sees after a turn. It never holds the secret.
+
+    `messages` are new: the answer to the last reply (transcript) or a whole fresh prompt (state);
+    they are empty once the game is over. `terminated`: the rules ended it; `truncated`: a budget did.
+    """
+
+    messages: tuple[Message, ...]
+    last_turn: Turn | None
+    turns_left: int
+    stop_reason: StopReason | None = None
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the rules ended the game."""
+        return self.stop_reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something other than the rules ended the game."""
+        return self.stop_reason is not None and not self.terminated
+
+
+class WordleEnv:
+    """One game played in text.
+
+    Args:
+        secret: The word to find; must be listed.
+        words: The word lists; guesses outside them are unlisted.
+        prompter: Wording, conversation shape, grammar and rules.
+        given: Guesses already on the board when play begins; all listed, none the secret, and fewer
+            than the game has turns.
+
+    Raises:
+        ValueError: If the secret or a given guess does not fit.
+    """
+
+    def __init__(self, secret: str, words: WordList, prompter: Prompter, given: Sequence[str] = ()) -> None:
+        if secret not in words:
+            raise ValueError(f"the secret is not in word list {words.name!r}")
+        if len(secret) != prompter.word_length:
+            raise ValueError(f"the secret has {len(secret)} letters, the prompts expect {prompter.word_length}")
+        if len(given) >= prompter.rules.max_turns:
+            raise ValueError(f"{len(given)} given turns leave none of the {prompter.rules.max_turns} to play")
+        self._secret = secret
+        self._game = Game(secret, words, prompter.rules)
+        self._played: list[PlayedTurn] = []
+        self.prompter = prompter
+        for word in given:
+            turn = self._game.play(word)
+            if turn.outcome is not Outcome.SCORED or self._game.won:
+                raise ValueError(f"given guess {word!r} must be a legal guess other than the secret")
+            self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, given=True))
+        self.stop_reason: StopReason | None = None
+        self._conversation: list[Message] = prompter.opening(self._game.turns)
+        self.observation = Observation(tuple(self._conversation), None, self._game.turns_left)
+
+    @classmethod
+    def from_seed(
+        cls, words: WordList, secrets: Sequence[str], prompter: Prompter, seed: int, max_given: int = 0
+    ) -> WordleEnv:
+        """Draw a secret and 0 to `max_given` earlier random guesses; the same seed gives the same game."""
+        rng = random.Random(seed)
+        secret = secrets[rng.randrange(len(secrets))]
+        return cls(secret, words, prompter, random_given(words, secret, rng, max_given))
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns on the board, as the player saw them."""
+        return tuple(self._game.turns)
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The messages of the prompt for the next reply, earlier replies included where the shape keeps them."""
+        return tuple(self._conversation)
+
+    def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> Observation:
+        """Take one reply and answer it.
+
+        Raises:
+            RuntimeError: If the game is over.
+        """
+        if self.stop_reason is not None:
+            raise RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
+        parsed = self.prompter.parse(reply)
+        turn = self._game.play(parsed.word if isinstance(parsed, Guess) else None)
+        self._played.append(PlayedTurn(reply, parsed, turn, num_tokens=num_tokens, overlong=overlong))
+        if self._game.over:
+            return self._stop(StopReason.SOLVED if self._game.won else StopReason.OUT_OF_TURNS, turn)
+        if self.prompter.shape is Shape.STATE:
+            new = self.prompter.state(self._game.turns)
+            self._conversation = new
+        else:
+            new = [self.prompter.feedback(self._game.turns)]
+            self._conversation += [Message(role="assistant", content=reply), *new]
+        self.observation = Observation(tuple(new), turn, self._game.turns_left)
+        return self.observation
+
+    def truncate(self, reason: StopReason) -> Observation:
+        """End the game for a reason outside its rules.
+
+        Raises:
+            ValueError: If the reason is one only the rules may give.
+        """
+        if reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS):
+            raise ValueError(f"only the rules end a game with {reason.value!r}")
+        return self._stop(reason, self._game.turns[-1] if self._game.turns else None)
+
+    def transcript(self) -> Transcript:
+        """The record of the finished game.
+
+        Raises:
+            RuntimeError: If the game is still running, since the record holds the secret.
+        """
+        if self.stop_reason is None:
+            raise RuntimeError("the game is still running; its transcript would give the secret away")
+        return Transcript(self._secret, self.prompter.rules, tuple(self._played), self.stop_reason)
+
+    def _stop(self, reason: StopReason, turn: Turn | None) -> Observation:
+        self.stop_reason = reason
+        self.observation = Observation((), turn, self._game.turns_left, reason)
+        return self.observation
+
+    def __repr__(self) -> str:
+        state = self.stop_reason.value if self.stop_reason else "running"
+        return f"WordleEnv(turns={len(self._game.turns)}, {state})"
+
+
+def random_given(words: WordList, secret: str, rng: random.Random, max_given: int) -> tuple[str, ...]:
+    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played."""
+    count = rng.randint(0, max_given)
+    given: list[str] = []
+    while len(given) < count:
+        word = words.answers[rng.randrange(len(words.answers))]
+        if word != secret and word not in given:
+            given.append(word)
+    return tuple(given)

@@ -1,0 +1,191 @@
+"""The rules of Wordle and nothing else: any word length, any number of turns, hard mode."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+def score_guess(secret: str, guess: str) -> str:
+    """Mark each letter of a guess: `G` right place, `Y` elsewhere in the word, `X` no copy left.
+
+    Greens are given first; every yellow then uses up one copy of the letter that no green took.
+
+    Examples:
+        >>> score_guess("crane", "caper")
+        'GYXYY'
+        >>> score_guess("abbey", "babes")
+        'YYGGX'
+        >>> score_guess("abide", "speed")
+        'XXYXY'
+
+    Raises:
+        ValueError: If the two words differ in length.
+    """
+    if len(secret) != len(guess):
+        raise ValueError(f"a guess of {len(guess)} letters cannot be scored against {len(secret)} letters")
+    unmatched = [s for s, g in zip(secret, guess, strict=True) if s != g]
+    marks = []
+    for s, g in zip(secret, guess, strict=True):
+        if s == g:
+            marks.append("G")
+        elif g in unmatched:
+            unmatched.remove(g)
+            marks.append("Y")
+        else:
+            marks.append("X")
+    return "".join(marks)
+
+
+class Dictionary(StrEnum):
+    """What happens to a guess that is not listed."""
+
+    STRICT = "strict"
+    """It costs the turn and earns no marks. The only setting results are quoted for."""
+    LENIENT = "lenient"
+    """Any word of the right length is scored."""
+    APP = "app"
+    """It is refused without cost, `max_refusals` times a game; after that it costs the turn."""
+
+
+class Outcome(StrEnum):
+    """What became of one reply."""
+
+    SCORED = "scored"
+    MALFORMED = "malformed"
+    WRONG_LENGTH = "wrong_length"
+    UNLISTED = "unlisted"
+    HARD_MODE = "hard_mode"
+
+    @property
+    def broke_rules(self) -> bool:
+        """Whether the reply was anything but a scored guess."""
+        return self is not Outcome.SCORED
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules one game is played by.
+
+    Raises:
+        ValueError: If there is not at least one turn or refusals are negative.
+    """
+
+    max_turns: int = 6
+    dictionary: Dictionary = Dictionary.STRICT
+    hard_mode: bool = False
+    max_refusals: int = 10
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1:
+            raise ValueError(f"max_turns must be at least 1, not {self.max_turns}")
+        if self.max_refusals < 0:
+            raise ValueError(f"max_refusals must not be negative, got {self.max_refusals}")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply as the rules saw it.
+
+    `guess` is None when nothing could be parsed; `marks` is None when the guess was not scored;
+    `costs_turn` is False only for a refusal of the `app` dictionary.
+    """
+
+    guess: str | None
+    marks: str | None
+    outcome: Outcome
+    costs_turn: bool = True
+
+
+def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
+    """Whether a guess could not be the secret, given every earlier mark.
+
+    Examples:
+        >>> seen = [Turn("crane", "GXXXX", Outcome.SCORED)]
+        >>> violates_clues("could", seen), violates_clues("mould", seen)
+        (False, True)
+    """
+    return any(
+        turn.marks is not None
+        and turn.guess is not None
+        and len(turn.guess) == len(guess)
+        and score_guess(guess, turn.guess) != turn.marks
+        for turn in turns
+    )
+
+
+def hard_mode_fault(guess: str, turns: Sequence[Turn]) -> str | None:
+    """Name the first revealed hint that a guess ignores, or None.
+
+    Hard mode asks for less than consistency: greens stay where they are and every yellow letter is used
+    again (as often as it was revealed), wherever.
+    """
+    for turn in turns:
+        if turn.guess is None or turn.marks is None:
+            continue
+        revealed = ""
+        for place, (letter, mark) in enumerate(zip(turn.guess, turn.marks, strict=True)):
+            if mark == "G" and guess[place : place + 1] != letter:
+                return f"letter {place + 1} must be {letter}"
+            if mark != "X":
+                revealed += letter
+        for letter in revealed:
+            if guess.count(letter) < revealed.count(letter):
+                return f"the guess must contain {letter}"
+    return None
+
+
+class Game:
+    """One game: a secret, the turns so far, and what the rules make of the next guess."""
+
+    def __init__(self, secret: str, listed: Container[str], rules: Rules | None = None) -> None:
+        self._secret = secret
+        self._listed = listed
+        self.rules = rules or Rules()
+        self.turns: list[Turn] = []
+        self.turns_used = 0
+        self.refusals = 0
+        self.won = False
+
+    @property
+    def turns_left(self) -> int:
+        """How many guesses may still be made."""
+        return self.rules.max_turns - self.turns_used
+
+    @property
+    def over(self) -> bool:
+        """Whether the game was won or its turns are used up. A win on the last turn is a win."""
+        return self.won or self.turns_left <= 0
+
+    def play(self, guess: str | None) -> Turn:
+        """Play a guess; None stands for a reply in which no guess could be found.
+
+        Raises:
+            RuntimeError: If the game is over.
+        """
+        if self.over:
+            raise RuntimeError("the game is over; start a new one")
+        outcome = self._outcome(guess)
+        if outcome is Outcome.SCORED and guess is not None:
+            marks = score_guess(self._secret, guess)
+            turn = Turn(guess, marks, outcome)
+            self.won = guess == self._secret
+        else:
+            free = self.rules.dictionary is Dictionary.APP and self.refusals < self.rules.max_refusals
+            self.refusals += 1
+            turn = Turn(guess, None, outcome, costs_turn=not free)
+        self.turns.append(turn)
+        self.turns_used += turn.costs_turn
+        return turn
+
+    def _outcome(self, guess: str | None) -> Outcome:
+        if guess is None:
+            return Outcome.MALFORMED
+        if len(guess) != len(self._secret):
+            return Outcome.WRONG_LENGTH
+        if self.rules.dictionary is not Dictionary.LENIENT and guess not in self._listed:
+            return Outcome.UNLISTED
+        if self.rules.hard_mode and hard_mode_fault(guess, self.turns) is not None:
+            return Outcome.HARD_MODE
+        return Outcome.SCORED

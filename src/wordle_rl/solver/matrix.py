@@ -1,0 +1,143 @@
+"""Marks as numbers, and the table of them for every guess against every answer.
+
+A string of marks is read as a base-3 number, X=0 Y=1 G=2, the first letter being the least significant digit:
+`GYX` is 2 + 1*3 + 0*9 = 5. All green is therefore the largest code, 3**length - 1.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+MIN_WORD_LENGTH = 3
+MAX_WORD_LENGTH = 10
+_DIGIT_OF_MARK = {"X": 0, "Y": 1, "G": 2}
+_MARK_OF_DIGIT = "XYG"
+_LARGEST_UINT8_LENGTH = 5  # 3**5 = 243 codes fit in one byte, 3**6 = 729 do not
+_ALPHABET_SIZE = 26
+
+
+class SolverError(ValueError):
+    """A word, marks or candidate set that the solver cannot use."""
+
+
+def encode_marks(marks: str) -> int:
+    """Turn marks into their code.
+
+    Args:
+        marks: 3 to 10 of `G`, `Y`, `X`.
+
+    Raises:
+        SolverError: If the length or a character is wrong.
+
+    >>> encode_marks("GYX"), encode_marks("GGGGG")
+    (5, 242)
+    """
+    if not MIN_WORD_LENGTH <= len(marks) <= MAX_WORD_LENGTH:
+        raise SolverError(f"marks {marks!r} have {len(marks)} characters; give one per letter, 3 to 10")
+    code = 0
+    for mark in reversed(marks):
+        if mark not in _DIGIT_OF_MARK:
+            raise SolverError(f"marks {marks!r} hold {mark!r}; use only G, Y and X")
+        code = 3 * code + _DIGIT_OF_MARK[mark]
+    return code
+
+
+def decode_marks(code: int, length: int) -> str:
+    """Turn a code back into marks.
+
+    Args:
+        code: 0 to 3**length - 1.
+        length: Letters per word.
+
+    Raises:
+        SolverError: If the code does not belong to words of this length.
+
+    >>> decode_marks(5, 3)
+    'GYX'
+    """
+    if not 0 <= code < 3**length:
+        raise SolverError(f"code {code} is no marks of {length} letters; expected 0 to {3**length - 1}")
+    marks = ""
+    for _ in range(length):
+        code, digit = divmod(code, 3)
+        marks += _MARK_OF_DIGIT[digit]
+    return marks
+
+
+def code_dtype(word_length: int) -> np.dtype[np.uint8] | np.dtype[np.uint16]:
+    """The smallest unsigned type that holds every code of words this long."""
+    return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
+
+
+def feedback_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
+    """Score every guess against every answer.
+
+    What a letter adds to the code depends on two things only: where the answer has it and where the guess has it. So
+    for each letter and set of places in an answer, one row over all guesses is looked up once and kept; a secret's
+    row of codes is the sum of the rows of its (at most `length`) different letters.
+
+    Args:
+        guesses: Lower-case words a-z of one length, 3 to 10.
+        answers: Words of the same length.
+
+    Returns:
+        Codes, shape (num_guesses, num_answers); uint8 up to five letters, uint16 beyond. The array is laid out answer
+        by answer (Fortran order), because every search gathers whole answers.
+
+    Raises:
+        SolverError: If a list is empty, or a word has another length or a character outside a-z.
+    """
+    if not guesses or not answers:
+        raise SolverError("a feedback matrix needs at least one guess and one answer; one list is empty")
+    length = len(guesses[0])
+    if not MIN_WORD_LENGTH <= length <= MAX_WORD_LENGTH:
+        raise SolverError(f"word {guesses[0]!r} has {length} letters; the solver takes 3 to 10")
+    guess_places = _letter_places(_letters(guesses, length))  # (26, num_guesses)
+    answer_places = _letter_places(_letters(answers, length))  # (26, num_answers)
+
+    by_answer = np.zeros((len(answers), len(guesses)), dtype=code_dtype(length))
+    row_of: dict[tuple[int, int], Codes] = {}
+    for row, places in zip(by_answer, answer_places.T, strict=True):
+        for letter in np.flatnonzero(places).tolist():
+            key = (letter, int(places[letter]))
+            if key not in row_of:
+                row_of[key] = _letter_codes(key[1], length)[guess_places[letter]]
+            row += row_of[key]
+    return by_answer.T
+
+
+def _letters(words: Sequence[str], length: int) -> npt.NDArray[np.uint8]:
+    """Letters as 0..25, shape (num_words, length)."""
+    for word in words:
+        if len(word) != length or not (word.isascii() and word.isalpha() and word.islower()):
+            raise SolverError(f"word {word!r} is not {length} lower-case letters a-z; fix or drop it")
+    flat = np.frombuffer("".join(words).encode("ascii"), dtype=np.uint8)
+    return (flat - np.uint8(ord("a"))).reshape(len(words), length)
+
+
+def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    """For each letter and word, the set of places the letter stands in, as a bit mask; shape (26, num_words)."""
+    num_words, length = letters.shape
+    places = np.zeros((_ALPHABET_SIZE, num_words), dtype=np.intp)
+    for place in range(length):
+        places[letters[:, place], np.arange(num_words)] |= 1 << place
+    return places
+
+
+def _letter_codes(answer_places: int, length: int) -> Codes:
+    """What one letter adds to the code, for each possible set of places in the guess; shape (2**length,)."""
+    guess_places = np.arange(1 << length)
+    unmatched = answer_places.bit_count() - np.bitwise_count(guess_places & answer_places).astype(np.intp)
+    codes = np.zeros(1 << length, dtype=np.intp)
+    for place in range(length):
+        here = (guess_places >> place) & 1
+        if (answer_places >> place) & 1:
+            codes += 2 * 3**place * here
+        else:
+            yellow = here * (unmatched > 0)
+            codes += 3**place * yellow
+            unmatched -= yellow
+    return codes.astype(code_dtype(length))

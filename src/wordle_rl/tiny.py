@@ -1,0 +1,109 @@
+"""The embedded model: a small Qwen3-architecture network and its tokenizer, made locally.
+
+Both are ordinary transformers objects, saved as an ordinary directory. The tokenizer reads one character
+a token, with three exceptions that keep games short: the reply tags are single tokens, so is the token that
+ends a turn, and a letter followed by its mark (`aG`), as the compact style writes feedback, is one token.
+"""
+
+from __future__ import annotations
+
+import string
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, set_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PAD, END, REPLY = "<|pad|>", "<|end|>", "<|reply|>"
+TAGS = ("<guess>", "</guess>", "<think>", "</think>")
+UNKNOWN = "<|unknown|>"
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message.role == 'assistant' -%}"
+    f"{{{{- '{REPLY}' -}}}}"
+    "{%- generation -%}"
+    f"{{{{- message.content + '{END}' -}}}}"
+    "{%- endgeneration -%}"
+    "{%- else -%}"
+    "{%- if message.role == 'system' -%}{{- message.content + '\\n' -}}{%- else -%}{{- message.content -}}{%- endif -%}"
+    "{%- endif -%}"
+    "{%- endfor -%}"
+    f"{{%- if add_generation_prompt -%}}{{{{- '{REPLY}' -}}}}{{%- endif -%}}"
+)
+"""Each reply stands between `<|reply|>` and `<|end|>`; a user's words need no frame of their own."""
+
+
+def make_tokenizer() -> PreTrainedTokenizerBase:
+    """Build the embedded tokenizer: about 190 tokens, no training, no download."""
+    pairs = [letter + mark for letter in string.ascii_lowercase for mark in "GYX"]
+    characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, " ", "\n"]
+    tokens = [PAD, UNKNOWN, END, REPLY, *TAGS, *pairs, *characters, *"🟩🟨⬛…→"]
+    tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[a-z][GYX]|[\s\S]"), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in (PAD, UNKNOWN, END, REPLY)])
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def make_model(
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden_size: int = 128,
+    num_layers: int = 4,
+    num_heads: int = 4,
+    num_kv_heads: int = 2,
+    intermediate_size: int = 384,
+    max_length: int = 1024,
+    seed: int = 0,
+) -> PreTrainedModel:
+    """Build a randomly initialised Qwen3 of the given size; the default has about 0.9 M parameters.
+
+    Raises:
+        ValueError: If the heads do not divide the width.
+    """
+    if hidden_size % num_heads or num_heads % num_kv_heads:
+        raise ValueError(
+            f"hidden_size {hidden_size} must be a multiple of num_heads {num_heads}, "
+            f"and that of num_kv_heads {num_kv_heads}"
+        )
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        num_hidden_layers=num_layers,
+        num_attention_heads=num_heads,
+        num_key_value_heads=num_kv_heads,
+        head_dim=hidden_size // num_heads,
+        intermediate_size=intermediate_size,
+        max_position_embeddings=max_length,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    set_seed(seed)
+    return Qwen3ForCausalLM(config)
+
+
+def save_tiny_model(directory: Path, *, seed: int = 0, **size: int) -> Path:
+    """Make model and tokenizer and save them as an ordinary transformers directory."""
+    tokenizer = make_tokenizer()
+    model = make_model(tokenizer, seed=seed, **size)
+    model.generation_config.do_sample = True
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
