@@ -138,7 +138,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_words(arguments.out / "answers.txt", answers)
     write_words(arguments.out / "guesses.txt", guesses)
-    shutil.copyfile(arguments.copyright, arguments.out / "SCOWL-COPYRIGHT.txt")
+    shutil.copyfile(arguments.copyright, arguments.out / "SCOWL-NOTICE.txt")
     print(f"{len(answers)} answers, {len(guesses)} guesses written to {arguments.out}")
 
 

@@ -1,0 +1,160 @@
+"""The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
+
+Only the board decides what the teacher says; the secret never does. It always names a word that is still
+possible, and of those the one that splits the rest into the most classes. A secret from outside the answers
+is played like any other until no answer fits the board any more; there the teacher falls silent, which ends
+the game. Such games show a policy boards that single out answers which were never anybody's secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.solver import Solver, feedback_matrix
+from wordle_rl.words import WordList
+
+Ints = npt.NDArray[np.int32]
+
+_MAX_RIVALS = 128
+_MAX_MEMO = 400_000
+_CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherSettings:
+    """How far teacher games stray from best play.
+
+    The rates are chances per turn, except `random_opener_rate`, a chance per game.
+    `noise_rate`: a random word that is still possible. `stray_rate`: a random listed word, possible or not;
+    the teacher disowns it, so it is not learnt. `random_opener_rate`: a random answer opens the game.
+    """
+
+    opener: str | None = None
+    random_opener_rate: float = 0.5
+    noise_rate: float = 0.25
+    stray_rate: float = 0.05
+    max_turns: int = 6
+
+
+@dataclass(frozen=True)
+class TeacherGames:
+    """Games as arrays of shape (num_games, max_turns), -1 where no turn was played.
+
+    `guesses` are indices into the guesses, `codes` the marks as numbers (see `Solver`), `taught` marks the
+    turns the teacher stands by, `remaining` the number of answers possible before the turn. `secrets` are
+    indices into the guesses, shape (num_games,).
+    """
+
+    secrets: Ints
+    guesses: Ints
+    codes: Ints
+    taught: npt.NDArray[np.bool_]
+    remaining: Ints
+
+    @property
+    def num_turns(self) -> Ints:
+        """Turns played per game, shape (num_games,)."""
+        return (self.guesses >= 0).sum(axis=1).astype(np.int32)
+
+    @property
+    def won(self) -> npt.NDArray[np.bool_]:
+        """Whether each game found its secret, shape (num_games,)."""
+        return (self.guesses == self.secrets[:, None]).any(axis=1)
+
+
+class SolverTeacher:
+    """Plays batches of games for one word list. Costs a full guess-by-guess matrix (about 120 MB)."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.words: WordList = solver.words
+        self._solver = solver
+        guesses, answers = self.words.guesses, self.words.answers
+        self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
+        self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
+        self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
+        self._best: dict[bytes, int] = {}
+
+    def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
+        """Play one game per secret.
+
+        Raises:
+            KeyError: If a secret is not listed.
+        """
+        rng = np.random.default_rng(seed)
+        indices = np.array([self.words.guess_index[secret] for secret in secrets], dtype=np.int32)
+        opener = settings.opener or self._solver.best_openers(1)[0].guess
+        opener_index = self.words.guess_index[opener]
+        chunks = [
+            self._play_chunk(indices[start : start + _CHUNK], settings, opener_index, rng)
+            for start in range(0, len(indices), _CHUNK)
+        ]
+        return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+
+    def _play_chunk(
+        self, secrets: Ints, settings: TeacherSettings, opener: int, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints]:
+        shape = (len(secrets), settings.max_turns)
+        guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
+        taught, remaining = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
+        possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
+        active = np.arange(len(secrets))
+        for turn in range(settings.max_turns):
+            remaining[active, turn] = possible[active].sum(axis=1)
+            active = active[remaining[active, turn] > 0]
+            if not len(active):
+                break
+            if turn == 0:
+                chosen = self._openers(len(active), settings, opener, rng)
+                stray = np.zeros(len(active), np.bool_)
+            else:
+                chosen, stray = self._choose(possible[active], settings, rng)
+            code = self._codes[chosen, secrets[active]]
+            guesses[active, turn], codes[active, turn] = chosen, code
+            taught[active, turn] = ~stray
+            possible[active] &= self._answer_codes[chosen] == code[:, None]
+            active = active[chosen != secrets[active]]
+        return secrets, guesses, codes, taught, remaining
+
+    def _openers(self, count: int, settings: TeacherSettings, opener: int, rng: np.random.Generator) -> Ints:
+        random = rng.choice(self._answer_as_guess, count)
+        return np.where(rng.random(count) < settings.random_opener_rate, random, opener).astype(np.int32)
+
+    def _choose(
+        self, possible: npt.NDArray[np.bool_], settings: TeacherSettings, rng: np.random.Generator
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """One guess per board; `possible` has shape (boards, answers)."""
+        draw = rng.random(len(possible))
+        stray = draw < settings.stray_rate
+        noisy = ~stray & (draw < settings.stray_rate + settings.noise_rate)
+        keys = np.packbits(possible, axis=1)
+        chosen = np.empty(len(possible), np.int32)
+        for row in range(len(possible)):
+            if stray[row]:
+                chosen[row] = rng.integers(len(self.words.guesses))
+            elif noisy[row]:
+                chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
+            else:
+                chosen[row] = self._best_possible(keys[row].tobytes(), possible[row])
+        return chosen, stray
+
+    def _best_possible(self, key: bytes, possible: npt.NDArray[np.bool_]) -> int:
+        found = self._best.get(key)
+        if found is None:
+            if len(self._best) >= _MAX_MEMO:
+                self._best.clear()
+            found = self._best[key] = self._split_best(np.flatnonzero(possible))
+        return found
+
+    def _split_best(self, candidates: npt.NDArray[np.intp]) -> int:
+        """The candidate that splits the candidates into the most classes; ties: smaller classes, then order."""
+        if len(candidates) <= 2:
+            return int(self._answer_as_guess[candidates[0]])
+        rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]
+        block = self._answer_codes[self._answer_as_guess[rivals]][:, candidates]  # (rivals, candidates)
+        block = np.sort(block, axis=1)
+        classes = (block[:, 1:] != block[:, :-1]).sum(axis=1)
+        return int(self._answer_as_guess[rivals[int(np.argmax(classes))]])
