@@ -325,8 +325,7 @@ def system_prompt(prompter: Prompter) -> str:
         "(further) copy in it",
         Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
         "⬛ no (further) copy in it",
-        Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, "
-        "X no (further) copy in it",
+        Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
     }[prompter.style]
     form = {
         Thinking.OFF: f"Reply with nothing but {prompter.reply('crane')}.",

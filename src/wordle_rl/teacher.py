@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.config import TeacherSettings
 from wordle_rl.solver import Solver, feedback_matrix
 from wordle_rl.words import WordList
 
@@ -22,22 +23,6 @@ Ints = npt.NDArray[np.int32]
 _MAX_RIVALS = 128
 _MAX_MEMO = 400_000
 _CHUNK = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TeacherSettings:
-    """How far teacher games stray from best play.
-
-    The rates are chances per turn, except `random_opener_rate`, a chance per game.
-    `noise_rate`: a random word that is still possible. `stray_rate`: a random listed word, possible or not;
-    the teacher disowns it, so it is not learnt. `random_opener_rate`: a random answer opens the game.
-    """
-
-    opener: str | None = None
-    random_opener_rate: float = 0.5
-    noise_rate: float = 0.25
-    stray_rate: float = 0.05
-    max_turns: int = 6
 
 
 @dataclass(frozen=True)

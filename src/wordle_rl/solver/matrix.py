@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+Codes = npt.NDArray[np.uint8 | np.uint16]
 
 MIN_WORD_LENGTH = 3
 MAX_WORD_LENGTH = 10
@@ -67,7 +67,7 @@ def decode_marks(code: int, length: int) -> str:
     return marks
 
 
-def code_dtype(word_length: int) -> np.dtype[np.uint8] | np.dtype[np.uint16]:
+def code_dtype(word_length: int) -> np.dtype[np.uint8 | np.uint16]:
     """The smallest unsigned type that holds every code of words this long."""
     return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
 
@@ -130,14 +130,15 @@ def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
 def _letter_codes(answer_places: int, length: int) -> Codes:
     """What one letter adds to the code, for each possible set of places in the guess; shape (2**length,)."""
     guess_places = np.arange(1 << length)
-    unmatched = answer_places.bit_count() - np.bitwise_count(guess_places & answer_places).astype(np.intp)
+    greens = [place for place in range(length) if (answer_places >> place) & 1]
+    unmatched = np.full(1 << length, len(greens), dtype=np.intp)
     codes = np.zeros(1 << length, dtype=np.intp)
-    for place in range(length):
+    for place in greens:
         here = (guess_places >> place) & 1
-        if (answer_places >> place) & 1:
-            codes += 2 * 3**place * here
-        else:
-            yellow = here * (unmatched > 0)
-            codes += 3**place * yellow
-            unmatched -= yellow
+        codes += 2 * 3**place * here
+        unmatched -= here
+    for place in sorted(set(range(length)) - set(greens)):
+        yellow = ((guess_places >> place) & 1) * (unmatched > 0)
+        codes += 3**place * yellow
+        unmatched -= yellow
     return codes.astype(code_dtype(length))

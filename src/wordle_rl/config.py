@@ -1,0 +1,300 @@
+"""Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names the setting and the mend in one line."""
+
+
+class Section(BaseModel):
+    """What all sections share: values never change and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class WordSettings(Section):
+    """Which words, and which of them are held out."""
+
+    source: str = "default"
+    """`default`, `original`, `nyt`, an imported name, or a directory with answers.txt and guesses.txt."""
+    split_seed: int = 0
+    """Seed of the split into train, validation and test secrets."""
+
+
+class GameSettings(Section):
+    """The rules, and how the game is put into words."""
+
+    max_turns: int = Field(6, ge=1, le=20)
+    """Guesses per game."""
+    dictionary: Dictionary = Dictionary.STRICT
+    """What an unlisted guess costs: `strict` a turn, `lenient` nothing (it is scored), `app` it is refused."""
+    hard_mode: bool = False
+    """Every revealed hint must be used in later guesses."""
+    max_refusals: int = Field(10, ge=0)
+    """With `app`: free refusals per game."""
+    style: Style = Style.ENGLISH
+    """Wording of the prompts."""
+    shape: Shape = Shape.TRANSCRIPT
+    """One growing conversation, or a fresh prompt every turn."""
+    thinking: Thinking = Thinking.OPTIONAL
+    """Whether a reply may or must reason before its guess."""
+
+    def prompter(self, word_length: int) -> Prompter:
+        """The prompter these settings describe, for words of this length."""
+        rules = Rules(self.max_turns, self.dictionary, self.hard_mode, self.max_refusals)
+        return Prompter(self.style, self.shape, self.thinking, word_length, rules)
+
+
+class ModelSettings(Section):
+    """The model to train."""
+
+    path: str = "tiny"
+    """`tiny` makes the embedded model; anything else is a transformers directory or hub name."""
+    hidden_size: int = Field(128, ge=8)
+    """Width of the embedded model."""
+    num_layers: int = Field(4, ge=1)
+    """Layers of the embedded model."""
+    num_heads: int = Field(2, ge=1)
+    """Attention heads of the embedded model."""
+    num_kv_heads: int = Field(1, ge=1)
+    """Key/value heads of the embedded model."""
+    intermediate_size: int = Field(384, ge=8)
+    """Width of the embedded model's feed-forward layers."""
+    max_length: int = Field(1024, ge=16)
+    """Context of the embedded model, in tokens."""
+    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Extra chat template variables, such as {"enable_thinking": false}."""
+    attn_implementation: str | None = None
+    """`eager`, `sdpa`, `flash_attention_2`…; None: eager for short games on a CPU, else the library's choice."""
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Type the weights are loaded in."""
+
+
+class TeacherSettings(Section):
+    """How far solver-teacher games stray from best play. Rates are chances per turn unless said otherwise."""
+
+    opener: str | None = None
+    """First guess of most games; None: the most informative answer."""
+    random_opener_rate: float = Field(0.5, ge=0, le=1)
+    """Chance per game that a random answer opens it."""
+    noise_rate: float = Field(0.25, ge=0, le=1)
+    """A random word that is still possible, instead of the best one."""
+    stray_rate: float = Field(0.05, ge=0, le=1)
+    """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
+    max_turns: int = Field(6, ge=1, le=20)
+    """Guesses per game."""
+
+    @model_validator(mode="after")
+    def _rates_fit(self) -> Self:
+        if self.noise_rate + self.stray_rate > 1:
+            raise ValueError("noise_rate and stray_rate together must not exceed 1")
+        return self
+
+
+class TraceSettings(Section):
+    """Teacher games to make."""
+
+    num_games: int = Field(100_000, ge=1)
+    """Games to play."""
+    outside_rate: float = Field(0.5, ge=0, le=1)
+    """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
+    narrate: bool = False
+    """Write the teacher's thinking into every turn."""
+    teacher: TeacherSettings = TeacherSettings()
+    """The solver teacher's play."""
+
+
+class SamplingSettings(Section):
+    """How tokens are drawn."""
+
+    temperature: float = Field(1.0, ge=0)
+    """0 is greedy."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Keep the smallest set of tokens with at least this probability."""
+    max_completion_tokens: int = Field(512, ge=1)
+    """Bound on one turn's reply, thinking included."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Games sampled at once, which bounds the key/value cache."""
+
+
+class OptimizerSettings(Section):
+    """The optimizer and its schedule."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    """`muon`: Muon for the weight matrices inside the layers, AdamW for the rest."""
+    learning_rate: float = Field(3e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    muon_learning_rate: float = Field(0.02, gt=0)
+    """Peak learning rate of Muon."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Gradient clipping."""
+    warmup_share: float = Field(0.03, ge=0, lt=1)
+    """Share of the steps in which the rate rises."""
+    schedule: Literal["constant", "linear", "cosine", "stable_decay"] = "cosine"
+    """What follows the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+
+
+class SFTSettings(Section):
+    """Supervised fine-tuning on teacher games."""
+
+    epochs: float = Field(1.0, gt=0)
+    """Passes over the games."""
+    batch_size: int = Field(256, ge=1)
+    """Games per optimizer step and process."""
+    gradient_accumulation_steps: int = Field(1, ge=1)
+    """Batches per optimizer step."""
+    max_length: int = Field(1024, ge=8)
+    """Longest game in tokens; longer ones are dropped and counted."""
+    optimizer: OptimizerSettings = OptimizerSettings()
+    """Optimizer and schedule."""
+    bf16: bool = True
+    """bfloat16 autocast (on CPUs with bf16 units too)."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    save_steps: int = Field(0, ge=0)
+    """Checkpoint every so many steps; 0: at the end only."""
+    logging_steps: int = Field(10, ge=1)
+    """Write metrics every so many steps."""
+
+
+class GRPOSettings(Section):
+    """Multi-turn GRPO."""
+
+    steps: int = Field(100, ge=0)
+    """Optimizer steps; 0 skips GRPO."""
+    groups_per_step: int = Field(32, ge=1)
+    """Secrets per step and process."""
+    group_size: int = Field(16, ge=2)
+    """Games per secret; a group of one has no baseline."""
+    micro_batch_size: int = Field(0, ge=0)
+    """Games per backward pass; 0: all of them at once."""
+    max_given: int = Field(0, ge=0)
+    """Start states: 0 to so many random turns are already played (the same for a whole group)."""
+    credit: Literal["turn", "game"] = "turn"
+    """`turn`: each turn is credited with the rewards from there on; `game`: one advantage per game."""
+    scale_advantages: bool = False
+    """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
+    """TRL's loss aggregation."""
+    sequence_importance: bool = False
+    """Importance ratios per sequence instead of per token (GSPO)."""
+    epsilon: float = Field(0.2, gt=0)
+    """Lower clip range."""
+    epsilon_high: float = Field(0.28, gt=0)
+    """Upper clip range (clip-higher)."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL divergence to the SFT model."""
+    reward: str = "sparse"
+    """Name of a reward preset or curriculum."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How the policy's tokens are drawn."""
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
+    """Optimizer and schedule."""
+    focus: float = Field(0.5, ge=0, le=1)
+    """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    bf16: bool = True
+    """bfloat16 autocast in the training passes."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    save_steps: int = Field(0, ge=0)
+    """Checkpoint every so many steps; 0: at the end only."""
+    sample_games: int = Field(4, ge=0)
+    """Games written to games.jsonl per step."""
+
+
+class EvalSettings(Section):
+    """Evaluation."""
+
+    max_games: int = Field(0, ge=0)
+    """Play only so many secrets of each part; 0: all."""
+    max_completion_tokens: int = Field(512, ge=1)
+    """Bound on one turn's reply."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Games played at once."""
+    regret: bool = True
+    """Measure regret against the solver."""
+
+
+class RunConfig(Section):
+    """A whole run: words, teacher games, SFT, GRPO, evaluation."""
+
+    words: WordSettings = WordSettings()
+    """Word lists and split."""
+    game: GameSettings = GameSettings()
+    """Rules and wording."""
+    model: ModelSettings = ModelSettings()
+    """The model."""
+    traces: TraceSettings = TraceSettings()
+    """Teacher games."""
+    sft: SFTSettings = SFTSettings()
+    """Supervised fine-tuning."""
+    grpo: GRPOSettings = GRPOSettings()
+    """Multi-turn GRPO."""
+    eval: EvalSettings = EvalSettings()
+    """Evaluation."""
+    seed: int = 0
+    """Seed of everything drawn at random, the split excepted."""
+    report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
+    """Where training metrics go beside metrics.jsonl."""
+
+    @model_validator(mode="after")
+    def _turns_agree(self) -> Self:
+        if self.traces.teacher.max_turns > self.game.max_turns:
+            raise ValueError(
+                f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
+            )
+        if self.grpo.max_given >= self.game.max_turns:
+            raise ValueError(f"grpo.max_given {self.grpo.max_given} leaves none of {self.game.max_turns} turns to play")
+        return self
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: If the file is missing, no TOML, or holds an unknown or impossible setting.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no config file {path}; see configs/ for examples") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no valid TOML: {error}") from None
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {describe(error)}") from None
+
+
+def describe(error: ValidationError) -> str:
+    """All faults of a validation in one line, each with the dotted name of its setting."""
+    faults = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"]) or "config"
+        if fault["type"] == "extra_forbidden":
+            faults.append(f"unknown setting {name}{_nearest(fault['loc'])}")
+        else:
+            faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
+    return "; ".join(faults)
+
+
+def _nearest(loc: tuple[int | str, ...]) -> str:
+    """A hint at the setting that was probably meant."""
+    section: Any = RunConfig
+    for part in loc[:-1]:
+        section = section.model_fields[str(part)].annotation
+    close = difflib.get_close_matches(str(loc[-1]), section.model_fields, n=1, cutoff=0.5)
+    return f" (did you mean {'.'.join([*map(str, loc[:-1]), close[0]])}?)" if close else ""

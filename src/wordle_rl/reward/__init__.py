@@ -1,0 +1,27 @@
+"""Rewards: components over finished games, rubrics that weigh them, presets, and schedules of weights."""
+
+from wordle_rl.reward.clues import letter_scores
+from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares
+from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule, published
+from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
+from wordle_rl.reward.schedule import FixedSchedule, LinearSchedule, Schedule, SwitchSchedule
+
+__all__ = [
+    "COMPONENTS",
+    "CURRICULA",
+    "PRESETS",
+    "Component",
+    "FixedSchedule",
+    "LinearSchedule",
+    "Range",
+    "RewardBreakdown",
+    "RewardError",
+    "Rubric",
+    "Schedule",
+    "Shares",
+    "SwitchSchedule",
+    "format_compliance",
+    "letter_scores",
+    "named_schedule",
+    "published",
+]

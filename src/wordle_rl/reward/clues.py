@@ -1,0 +1,101 @@
+"""What one guess made of the clues on the board: letters, consistency, information, regret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game import Turn, violates_clues
+from wordle_rl.prompt import Knowledge, knowledge_of
+from wordle_rl.solver import Solver
+
+PLACE_KEPT = 0.2
+"""A letter set again where it is proved to stand."""
+LETTER_MOVED = 0.1
+"""A copy known to be in the word, tried where it may stand."""
+NEW_LETTER = 0.05
+"""A letter, or a further copy of one, about which nothing is known."""
+WRONG_PLACE = -0.2
+"""A letter of the word set where it is known not to stand."""
+ABSENT_LETTER = -0.5
+"""A letter, or a further copy of one, that the word is known not to hold."""
+
+LOWEST_FEEDBACK = 5 * ABSENT_LETTER
+"""The lowest `feedback_use` of a turn; the highest is `5 * PLACE_KEPT`, which is 1."""
+
+
+def letter_scores(guess: str, known: Knowledge) -> tuple[float, ...]:
+    """Score every letter of a guess by what was known before it.
+
+    Each proved copy of a letter is counted once: copies in their proved place first, then the ones still to be
+    placed, from the left. A copy beyond them is new, or absent where the number of copies is known.
+
+    Examples:
+        >>> from wordle_rl.game import Outcome, Turn
+        >>> known = knowledge_of([Turn("crane", "GYXXX", Outcome.SCORED)], 5)
+        >>> letter_scores("corgi", known)
+        (0.2, 0.05, 0.1, 0.05, 0.05)
+        >>> letter_scores("crate", known)
+        (0.2, -0.2, -0.5, 0.05, -0.5)
+    """
+    unplaced = {letter: count - known.placed.count(letter) for letter, count in known.at_least.items()}
+    scores = []
+    for place, letter in enumerate(guess):
+        if known.placed[place] == letter:
+            scores.append(PLACE_KEPT)
+        elif letter in known.absent:
+            scores.append(ABSENT_LETTER)
+        elif letter not in unplaced:
+            scores.append(NEW_LETTER)
+        elif known.placed[place] is not None or place in known.misplaced.get(letter, ()):
+            scores.append(WRONG_PLACE)
+        elif unplaced[letter] > 0:
+            unplaced[letter] -= 1
+            scores.append(LETTER_MOVED)
+        else:
+            scores.append(ABSENT_LETTER if letter in known.exactly else NEW_LETTER)
+    return tuple(scores)
+
+
+def feedback_use(turn: Turn, earlier: Sequence[Turn]) -> float:
+    """Five times the mean letter score of a guess, which for five letters is their sum: -2.5 to 1."""
+    guess = turn.guess or ""
+    scores = letter_scores(guess, knowledge_of(earlier, len(guess)))
+    return 5 * sum(scores) / len(scores)
+
+
+def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
+    """Whether a guess could have been the secret by every mark before it."""
+    return turn.guess is not None and not violates_clues(turn.guess, earlier)
+
+
+def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], solver: Solver) -> float:
+    """The bits a guess was expected to bring over the most that any guess would have, 0 to 1.
+
+    The guess that wins counts in full: it leaves nothing to learn, even where one candidate was left and no
+    guess could bring a bit. With no candidate left (a secret outside the answers) any other guess is worth 0.
+    """
+    if turn.guess is None or turn.marks is None:
+        return 0.0
+    if turn.guess == secret:
+        return 1.0
+    if len(candidates) < 2:
+        return 0.0
+    best = solver.best_information(candidates)
+    return min(1.0, max(0.0, solver.information_of(turn.guess, candidates) / best))
+
+
+def turn_regret(turn: Turn, candidates: NDArray[np.int32], solver: Solver) -> float:
+    """The expected guesses a turn gave away to the solver, cut to the range 0 to 1.
+
+    A turn without marks taught nothing and costs 1, as a guess that tells nothing does. With no candidate left there
+    is nothing to compare: 0. The count of guesses knows no limit of turns: under one the search is several times
+    slower, and what a lost game costs is the business of `win`.
+    """
+    if turn.guess is None or turn.marks is None:
+        return 1.0
+    if len(candidates) == 0:
+        return 0.0
+    return min(1.0, max(0.0, solver.regret(turn.guess, candidates)))

@@ -1,0 +1,321 @@
+"""Reward components: pure functions of one finished game that give every own turn its share.
+
+A component's value is the sum of its shares and lies in its stated range. There are four kinds:
+
+- terminal (`win`, `speed`): paid on the winning turn;
+- mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score over the
+  number of own turns, so a longer game collects no more than a short one;
+- cost (`regret`, `repeat`, `overlong`): each turn's cost over the number of turns of the game, so every further
+  turn can only add. Costs are positive; a rubric gives them negative weights;
+- latest (`greens`, `yellows`, `variety`): only the last guess counts; a turn's share is the change it made.
+
+A turn that broke the rules gets the worst score of every component. The two exceptions, `format` and `length`,
+grade how it broke them, and give a reply without a readable guess next to nothing. Turns that were never played
+because the token budget ran out count as worst turns too, charged to the last own turn: stopping early never pays.
+Given turns are clues and earn nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+
+from wordle_rl.env import PlayedTurn, StopReason, Transcript
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.prompt import ParseFailure
+from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, turn_regret
+from wordle_rl.solver import Solver
+
+Range = tuple[float, float]
+"""The lowest and the highest value, both included."""
+
+Shares = tuple[float, ...]
+"""One number per own turn, in the order played."""
+
+STRAY_TAGS_SCORE = 0.1
+"""What `format` pays for a reply that used a tag or the right frame but holds no word of the right length."""
+
+FREE_TOKENS = 256
+"""A reply up to this length costs no `overlong`."""
+
+FULL_COST_TOKENS = 1024
+"""A reply of this length or more costs a whole `overlong`; in between the cost rises evenly."""
+
+LOWEST_VARIETY = -4.0
+"""One word guessed six times: five earlier uses over one distinct word. Longer games are cut off here."""
+
+
+class RewardError(ValueError):
+    """A rubric that cannot be built, or a game that has no reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A named part of a reward and the ranges its value keeps to.
+
+    Attributes:
+        name: How rubrics and logs call it.
+        compute: Transcript and solver (or None) to one share per own turn.
+        loss_range: Range on any lost game, truncated ones included.
+        honest_range: Range on an honest loss: all turns played and no rule broken. Lies within `loss_range`.
+        win_range: Range on a won game.
+        summary: One line for people.
+        needs_solver: Whether `compute` needs a solver.
+    """
+
+    name: str
+    compute: Callable[[Transcript, Solver | None], Shares]
+    loss_range: Range
+    honest_range: Range
+    win_range: Range
+    summary: str
+    needs_solver: bool = False
+
+
+def _win(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _on_last_turn(transcript, 1.0 if transcript.won else 0.0)
+
+
+def _speed(transcript: Transcript, _solver: Solver | None) -> Shares:
+    if not transcript.won:
+        return _on_last_turn(transcript, 0.0)
+    max_turns = transcript.rules.max_turns
+    return _on_last_turn(transcript, (max_turns - transcript.turns_used) / max(1, max_turns - 1))
+
+
+def _rule_break(transcript: Transcript, _solver: Solver | None) -> Shares:
+    broken = [played.turn.outcome is not Outcome.SCORED for played in transcript.turns if not played.given]
+    first = broken.index(True) if True in broken else -1
+    return tuple(1.0 if place == first else 0.0 for place in range(len(broken)))
+
+
+def _format(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _mean(transcript, [_format_score(played) for played in transcript.turns if not played.given], 0.0)
+
+
+def _format_score(played: PlayedTurn) -> float:
+    outcome = played.turn.outcome
+    if outcome is Outcome.SCORED or outcome is Outcome.HARD_MODE:
+        return 1.0
+    if outcome is Outcome.UNLISTED:
+        return 0.5
+    # A readable guess of the wrong length at least stood in the right frame.
+    framed = not isinstance(played.parsed, ParseFailure) or played.parsed.has_tags
+    return STRAY_TAGS_SCORE if framed else 0.0
+
+
+def _valid_word(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _mean(transcript, [float(not played.turn.outcome.broke_rules) for played in transcript.own_turns], 0.0)
+
+
+def _length(transcript: Transcript, _solver: Solver | None) -> Shares:
+    letters = len(transcript.secret)
+    return _mean(transcript, [float(len(played.turn.guess or "") == letters) for played in transcript.own_turns], 0.0)
+
+
+def _consistency(transcript: Transcript, _solver: Solver | None) -> Shares:
+    scores = [float(_kept_rules(turn) and is_consistent(turn, earlier)) for turn, earlier in _with_past(transcript)]
+    return _mean(transcript, scores, 0.0)
+
+
+def _feedback(transcript: Transcript, _solver: Solver | None) -> Shares:
+    scores = [
+        feedback_use(turn, earlier) if _kept_rules(turn) else LOWEST_FEEDBACK
+        for turn, earlier in _with_past(transcript)
+    ]
+    return _mean(transcript, scores, LOWEST_FEEDBACK)
+
+
+def _information(transcript: Transcript, solver: Solver | None) -> Shares:
+    checked = _checked(solver, transcript, "information")
+    scores = []
+    candidates = checked.candidates(())
+    for played in transcript.turns:
+        turn = played.turn
+        if not played.given:
+            scores.append(information_share(turn, transcript.secret, candidates, checked))
+        if turn.guess is not None and turn.marks is not None:
+            candidates = checked.narrow(candidates, turn.guess, turn.marks)
+    return _mean(transcript, scores, 0.0)
+
+
+def _regret(transcript: Transcript, solver: Solver | None) -> Shares:
+    checked = _checked(solver, transcript, "regret")
+    costs = []
+    candidates = checked.candidates(())
+    for played in transcript.turns:
+        turn = played.turn
+        if not played.given:
+            costs.append(turn_regret(turn, candidates, checked))
+        if turn.guess is not None and turn.marks is not None:
+            candidates = checked.narrow(candidates, turn.guess, turn.marks)
+    return _cost(transcript, costs)
+
+
+def _repeat(transcript: Transcript, _solver: Solver | None) -> Shares:
+    seen: set[str | None] = set()
+    costs = []
+    for played in transcript.turns:
+        turn = played.turn
+        if not played.given:
+            costs.append(1.0 if turn.outcome is not Outcome.SCORED or turn.guess in seen else 0.0)
+        seen.add(turn.guess)
+    return _cost(transcript, costs)
+
+
+def _overlong(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _cost(transcript, [_overlong_cost(played) for played in transcript.own_turns])
+
+
+def _overlong_cost(played: PlayedTurn) -> float:
+    """From 0 to 1. A reply cut at its limit, or one that broke a rule, pays in full whatever its length."""
+    if played.overlong or played.turn.outcome.broke_rules:
+        return 1.0
+    length = len(played.reply.split()) if played.num_tokens is None else played.num_tokens
+    return min(1.0, max(0.0, (length - FREE_TOKENS) / (FULL_COST_TOKENS - FREE_TOKENS)))
+
+
+def _greens(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _latest(transcript, [_mark_share(played.turn, "G") for played in transcript.own_turns], 0.0)
+
+
+def _yellows(transcript: Transcript, _solver: Solver | None) -> Shares:
+    return _latest(transcript, [_mark_share(played.turn, "Y") for played in transcript.own_turns], 0.0)
+
+
+def _variety(transcript: Transcript, _solver: Solver | None) -> Shares:
+    values = []
+    for turn, earlier in _with_past(transcript):
+        if not _kept_rules(turn):
+            values.append(LOWEST_VARIETY)
+            continue
+        past = [before.guess for before in earlier if before.guess is not None]
+        values.append(max(LOWEST_VARIETY, 1.0 - past.count(turn.guess or "") / len({*past, turn.guess})))
+    return _latest(transcript, values, LOWEST_VARIETY)
+
+
+def _kept_rules(turn: Turn) -> bool:
+    return turn.outcome is Outcome.SCORED
+
+
+def _mark_share(turn: Turn, mark: str) -> float:
+    return turn.marks.count(mark) / len(turn.marks) if turn.marks else 0.0
+
+
+def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
+    """Each own turn with every turn before it, given ones included."""
+    board = [played.turn for played in transcript.turns]
+    for place, played in enumerate(transcript.turns):
+        if not played.given:
+            yield played.turn, board[:place]
+
+
+def _unplayed(transcript: Transcript) -> int:
+    """How many turns a spent token budget left unplayed; 0 for a game that the rules ended."""
+    if transcript.stop_reason is not StopReason.TOKEN_BUDGET:
+        return 0
+    return max(0, transcript.rules.max_turns - transcript.turns_used)
+
+
+def _on_last_turn(transcript: Transcript, value: float) -> Shares:
+    own = sum(not played.given for played in transcript.turns)
+    return (*(0.0,) * (own - 1), value)
+
+
+def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
+    """Each score over the number of turns, so that the shares add up to the mean."""
+    unplayed = _unplayed(transcript)
+    count = len(scores) + unplayed
+    shares = [score / count for score in scores]
+    shares[-1] += worst * unplayed / count
+    return tuple(shares)
+
+
+def _cost(transcript: Transcript, costs: list[float]) -> Shares:
+    """Each cost (0 to 1) over the turns of the game: its limit, or more where refusals were free."""
+    unplayed = _unplayed(transcript)
+    count = max(transcript.rules.max_turns, len(costs) + unplayed)
+    shares = [cost / count for cost in costs]
+    shares[-1] += unplayed / count
+    return tuple(shares)
+
+
+def _latest(transcript: Transcript, values: list[float], worst: float) -> Shares:
+    """The change each turn made, so that the shares add up to the last value."""
+    if _unplayed(transcript):
+        values[-1] = worst
+    return (values[0], *(after - before for before, after in pairwise(values)))
+
+
+def _checked(solver: Solver | None, transcript: Transcript, name: str) -> Solver:
+    if solver is None:
+        raise RewardError(f"component {name!r} needs a solver; pass one to score() or drop the component")
+    if solver.words.word_length != len(transcript.secret):
+        raise RewardError(
+            f"component {name!r}: the game has {len(transcript.secret)} letters, "
+            f"the solver's list {solver.words.word_length}; build the solver from the game's word list"
+        )
+    return solver
+
+
+_UNIT: Range = (0.0, 1.0)
+_ZERO: Range = (0.0, 0.0)
+_ONE: Range = (1.0, 1.0)
+_FEEDBACK: Range = (LOWEST_FEEDBACK, 1.0)
+_VARIETY: Range = (LOWEST_VARIETY, 1.0)
+
+COMPONENTS: Mapping[str, Component] = MappingProxyType(
+    {
+        component.name: component
+        for component in (
+            Component("win", _win, _ZERO, _ZERO, _ONE, "1 on the turn that found the secret"),
+            Component("speed", _speed, _ZERO, _ZERO, _UNIT, "of a win: 1 on the first turn, 0 on the last"),
+            Component("greens", _greens, _UNIT, _UNIT, _ONE, "share of green letters in the last guess"),
+            Component("yellows", _yellows, _UNIT, _UNIT, _ZERO, "share of yellow letters in the last guess"),
+            Component(
+                "variety",
+                _variety,
+                _VARIETY,
+                _VARIETY,
+                _ONE,
+                "of the last guess: 1 - its earlier uses / distinct guesses so far",
+            ),
+            Component(
+                "format",
+                _format,
+                _UNIT,
+                _ONE,
+                _UNIT,
+                "1 listed word, 0.5 unlisted word of the right length, 0.1 stray tags, else 0",
+            ),
+            Component("valid_word", _valid_word, _UNIT, _ONE, _UNIT, "share of turns the rules accepted"),
+            Component("length", _length, _UNIT, _ONE, _UNIT, "share of turns with a guess of the right length"),
+            Component("consistency", _consistency, _UNIT, _UNIT, _UNIT, "share of guesses that fit every clue so far"),
+            Component("feedback", _feedback, _FEEDBACK, _FEEDBACK, _FEEDBACK, "clues used, letter by letter"),
+            Component(
+                "information",
+                _information,
+                _UNIT,
+                _UNIT,
+                _UNIT,
+                "bits a guess was worth over the best available; the winning guess 1",
+                needs_solver=True,
+            ),
+            Component(
+                "regret",
+                _regret,
+                _UNIT,
+                _UNIT,
+                _UNIT,
+                "cost: expected guesses given away to the solver, at most 1 a turn",
+                needs_solver=True,
+            ),
+            Component("repeat", _repeat, _UNIT, _UNIT, _UNIT, "cost: guesses already on the board"),
+            Component("overlong", _overlong, _UNIT, _UNIT, _UNIT, "cost: replies that think too long or are cut off"),
+            Component("rule_break", _rule_break, _UNIT, _ZERO, _UNIT, "1 on the first turn that broke a rule"),
+        )
+    }
+)
+"""Every component by name. `win` and `rule_break` are the two whose weights a rubric moves to keep order."""

@@ -1,0 +1,197 @@
+"""Many games in lockstep x one sampler -> trajectories -> groups.
+
+All games of a batch advance together, one sampler call a turn; a finished game leaves the batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.env import StopReason, Transcript, WordleEnv
+from wordle_rl.prompt import Prompter, Shape
+from wordle_rl.samplers.base import Completion, Request, Sampler
+from wordle_rl.words import WordList
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a game begins: its secret and the guesses already on the board."""
+
+    secret: str
+    given: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One token sequence as the policy saw it: a whole game (transcript) or a single turn (state).
+
+    `loss_mask` and `sampler_logprobs` run along `token_ids`; the mask is 1 exactly on sampled tokens, the
+    log-probability 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`.
+    """
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    sampler_logprobs: tuple[float, ...]
+    spans: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One played game: its transcript and, for token samplers, its tokens exactly as sampled.
+
+    `error` says why a game could not be played to its end; it is then no loss and has no reward.
+    """
+
+    transcript: Transcript
+    segments: tuple[Segment, ...] = ()
+    error: str | None = None
+
+
+@dataclass
+class _Tape:
+    """The tokens of a running game."""
+
+    prompt_ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    loss_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
+    finished: list[Segment] = field(default_factory=list)
+
+    def all_ids(self) -> list[int]:
+        return self.prompt_ids + self.token_ids
+
+    def add_environment(self, ids: Sequence[int]) -> None:
+        self.token_ids += ids
+        self.loss_mask += [0] * len(ids)
+        self.logprobs += [0.0] * len(ids)
+
+    def add_completion(self, completion: Completion, turn: int) -> None:
+        start = len(self.token_ids)
+        self.token_ids += completion.token_ids
+        self.loss_mask += [1] * len(completion.token_ids)
+        self.logprobs += completion.logprobs
+        self.spans.append((turn, start, len(self.token_ids)))
+
+    def close_segment(self) -> None:
+        self.finished.append(
+            Segment(
+                tuple(self.prompt_ids),
+                tuple(self.token_ids),
+                tuple(self.loss_mask),
+                tuple(self.logprobs),
+                tuple(self.spans),
+            )
+        )
+        self.prompt_ids, self.token_ids, self.loss_mask, self.logprobs, self.spans = [], [], [], [], []
+
+
+@dataclass
+class _Running:
+    game_id: int
+    env: WordleEnv
+    tape: _Tape
+    own_turns: int = 0
+    error: str | None = None
+
+    def close(self) -> Trajectory:
+        if self.tape.spans:
+            self.tape.close_segment()
+        return Trajectory(self.env.transcript(), tuple(self.tape.finished), self.error)
+
+
+def play(
+    starts: Sequence[Start],
+    words: WordList,
+    prompter: Prompter,
+    sampler: Sampler,
+    *,
+    max_prompt_tokens: int | None = None,
+    on_finished: Callable[[int, Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Play one game per start.
+
+    Args:
+        starts: Secrets and start boards, in any order.
+        words: The word lists.
+        prompter: Wording, shape, grammar and rules.
+        sampler: The player.
+        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+        on_finished: Called with the index and trajectory of each game as it ends.
+
+    Returns:
+        Trajectories in the order of `starts`.
+    """
+    sampler.begin()
+    trajectories: dict[int, Trajectory] = {}
+    active = [_open(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
+    while active:
+        asked = [running for running in active if _fits(running, max_prompt_tokens)]
+        requests = [
+            Request(running.game_id, running.env.conversation, running.env.turns, running.tape.all_ids())
+            for running in asked
+        ]
+        for running, completion in zip(asked, sampler.sample(requests) if requests else [], strict=True):
+            _advance(running, completion, sampler.codec)
+        for running in active:
+            if running.env.stop_reason is not None:
+                trajectory = running.close()
+                trajectories[running.game_id] = trajectory
+                if on_finished is not None:
+                    on_finished(running.game_id, trajectory)
+        active = [running for running in active if running.env.stop_reason is None]
+    return [trajectories[game_id] for game_id in range(len(starts))]
+
+
+def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[Trajectory]]:
+    """Cut a batch into groups of trajectories that share a secret and a start, in order.
+
+    Raises:
+        ValueError: If the batch is no whole number of groups or a group mixes secrets.
+    """
+    if len(trajectories) % group_size:
+        raise ValueError(f"{len(trajectories)} trajectories are no whole number of groups of {group_size}")
+    groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
+    if any(len({trajectory.transcript.secret for trajectory in group}) > 1 for group in groups):
+        raise ValueError("a group must share its secret")
+    return groups
+
+
+def _open(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> _Running:
+    running = _Running(game_id, WordleEnv(start.secret, words, prompter, start.given), _Tape())
+    if codec is not None:
+        running.tape.prompt_ids = codec.prompt_ids(running.env.conversation)
+    return running
+
+
+def _fits(running: _Running, max_prompt_tokens: int | None) -> bool:
+    """Whether the next prompt is within its bound; if not, the game is truncated."""
+    tape = running.tape
+    if max_prompt_tokens is None or len(tape.prompt_ids) + len(tape.token_ids) <= max_prompt_tokens:
+        return True
+    running.env.truncate(StopReason.TOKEN_BUDGET)
+    return False
+
+
+def _advance(running: _Running, completion: Completion, codec: ChatCodec | None) -> None:
+    """Give one completion to its game and put both sides of the exchange on the tape."""
+    if completion.error is not None:
+        running.error = completion.error
+        running.env.truncate(StopReason.REQUEST_FAILED)
+        return
+    num_tokens = len(completion.token_ids) if codec is not None else None
+    observation = running.env.step(completion.text, num_tokens=num_tokens, overlong=completion.overlong)
+    if codec is None:
+        return
+    running.tape.add_completion(completion, running.own_turns)
+    running.own_turns += 1
+    if observation.stop_reason is not None:
+        return
+    if running.env.prompter.shape is Shape.STATE:
+        running.tape.close_segment()
+        running.tape.prompt_ids = codec.prompt_ids(observation.messages)
+    else:
+        running.tape.add_environment([*codec.closed(completion.token_ids), *codec.bridge_ids(observation.messages[0])])

@@ -1,0 +1,53 @@
+"""What a rollout asks of a player, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.game import Turn
+from wordle_rl.prompt import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One game's turn to speak.
+
+    `messages` is the whole prompt in words, `prompt_ids` the same as token ids (empty for a sampler without
+    a codec), `turns` the board so far. Nothing here holds the secret.
+    """
+
+    game_id: int
+    messages: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+    prompt_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a player said in one turn.
+
+    `token_ids` are exactly the sampled tokens, the closing one included; `logprobs` their natural
+    log-probabilities under the sampling distribution. `overlong`: cut at the token limit. `error`: the player
+    could not be asked, and why; such a game is no loss.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    overlong: bool = False
+    error: str | None = None
+
+
+class Sampler(Protocol):
+    """A player for many games at once. `codec` is None for players that read words, not tokens."""
+
+    codec: ChatCodec | None
+
+    def begin(self) -> None:
+        """Forget all earlier games; ids may be used again."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion per request, in order. Ids stay the same over a game's turns."""

@@ -1,0 +1,83 @@
+"""Players without a model: the solver, a random one, and one that reads from a script."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from wordle_rl.prompt import Prompter
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+
+class SolverSampler:
+    """Plays the guess the solver thinks best; with no answer left it names a random listed word."""
+
+    def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
+        self.codec = None
+        self._solver = solver
+        self._prompter = prompter
+        self._seed = seed
+        self._rng = random.Random(seed)
+
+    def begin(self) -> None:
+        """Restart the random stream, so that the same games are played again."""
+        self._rng = random.Random(self._seed)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One best guess per request."""
+        return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
+
+    def _guess(self, request: Request) -> str:
+        seen = [(turn.guess, turn.marks) for turn in request.turns if turn.guess and turn.marks]
+        candidates = self._solver.candidates(seen)
+        if not len(candidates):
+            return self._rng.choice(self._solver.words.guesses)
+        turns_left = self._prompter.rules.max_turns - sum(turn.costs_turn for turn in request.turns)
+        return self._solver.best_guess(candidates, turns_left)
+
+
+class RandomSampler:
+    """Names any listed word, whatever the board says: the floor under every figure."""
+
+    def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
+        self.codec = None
+        self._words = words
+        self._prompter = prompter
+        self._seed = seed
+        self._rng = random.Random(seed)
+
+    def begin(self) -> None:
+        """Restart the random stream, so that the same games are played again."""
+        self._rng = random.Random(self._seed)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One random listed word per request."""
+        return [Completion(self._prompter.reply(self._rng.choice(self._words.guesses), "")) for _ in requests]
+
+
+class ScriptedSampler:
+    """Says what it was told to: `script[game_id]` lists that game's replies in order.
+
+    Raises:
+        IndexError: If a game lasts longer than its script.
+    """
+
+    def __init__(self, script: Mapping[int, Sequence[str]]) -> None:
+        self.codec = None
+        self._script = script
+        self._next: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Start every script again."""
+        self._next.clear()
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """The next line of each game's script."""
+        completions = []
+        for request in requests:
+            position = self._next.get(request.game_id, 0)
+            self._next[request.game_id] = position + 1
+            completions.append(Completion(self._script[request.game_id][position]))
+        return completions

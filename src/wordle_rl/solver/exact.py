@@ -1,0 +1,341 @@
+"""`Solver`: everything exact about one word list, from candidates to regret."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.solver.matrix import Codes, SolverError, code_dtype, encode_marks, feedback_matrix
+from wordle_rl.solver.partition import (
+    NETWORK_LIMIT,
+    Ints,
+    bits_from_log_sum,
+    class_sizes,
+    count_split,
+    log_table,
+    sum_logs,
+)
+from wordle_rl.solver.search import UNCAPPED, Candidates, Search, guesses_in, most_telling_candidate
+from wordle_rl.solver.store import load_codes, read_sealed, save_codes, write_sealed
+from wordle_rl.solver.tree import Tree, grow_tree, tree_from_json, tree_to_json
+from wordle_rl.words import WordList, user_cache_dir
+
+DEFAULT_BEAM = 10
+_MEMO_LIMIT = 200_000
+_SELF_CHECK_LIMIT = 16
+_FIRST_LOOK = 32  # guesses weighed exactly before the others are ruled out by their number of classes
+
+
+@dataclass(frozen=True)
+class ScoredGuess:
+    """A guess and what it tells about a set of candidates.
+
+    Attributes:
+        guess: The word.
+        bits: Information, 0 to log2(num_candidates).
+        expected_remaining: Mean size of the class the secret falls in, 1 to num_candidates.
+    """
+
+    guess: str
+    bits: float
+    expected_remaining: float
+
+
+class Solver:
+    """Answers exact questions about one word list.
+
+    Candidate sets are arrays of answer indices, sorted and without repeats, as `candidates` and `narrow` return them.
+    Guesses may be any word of the right length; one outside the list is scored on the fly.
+
+    Args:
+        words: The list.
+        cache_dir: Where the matrix and trees are kept; None for `user_cache_dir()/solver`.
+        use_cache: Whether to read and write that directory at all.
+    """
+
+    def __init__(self, words: WordList, *, cache_dir: Path | None = None, use_cache: bool = True):
+        self.words = words
+        self._cache_dir = (cache_dir or user_cache_dir() / "solver") if use_cache else None
+        self._searches: dict[int, Search] = {}
+        self._trees: dict[tuple[str | None, int, int], Tree] = {}
+        self._best_bits: dict[bytes, float] = {}
+
+    # --- the matrix -------------------------------------------------------------------------------------------
+
+    @property
+    def matrix(self) -> Codes:
+        """Codes of each guess against each answer, shape (num_guesses, num_answers); built or loaded on first use."""
+        return self._by_answer.T
+
+    @cached_property
+    def _by_answer(self) -> Codes:
+        """The matrix with one row per answer, shape (num_answers, num_guesses): a set of candidates is whole rows."""
+        words = self.words
+        path, label = self._cache_file("matrix", "npy")
+        if path is not None:
+            shape = (len(words.answers), len(words.guesses))
+            if (cached := load_codes(path, label, shape, code_dtype(words.word_length))) is not None:
+                return cached
+        built = feedback_matrix(words.guesses, words.answers).T
+        built.setflags(write=False)  # as a loaded one is
+        if path is not None:
+            save_codes(path, label, built)
+        return built
+
+    def _cache_file(self, what: str, suffix: str) -> tuple[Path | None, str]:
+        """Path of a cache file (None without a cache) and the label that seals it to its content."""
+        label = f"{what} {self.words.fingerprint}"
+        if self._cache_dir is None:
+            return None, label
+        return self._cache_dir / f"{what}-{self.words.fingerprint[:16]}.{suffix}", label
+
+    @cached_property
+    def _guess_of_answer(self) -> npt.NDArray[np.intp]:
+        """Where each answer stands among the guesses, shape (num_answers,)."""
+        return np.array([self.words.guess_index[answer] for answer in self.words.answers], dtype=np.intp)
+
+    @cached_property
+    def _log_table(self) -> Ints:
+        return log_table(len(self.words.answers) + 1)  # one to spare: a lookup of size + 1 may carry weight 0
+
+    def _search(self, beam: int = DEFAULT_BEAM) -> Search:
+        search = self._searches.get(beam)
+        if search is None:
+            all_green = 3**self.words.word_length - 1
+            search = self._searches[beam] = Search(self._by_answer, self._guess_of_answer, all_green, beam)
+        search.trim()
+        return search
+
+    def forget(self) -> None:
+        """Drop every remembered value and tree; the matrix and the cache files stay."""
+        self._searches.clear()
+        self._trees.clear()
+        self._best_bits.clear()
+
+    # --- candidates -------------------------------------------------------------------------------------------
+
+    def candidates(self, turns: Sequence[tuple[str, str]]) -> Candidates:
+        """The answers that fit every turn.
+
+        Args:
+            turns: Pairs (guess, marks), in any order; none gives all answers.
+
+        Returns:
+            Sorted answer indices, shape (n,), int32; empty if nothing fits.
+
+        Raises:
+            SolverError: If a guess or marks do not suit the list's word length.
+        """
+        remaining: Candidates = np.arange(len(self.words.answers), dtype=np.int32)
+        for guess, marks in turns:
+            remaining = self.narrow(remaining, guess, marks)
+        return remaining
+
+    def narrow(self, candidates: npt.ArrayLike, guess: str, marks: str) -> Candidates:
+        """The candidates that fit one more turn; arguments, result and errors as in `candidates`."""
+        known = self._checked(candidates)
+        if len(marks) != self.words.word_length:
+            raise SolverError(f"marks {marks!r} have {len(marks)} characters; give {self.words.word_length}")
+        left: Candidates = known[self._codes(guess, known) == encode_marks(marks)]
+        return left
+
+    def _checked(self, candidates: npt.ArrayLike) -> Candidates:
+        given: npt.NDArray[Any] = np.asarray(candidates)
+        if given.size == 0:
+            return np.empty(0, dtype=np.int32)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise SolverError(f"candidates are {given.dtype} of shape {given.shape}; give a flat array of indices")
+        if given[0] < 0 or given[-1] >= len(self.words.answers) or not (given[1:] > given[:-1]).all():
+            raise SolverError(
+                f"candidates must rise strictly within 0..{len(self.words.answers) - 1}; sort them and drop repeats"
+            )
+        return given.astype(np.int32, copy=False)
+
+    def _codes(self, guess: str, candidates: Candidates) -> Codes:
+        """Codes of one guess against candidates, shape (n,)."""
+        index = self.words.guess_index.get(guess)
+        if index is not None:
+            codes: Codes = self._by_answer[candidates, index]
+            return codes
+        if len(guess) != self.words.word_length:
+            raise SolverError(f"guess {guess!r} has {len(guess)} letters; this list has {self.words.word_length}")
+        if len(candidates) == 0:
+            return np.empty(0, dtype=np.uint8)
+        scored: Codes = feedback_matrix((guess,), [self.words.answers[i] for i in candidates])[0]
+        return scored
+
+    # --- information ------------------------------------------------------------------------------------------
+
+    def information(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Information of every guess about the secret, in bits.
+
+        Args:
+            candidates: The secrets that are still possible, all equally likely.
+
+        Returns:
+            Shape (num_guesses,), each 0 to log2(n); zeros if there is no candidate.
+        """
+        known = self._checked(candidates)
+        if len(known) == 0:
+            return np.zeros(len(self.words.guesses))
+        return bits_from_log_sum(sum_logs(self._by_answer[known], self._log_table), len(known))
+
+    def information_of(self, guess: str, candidates: npt.ArrayLike) -> float:
+        """Information of one guess in bits, 0 to log2(n); for a listed guess, its entry in `information`."""
+        known = self._checked(candidates)
+        if len(known) == 0:
+            return 0.0
+        log_sum = int(self._log_table[class_sizes(self._codes(guess, known))].sum())
+        return float(bits_from_log_sum(log_sum, len(known)))
+
+    def best_information(self, candidates: npt.ArrayLike) -> float:
+        """The most information any listed guess gives, in bits: the maximum of `information`. Remembered per set."""
+        known = self._checked(candidates)
+        if len(known) <= 2:
+            return float(len(known) == 2)  # either of two candidates tells them apart
+        key = known.tobytes()
+        bits = self._best_bits.get(key)
+        if bits is None:
+            if len(self._best_bits) >= _MEMO_LIMIT:
+                self._best_bits.clear()
+            bits = self._best_bits[key] = float(bits_from_log_sum(self._least_log_sum(known), len(known)))
+        return bits
+
+    def _least_log_sum(self, candidates: Candidates) -> int:
+        """Least sum of c*log2(c) over all guesses, weighing only guesses that could reach it."""
+        num = len(candidates)
+        if num <= _SELF_CHECK_LIMIT:
+            of_answer = self._guess_of_answer[candidates]
+            if most_telling_candidate(self._by_answer, of_answer, candidates)[1] == num:
+                return 0
+        block = self._by_answer[candidates]
+        if num > NETWORK_LIMIT:
+            return int(sum_logs(block, self._log_table).min())
+        num_classes = count_split(block).num_classes
+        most = int(num_classes.max())
+        if most == num:
+            return 0
+        # A guess with p classes does best when they are as equal as whole numbers allow.
+        classes = np.arange(1, most + 1)
+        size, larger = num // classes, num % classes
+        floor = (classes - larger) * self._log_table[size] + larger * self._log_table[size + 1]
+        floor_of_guess = floor[num_classes - 1]
+        first = np.argpartition(floor_of_guess, min(_FIRST_LOOK, len(floor_of_guess) - 1))[:_FIRST_LOOK]
+        least = int(sum_logs(block[:, first], self._log_table).min())
+        others = np.flatnonzero(floor_of_guess < least)
+        return min(least, int(sum_logs(block[:, others], self._log_table).min(initial=least)))
+
+    def expected_remaining(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Mean number of candidates left after each guess, the secret counted: sum(c^2)/n over its classes c.
+
+        Returns:
+            Shape (num_guesses,), each 1 to n; zeros if there is no candidate.
+        """
+        known = self._checked(candidates)
+        if len(known) == 0:
+            return np.zeros(len(self.words.guesses))
+        return 1.0 + 2.0 * count_split(self._by_answer[known]).num_pairs / len(known)
+
+    def best_openers(self, n: int = 10) -> list[ScoredGuess]:
+        """The first guesses with most information, ties by alphabet; at most n of them."""
+        bits, remaining = self._opener_scores
+        order = np.argsort(-bits, kind="stable")[:n].tolist()
+        return [ScoredGuess(self.words.guesses[i], float(bits[i]), float(remaining[i])) for i in order]
+
+    @cached_property
+    def _opener_scores(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        everything = self.candidates([])
+        return self.information(everything), self.expected_remaining(everything)
+
+    # --- best play --------------------------------------------------------------------------------------------
+
+    def value(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
+        """Expected guesses that the best play found still needs.
+
+        Args:
+            candidates: The secrets that are still possible, all equally likely.
+            turns_left: Guesses left, at least 1; None for no cap. Under a cap, play first finds as many secrets as it
+                can, and a secret it does not find counts turns_left + 1.
+
+        Returns:
+            Guesses, 1 or more; 0 if there is no candidate. At worst slightly above the optimum, see `search`.
+
+        Raises:
+            SolverError: If turns_left is below 1 or the candidates are not as `candidates` returns them.
+        """
+        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        if len(known) == 0:
+            return 0.0
+        return guesses_in(self._search().plan(known, turns).cost) / len(known)
+
+    def guess_value(self, guess: str, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
+        """Expected guesses if this guess is played now and the best play found follows; otherwise as `value`."""
+        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        codes = self._codes(guess, known)
+        if len(known) == 0:
+            return 0.0
+        return guesses_in(self._search().cost_of(known, codes, turns).cost) / len(known)
+
+    def regret(self, guess: str, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
+        """Expected guesses that this guess gives away against the best play found.
+
+        Never negative: where the guess turns out better than the best the search found, it is the best known and its
+        regret is 0. A guess that tells nothing wastes its turn and costs exactly 1 without a cap. With no candidate
+        left (the turns contradict each other) there is nothing to lose, and the regret is 0.
+        """
+        spent = self.guess_value(guess, candidates, turns_left)
+        return spent - min(self.value(candidates, turns_left), spent)
+
+    def best_guess(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> str:
+        """The guess that opens the best play found; its regret is 0.
+
+        Raises:
+            SolverError: If there is no candidate; otherwise as `value`.
+        """
+        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        if len(known) == 0:
+            raise SolverError("no answer fits these turns, so there is no best guess; check the marks")
+        return self.words.guesses[self._search().plan(known, turns).guess]
+
+    def tree(self, opener: str | None = None, *, max_turns: int = 6, beam: int = DEFAULT_BEAM) -> Tree:
+        """A plan for every secret, kept in the cache.
+
+        Args:
+            opener: First guess, from the list; None for the best the search finds.
+            max_turns: Turn cap, at least 1. Secrets that cannot be found within it are counted in `Tree.num_failed`.
+            beam: Guesses tried per set of candidates, at least 1; more is slower and never worse by much.
+
+        Raises:
+            SolverError: If the opener is not listed, or a number is below 1.
+        """
+        if opener is not None and opener not in self.words.guess_index:
+            raise SolverError(
+                f"opener {opener!r} is not among the {len(self.words.guesses)} guesses; choose a listed word"
+            )
+        if max_turns < 1 or beam < 1:
+            raise SolverError(f"max_turns={max_turns} and beam={beam} must both be at least 1")
+        key = (opener, max_turns, beam)
+        if key not in self._trees:
+            self._trees[key] = self._load_or_grow_tree(*key)
+        return self._trees[key]
+
+    def _load_or_grow_tree(self, opener: str | None, max_turns: int, beam: int) -> Tree:
+        path, label = self._cache_file(f"tree-{opener or 'BEST'}-{max_turns}-{beam}", "tree")
+        if path is not None and (content := read_sealed(path, label)) is not None:
+            return tree_from_json(content)
+        tree = grow_tree(self._search(beam), self.words, opener, max_turns)
+        if path is not None:
+            write_sealed(path, label, [tree_to_json(tree)])
+        return tree
+
+
+def _checked_turns(turns_left: int | None) -> int:
+    if turns_left is None:
+        return UNCAPPED
+    if turns_left < 1:
+        raise SolverError(f"turns_left is {turns_left}; give at least 1, or None for no cap")
+    return turns_left

@@ -1,0 +1,251 @@
+"""Fewest guesses still needed: a beam search over guesses with lower bounds, remembering every set it has solved.
+
+Costs are totals over the candidates, in guesses. The facts used, for k candidates and enough turns:
+- no plan beats 2k - 1 (one candidate at the first guess, all others at the second);
+- a candidate that gets different marks against every candidate reaches 2k - 1; if there is none, no plan beats 2k,
+  and a candidate that leaves a single tied pair reaches it;
+- a guess with p classes, `hit` of them being itself, needs at least 3k - p - hit.
+Otherwise all guesses are ranked, the best `beam` are tried in turn, and a guess is dropped as soon as its classes
+together cannot beat the best plan so far. Leaving guesses out is the only approximation.
+
+With a turn cap, a secret that is not found within t turns counts t + 1 guesses and one failure, and a failure
+outweighs any number of guesses: play solves as many secrets as it can, then uses as few guesses as it can.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.solver.matrix import Codes
+from wordle_rl.solver.partition import count_split
+
+Candidates = npt.NDArray[np.int32]
+
+FAILURE = 1 << 40  # larger than any total of guesses
+UNCAPPED = 1 << 20
+NO_BOUND = 1 << 62
+_MEMO_LIMIT = 200_000
+_SELF_CHECK_LIMIT = 64  # above this size no candidate separates the candidates in practice; skip the look
+_CAPPED_BEAM_FACTOR = 4  # a cap that binds is rare and asks for guesses the ranking likes less
+
+
+class Plan(NamedTuple):
+    """What is known about a set of candidates.
+
+    Attributes:
+        cost: Total guesses plus FAILURE per secret not found; a lower bound if not `exact`.
+        depth: Most guesses the plan uses for one secret; 0 if not `exact`.
+        guess: Index of the first guess; -1 if not `exact`.
+        exact: Whether the plan was searched to its end.
+    """
+
+    cost: int
+    depth: int
+    guess: int
+    exact: bool = True
+
+
+def guesses_in(cost: int) -> int:
+    """Total guesses in a cost, failures counted as one more than the turns."""
+    return cost % FAILURE
+
+
+def failures_in(cost: int) -> int:
+    """Number of secrets a plan of this cost does not find."""
+    return cost // FAILURE
+
+
+def split_classes(candidates: Candidates, codes: Codes, all_green: int) -> tuple[list[Candidates], bool]:
+    """Part candidates by the marks a guess gets.
+
+    Args:
+        candidates: Sorted answer indices, shape (n,).
+        codes: The guess's codes against them, shape (n,).
+        all_green: The code of a hit.
+
+    Returns:
+        The classes without the hit, smallest first, each sorted; and whether there is a hit.
+    """
+    order = np.argsort(codes, kind="stable")
+    in_order = codes[order]
+    cuts = [0, *(np.flatnonzero(in_order[1:] != in_order[:-1]) + 1).tolist(), len(order)]
+    hit = bool(in_order[-1] == all_green)
+    if hit:
+        cuts.pop()
+    members = candidates[order]
+    classes = [members[begin:end] for begin, end in pairwise(cuts)]
+    classes.sort(key=len)
+    return classes, hit
+
+
+class Search:
+    """The search over one matrix, with its memory.
+
+    Args:
+        by_answer: Codes, shape (num_answers, num_guesses), C order.
+        guess_of_answer: For each answer, its index among the guesses, shape (num_answers,).
+        all_green: The code of a hit.
+        beam: Guesses tried per set of candidates.
+    """
+
+    def __init__(self, by_answer: Codes, guess_of_answer: npt.NDArray[np.intp], all_green: int, beam: int):
+        self.by_answer = by_answer
+        self.guess_of_answer = guess_of_answer
+        self.all_green = all_green
+        self.beam = beam
+        self._free: dict[bytes, Plan] = {}
+        self._capped: dict[tuple[bytes, int], Plan] = {}
+
+    def trim(self) -> None:
+        """Forget everything once the memory holds more than a fixed number of sets."""
+        if len(self._free) + len(self._capped) > _MEMO_LIMIT:
+            self._free.clear()
+            self._capped.clear()
+
+    def plan(self, candidates: Candidates, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
+        """Find the cheapest plan.
+
+        Args:
+            candidates: Sorted answer indices, shape (n,), n >= 1.
+            turns: Guesses left; UNCAPPED for as many as it takes.
+            bound: Plans that cost this much or more are of no interest.
+
+        Returns:
+            An exact plan if it costs less than `bound`, else possibly only a lower bound on the cost.
+        """
+        num = len(candidates)
+        if turns <= 2 or num <= 2:
+            return self._short_plan(candidates, turns)
+        if 2 * num - 1 >= bound:
+            return Plan(2 * num - 1, 0, -1, exact=False)
+        key = candidates.tobytes()
+        free = self._free.get(key)
+        if free is None or not (free.exact or free.cost >= bound):
+            free = self._free[key] = self._expand(candidates, UNCAPPED, bound)
+        if turns >= UNCAPPED or free.depth <= turns:
+            return free
+        capped = self._capped.get((key, turns))
+        if capped is None or not (capped.exact or capped.cost >= bound):
+            capped = self._capped[key, turns] = self._expand(candidates, turns, bound)
+        return capped
+
+    def cost_of(self, candidates: Candidates, codes: Codes, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
+        """Cost of one guess followed by the best play found.
+
+        Args:
+            candidates: Sorted answer indices, shape (n,), n >= 1.
+            codes: The guess's codes against them, shape (n,).
+            turns: Guesses left, this one included; at least 1.
+            bound: As in `plan`.
+
+        Returns:
+            A plan without the guess's index, which is the caller's to fill in.
+        """
+        classes, hit = split_classes(candidates, codes, self.all_green)
+        num, turns_after = len(candidates), turns - 1 if turns < UNCAPPED else UNCAPPED
+        cost = 3 * num - len(classes) - 2 * hit  # every class of k at its floor, 2k - 1
+        depth = 1 if hit else 0
+        for members in reversed(classes):  # the largest has the most to add, so a hopeless guess ends early
+            if cost >= bound:
+                return Plan(cost, 0, -1, exact=False)
+            floor = 2 * len(members) - 1
+            rest = self.plan(members, turns_after, bound - cost + floor)
+            cost += rest.cost - floor
+            if not rest.exact:
+                return Plan(cost, 0, -1, exact=False)
+            depth = max(depth, 1 + rest.depth)
+        return Plan(cost, depth, -1, exact=cost < bound)
+
+    def best_of(self, candidates: Candidates, ranked: list[int], turns: int, bound: int, floor: int) -> Plan:
+        """The cheapest of some guesses, the earliest of equals.
+
+        Args:
+            candidates: Sorted answer indices, shape (n,).
+            ranked: Indices of the guesses to try, most promising first.
+            turns: Guesses left.
+            bound: As in `plan`.
+            floor: A cost known to be out of reach of improvement: stop when it is met.
+        """
+        best = Plan(bound, 0, -1, exact=False)
+        for guess in ranked:
+            tried = self.cost_of(candidates, self.by_answer[candidates, guess], turns, best.cost)
+            if tried.exact:
+                best = tried._replace(guess=guess)
+                if best.cost <= floor:
+                    break
+        return best
+
+    def _expand(self, candidates: Candidates, turns: int, bound: int) -> Plan:
+        """Search a set of three or more candidates with three or more turns left."""
+        num = len(candidates)
+        if num <= _SELF_CHECK_LIMIT:
+            guess, num_classes = most_telling_candidate(self.by_answer, self.guess_of_answer[candidates], candidates)
+            if num_classes == num:
+                return Plan(2 * num - 1, 2, guess)
+            if num_classes == num - 1:
+                return Plan(2 * num, 3, guess)
+            if 2 * num >= bound:
+                return Plan(2 * num, 0, -1, exact=False)
+        split = count_split(self.by_answer[candidates])
+        is_candidate = self._is_candidate(candidates)
+        least_cost = 3 * num - split.num_classes - is_candidate
+        # 2*sum(c^2) = 2*(n + 2*pairs): large classes are dear; the second term is the guess's own lower bound.
+        rank = 2 * (num + 2 * split.num_pairs) + num * least_cost
+        # The bound must not choose the beam, or a value would depend on what was asked before.
+        useful = np.flatnonzero((split.num_classes > 1) | is_candidate)
+        beam = self.beam if turns >= UNCAPPED else _CAPPED_BEAM_FACTOR * self.beam
+        ranked = first_by_rank(useful, rank, beam)
+        floor = 2 * num if num <= _SELF_CHECK_LIMIT else 2 * num - 1
+        return self.best_of(candidates, ranked, turns, bound, floor)
+
+    def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
+        """Which guesses are candidates, shape (num_guesses,)."""
+        flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
+        flags[self.guess_of_answer[candidates]] = True
+        return flags
+
+    def _short_plan(self, candidates: Candidates, turns: int) -> Plan:
+        """The cases with a formula: one or two candidates, or at most two turns."""
+        num = len(candidates)
+        if turns <= 0:
+            return Plan(num + num * FAILURE, 0, -1)
+        first = int(self.guess_of_answer[candidates[0]])
+        if num == 1:
+            return Plan(1, 1, first)
+        if turns == 1:
+            return Plan(1 + (num - 1) * (2 + FAILURE), 1, first)
+        if num == 2:
+            return Plan(3, 2, first)
+        # Two turns: each class but the hit gives one secret at the second, all others fail at a count of 3.
+        num_classes = count_split(self.by_answer[candidates]).num_classes
+        is_candidate = self._is_candidate(candidates)
+        guess = int((2 * num_classes + is_candidate).argmax())
+        found = int(num_classes[guess])
+        return Plan(3 * num - found - int(is_candidate[guess]) + (num - found) * FAILURE, 2, guess)
+
+
+def most_telling_candidate(by_answer: Codes, guesses: npt.NDArray[np.intp], candidates: Candidates) -> tuple[int, int]:
+    """The candidate that splits the candidates into most classes.
+
+    Args:
+        by_answer: Codes, shape (num_answers, num_guesses).
+        guesses: The candidates as indices among the guesses, shape (n,).
+        candidates: The same as indices among the answers, shape (n,).
+
+    Returns:
+        Its index among the guesses, and its number of classes.
+    """
+    codes = np.sort(by_answer[candidates[:, None], guesses], axis=0)  # (n secrets, n guesses)
+    num_classes = 1 + np.count_nonzero(codes[1:] != codes[:-1], axis=0)
+    best = int(num_classes.argmax())
+    return int(guesses[best]), int(num_classes[best])
+
+
+def first_by_rank(guesses: npt.NDArray[np.intp], rank: npt.NDArray[np.int64], count: int) -> list[int]:
+    """The `count` guesses of lowest rank, ties by index; `rank` has shape (num_guesses,)."""
+    keys = rank[guesses] * len(rank) + guesses  # one number per guess, so that ties cannot fall at random
+    if len(keys) > count:
+        keys = np.partition(keys, count - 1)[:count]
+    return [int(key) % len(rank) for key in np.sort(keys)]

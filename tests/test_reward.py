@@ -1,0 +1,202 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reward_games import (
+    GUESSES,
+    SOLVER,
+    broke_rules,
+    games,
+    honest,
+    honest_losses,
+    play,
+    rule_breaking_losses,
+    value,
+    wins,
+)
+
+from wordle_rl.env import StopReason, Transcript
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.reward import COMPONENTS, PRESETS, Rubric
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+TOLERANCE = 1e-9
+COSTS = ("regret", "repeat", "overlong", "rule_break")
+
+weights = st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.floats(-5, 5), min_size=1)
+
+
+# --- laws of every component and rubric ---------------------------------------------------------------------------
+
+
+@settings(max_examples=400, deadline=None)
+@given(games())
+def test_every_component_keeps_its_range_and_gives_each_own_turn_one_share(transcript: Transcript) -> None:
+    for component in COMPONENTS.values():
+        shares = component.compute(transcript, SOLVER)
+        assert len(shares) == len(transcript.own_turns), component.name
+        kinds = [component.win_range if transcript.won else component.loss_range]
+        kinds += [component.honest_range] if honest(transcript) else []
+        for low, high in kinds:
+            assert low - TOLERANCE <= math.fsum(shares) <= high + TOLERANCE, component.name
+
+
+def test_honest_range_lies_within_loss_range() -> None:
+    for component in COMPONENTS.values():
+        assert component.loss_range[0] <= component.honest_range[0] <= component.honest_range[1]
+        assert component.honest_range[1] <= component.loss_range[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(games(), st.sampled_from(sorted(PRESETS)))
+def test_total_is_the_sum_of_weight_times_component(transcript: Transcript, name: str) -> None:
+    scored = PRESETS[name].score(transcript, SOLVER)
+    expected = sum(scored.weights[part] * scored.values[part] for part in scored.components)
+    assert scored.total == pytest.approx(expected, abs=TOLERANCE)
+    assert math.fsum(scored.turn_rewards) == pytest.approx(scored.total, abs=TOLERANCE)
+    assert len(scored.turn_rewards) == len(transcript.own_turns)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    wins("crane"),
+    honest_losses("crane"),
+    rule_breaking_losses("crane"),
+    st.one_of(st.sampled_from(sorted(PRESETS)), weights),
+)
+def test_breaking_rules_never_beats_an_honest_loss_and_no_loss_beats_a_win(
+    win: Transcript, honest_loss: Transcript, broken_loss: Transcript, chosen: str | dict[str, float]
+) -> None:
+    assert win.won
+    assert honest(honest_loss)
+    assert broke_rules(broken_loss)
+    rubric = PRESETS[chosen] if isinstance(chosen, str) else Rubric(chosen)
+    best, middle, worst = (rubric.score(game, SOLVER).total for game in (win, honest_loss, broken_loss))
+    assert best > max(middle, worst)
+    assert middle >= worst - TOLERANCE
+
+
+@settings(max_examples=200, deadline=None)
+@given(wins("crane"), games("crane"), st.one_of(st.sampled_from(sorted(PRESETS)), weights))
+def test_no_truncated_or_odd_loss_beats_a_win(
+    win: Transcript, other: Transcript, chosen: str | dict[str, float]
+) -> None:
+    rubric = PRESETS[chosen] if isinstance(chosen, str) else Rubric(chosen)
+    if not other.won:
+        assert rubric.score(win, SOLVER).total > rubric.score(other, SOLVER).total
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_order_holds_between_hand_made_extremes(name: str) -> None:
+    six = ("zzzzz",) * 6
+    won = [play("crane", "crane"), play("crane", "", "", "", "", "", "crane"), play("crane", *six[:5], "crane")]
+    lost = [play("crane", *six), play("crane", "crate", "trace", "grape", "drape", "graze", "abide")]
+    broken = [play("crane", *[""] * 6), play("crane", "crate", "trace", "grape", "drape", "graze", "qqqqq")]
+    score = [[PRESETS[name].score(game, SOLVER).total for game in kind] for kind in (won, lost, broken)]
+    assert min(score[0]) > max(score[1] + score[2])
+    assert min(score[1]) >= max(score[2])
+
+
+@settings(max_examples=200, deadline=None)
+@given(weights)
+def test_only_win_and_rule_break_are_moved_and_only_the_safe_way(chosen: dict[str, float]) -> None:
+    used = Rubric(chosen).effective_weights
+    assert {name: used[name] for name in chosen if name not in ("win", "rule_break")} == {
+        name: weight for name, weight in chosen.items() if name not in ("win", "rule_break")
+    }
+    assert used["win"] >= chosen.get("win", 0.0)
+    assert used["rule_break"] <= min(0.0, chosen.get("rule_break", 0.0))
+    assert Rubric(chosen, keep_order=False).effective_weights == chosen
+    assert Rubric(used).effective_weights == pytest.approx(used)
+
+
+def test_weights_that_keep_order_are_left_alone() -> None:
+    enough = {"win": 5.0, "format": 1.0, "rule_break": -1.0}
+    assert Rubric(enough).effective_weights == enough
+    assert Rubric({"win": 1.0, "speed": 0.5}).effective_weights == {"win": 1.0, "speed": 0.5, "rule_break": 0.0}
+
+
+# --- exploits -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(set(COMPONENTS) - {"format", "length"}))
+@pytest.mark.parametrize("reply", ["", "<guess>cat</guess>", "qqqqq"])
+def test_a_turn_that_breaks_rules_is_worth_the_worst_of_every_component(name: str, reply: str) -> None:
+    one_turn = Rules(max_turns=1)
+    lowest, highest = COMPONENTS[name].loss_range
+    worst = highest if name in COSTS else lowest
+    assert value(name, play("crane", reply, rules=one_turn)) == pytest.approx(worst)
+
+
+@pytest.mark.parametrize("reply", ["", "x", "<think>" + "hm " * 2000, "<guess>two words</guess>", "<guess>cat</guess>"])
+def test_a_malformed_reply_never_escapes_the_overlong_penalty(reply: str) -> None:
+    one_turn = Rules(max_turns=1)
+    assert value("overlong", play("crane", reply, rules=one_turn, num_tokens=1)) == 1.0
+    longest = play("crane", "crate", rules=one_turn, num_tokens=10_000)
+    assert value("overlong", longest) == 1.0
+    rubric = Rubric({"win": 1.0, "overlong": -1.0})
+    assert rubric.score(play("crane", reply, rules=one_turn)).total < rubric.score(longest).total
+
+
+def test_overlong_rises_from_free_to_full_and_a_cut_reply_pays_in_full() -> None:
+    one_turn = Rules(max_turns=1)
+    costs = [
+        value("overlong", play("crane", "crate", rules=one_turn, num_tokens=n)) for n in (20, 256, 640, 1024, 9999)
+    ]
+    assert costs == [0.0, 0.0, 0.5, 1.0, 1.0]
+    assert value("overlong", play("crane", "crate", rules=one_turn, overlong=True)) == 1.0
+    rambling = "<think>" + "hm " * 639 + "</think> <guess>crate</guess>"
+    assert value("overlong", play("crane", rambling, rules=one_turn, num_tokens=None)) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("name", [*sorted(set(PRESETS) - {"sparse"}), "repeat alone"])
+def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
+    family = WordList(
+        "family", tuple(f"{letter}ills" for letter in "bfhkmpt"), tuple(f"{letter}ills" for letter in "bfhkmpt")
+    )
+    solver = Solver(family, use_cache=False)
+    rubric = PRESETS.get(name) or Rubric({"repeat": -1.0})
+    repeated = play("mills", *["bills"] * 6, words=family)
+    varied = play("mills", "bills", "fills", "hills", "kills", "pills", "tills", words=family)
+    assert honest(repeated)
+    assert honest(varied)
+    assert math.fsum(COMPONENTS["consistency"].compute(varied, None)) == pytest.approx(1.0)
+    assert rubric.score(repeated, solver).total < rubric.score(varied, solver).total - 0.1
+
+
+def test_repeat_counts_guesses_already_on_the_board() -> None:
+    assert value("repeat", play("crane", *["zzzzz"] * 6)) == pytest.approx(5 / 6)
+    given_too = play("crane", "zzzzz", "lymph", rules=Rules(max_turns=3), given=("zzzzz",))
+    assert value("repeat", given_too) == pytest.approx(1 / 3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(GUESSES[1:]), min_size=5, max_size=5), st.integers(1, 4))
+def test_running_out_of_tokens_never_pays(words: list[str], stop_after: int) -> None:
+    rules = Rules(max_turns=5)
+    played_on, cut = play("crane", *words, rules=rules), play("crane", *words[:stop_after], rules=rules, budget=True)
+    assert cut.stop_reason is StopReason.TOKEN_BUDGET
+    for name in set(COMPONENTS) - {"rule_break"}:
+        sign = -1 if name in COSTS else 1
+        assert sign * value(name, cut) <= sign * value(name, played_on) + TOLERANCE, name
+
+
+@pytest.mark.parametrize("name", ["format", "valid_word", "length"])
+def test_a_longer_game_of_good_form_collects_no_more_than_a_short_one(name: str) -> None:
+    short, long = play("crane", "crane"), play("crane", "zzzzz", "fuzzy", "kudzu", "lymph", "nymph", "crane")
+    assert value(name, short) == pytest.approx(value(name, long)) == pytest.approx(1.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(GUESSES[1:]), min_size=6, max_size=6), st.integers(0, 5), st.integers(1, 3))
+def test_refusals_that_cost_no_turn_still_cost_reward(words: list[str], place: int, refusals: int) -> None:
+    rules = Rules(dictionary=Dictionary.APP, max_refusals=3)
+    clean, refused = (
+        play("crane", *words, rules=rules),
+        play("crane", *words[:place], *["qqqqq"] * refusals, *words[place:], rules=rules),
+    )
+    assert len(refused.own_turns) == len(clean.own_turns) + refusals
+    for preset in PRESETS.values():
+        assert preset.score(refused, SOLVER).total <= preset.score(clean, SOLVER).total + TOLERANCE

