@@ -57,8 +57,17 @@ class ChatCodec:
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a whole prompt, ending where the policy is to speak."""
-        return self.encode(self._render(messages))
+        """Ids of a whole prompt, ending where the policy is to speak.
+
+        Turns already on the board are joined on as `encode_game` joins them, so that a start state reads exactly
+        as the same board reached in play, whatever the template does to earlier replies.
+
+        Raises:
+            ValueError: If the last message is a reply.
+        """
+        if not messages or messages[-1]["role"] == "assistant":
+            raise ValueError("a prompt must end with a message to the policy, not with a reply")
+        return self.encode_game(messages)[0]
 
     def bridge_ids(self, feedback: Message) -> list[int]:
         """Ids between the end of one completion and the start of the next: the user's answer in its frame."""
@@ -89,7 +98,7 @@ class ChatCodec:
             ValueError: If the messages do not alternate prompt, reply, prompt, reply.
         """
         first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-        ids = self.prompt_ids(messages[:first])
+        ids = self.encode(self._render(messages[:first]))
         mask = [0] * len(ids)
         for offset, message in enumerate(messages[first:]):
             is_reply = offset % 2 == 0

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 
+Precision = Literal["auto", "bf16", "fp32"]
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message names the setting and the mend in one line."""
@@ -160,8 +162,8 @@ class SFTSettings(Section):
     """Longest game in tokens; longer ones are dropped and counted."""
     optimizer: OptimizerSettings = OptimizerSettings()
     """Optimizer and schedule."""
-    bf16: bool = True
-    """bfloat16 autocast (on CPUs with bf16 units too)."""
+    precision: Precision = "auto"
+    """`bf16` autocast or `fp32`; `auto`: bf16 where the processor computes in it."""
     gradient_checkpointing: bool = False
     """Trade time for memory."""
     save_steps: int = Field(0, ge=0)
@@ -205,8 +207,8 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record are preferred; 0: all alike."""
-    bf16: bool = True
-    """bfloat16 autocast in the training passes."""
+    precision: Precision = "auto"
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
     gradient_checkpointing: bool = False
     """Trade time for memory."""
     save_steps: int = Field(0, ge=0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wordle_rl.game import Game, Outcome, Rules, Turn
+from wordle_rl.game import Game, Outcome, Rules, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter, Shape
 from wordle_rl.words import WordList
 
@@ -115,8 +115,10 @@ class WordleEnv:
         self.prompter = prompter
         for word in given:
             turn = self._game.play(word)
-            if turn.outcome is not Outcome.SCORED or self._game.won:
-                raise ValueError(f"given guess {word!r} must be a legal guess other than the secret")
+            if turn.outcome is not Outcome.SCORED:
+                raise ValueError(f"given guess {word!r} is {turn.outcome}; give words that may be played")
+            if self._game.won:  # unnamed, since the message may reach the player
+                raise ValueError(f"given guess {len(self._played) + 1} is the secret; give another word")
             self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, given=True))
         self.stop_reason: StopReason | None = None
         self._conversation: list[Message] = prompter.opening(self._game.turns)
@@ -126,10 +128,19 @@ class WordleEnv:
     def from_seed(
         cls, words: WordList, secrets: Sequence[str], prompter: Prompter, seed: int, max_given: int = 0
     ) -> WordleEnv:
-        """Draw a secret and 0 to `max_given` earlier random guesses; the same seed gives the same game."""
+        """Draw a secret and 0 to `max_given` earlier random guesses; the same seed gives the same game.
+
+        Raises:
+            ValueError: If there are no secrets, or `max_given` could leave no turn to play.
+        """
+        if not secrets:
+            raise ValueError("there are no secrets to draw from; give at least one")
+        if max_given >= prompter.rules.max_turns:
+            raise ValueError(f"max_given {max_given} must be below max_turns {prompter.rules.max_turns}")
         rng = random.Random(seed)
         secret = secrets[rng.randrange(len(secrets))]
-        return cls(secret, words, prompter, random_given(words, secret, rng, max_given))
+        given = random_given(words, secret, rng, max_given, hard_mode=prompter.rules.hard_mode)
+        return cls(secret, words, prompter, given)
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -167,8 +178,11 @@ class WordleEnv:
         """End the game for a reason outside its rules.
 
         Raises:
+            RuntimeError: If the game is over.
             ValueError: If the reason is one only the rules may give.
         """
+        if self.stop_reason is not None:
+            raise RuntimeError(f"the game is over ({self.stop_reason}); its stop reason stays")
         if reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS):
             raise ValueError(f"only the rules end a game with {reason.value!r}")
         return self._stop(reason, self._game.turns[-1] if self._game.turns else None)
@@ -193,12 +207,27 @@ class WordleEnv:
         return f"WordleEnv(turns={len(self._game.turns)}, {state})"
 
 
-def random_given(words: WordList, secret: str, rng: random.Random, max_given: int) -> tuple[str, ...]:
-    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played."""
-    count = rng.randint(0, max_given)
+def random_given(
+    words: WordList, secret: str, rng: random.Random, max_given: int, *, hard_mode: bool = False
+) -> tuple[str, ...]:
+    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played.
+
+    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn.
+    """
     given: list[str] = []
-    while len(given) < count:
+    turns: list[Turn] = []
+    for _ in range(rng.randint(0, max_given)):
         word = words.answers[rng.randrange(len(words.answers))]
-        if word != secret and word not in given:
-            given.append(word)
+        if not _may_be_given(word, secret, given, turns):
+            left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
+            if not left:
+                break
+            word = left[rng.randrange(len(left))]
+        given.append(word)
+        if hard_mode:
+            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
     return tuple(given)
+
+
+def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[Turn]) -> bool:
+    return word != secret and word not in given and hard_mode_fault(word, turns) is None

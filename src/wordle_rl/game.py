@@ -173,7 +173,7 @@ class Game:
             self.won = guess == self._secret
         else:
             free = self.rules.dictionary is Dictionary.APP and self.refusals < self.rules.max_refusals
-            self.refusals += 1
+            self.refusals += free
             turn = Turn(guess, None, outcome, costs_turn=not free)
         self.turns.append(turn)
         self.turns_used += turn.costs_turn

@@ -56,6 +56,7 @@ class FailureReason(StrEnum):
     TEXT_OUTSIDE_TAGS = "text_outside_tags"
     TEXT_AFTER_GUESS = "text_after_guess"
     THINKING_UNCLOSED = "thinking_unclosed"
+    """The thinking tags do not pair up: one is left open, closed twice or nested."""
     THINKING_MISSING = "thinking_missing"
     THINKING_NOT_ALLOWED = "thinking_not_allowed"
     NOT_A_WORD = "not_a_word"
@@ -77,9 +78,33 @@ class ParseFailure:
     has_tags: bool = False
 
 
-_TAGS = re.compile(r"</?(?:think|guess)>")
-_TAGGED = re.compile(r"\s*(?:<think>(.*?)</think>\s*)?<guess>\s*([^<>]*?)\s*</guess>\s*", re.DOTALL)
-_BRACKETED = re.compile(r"\s*(?:<think>(.*?)</think>\s*)?\[\s*([^\[\]]*?)\s*\]\s*", re.DOTALL)
+@dataclass(frozen=True)
+class _Grammar:
+    """One way to write a reply. No pattern has two neighbouring repeats of the same characters: reading stays linear.
+
+    `whole` takes a whole reply apart into thinking and word, `guess` finds a guess anywhere, `barred` what thinking
+    must not hold, `tag` any sign that the grammar was tried.
+    """
+
+    whole: re.Pattern[str]
+    guess: re.Pattern[str]
+    barred: re.Pattern[str]
+    tag: re.Pattern[str]
+
+
+_THINKING = r"\s*(?:<think>(.*?)</think>\s*)?"
+_TAGGED = _Grammar(
+    whole=re.compile(_THINKING + r"<guess>([^<>]*)</guess>\s*", re.DOTALL),
+    guess=re.compile(r"<guess>[^<>]*</guess>"),
+    barred=re.compile(r"</?(?:think|guess)>"),
+    tag=re.compile(r"</?(?:think|guess)>"),
+)
+_BRACKETED = _Grammar(
+    whole=re.compile(_THINKING + r"\[([^\[\]]*)\]\s*", re.DOTALL),
+    guess=re.compile(r"\[[^\[\]]*\]"),
+    barred=re.compile(r"</?think>"),
+    tag=re.compile(r"</?think>|\[[^\[\]]*\]"),
+)
 
 
 def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> Guess | ParseFailure:
@@ -95,10 +120,11 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
         >>> parse_reply("[crane]", brackets=True).word
         'crane'
     """
-    match = (_BRACKETED if brackets else _TAGGED).fullmatch(reply)
-    if match is None or _TAGS.search(match[1] or ""):
-        return ParseFailure(_failure_reason(reply, brackets), has_tags=_TAGS.search(reply) is not None)
-    thought, word = match[1], match[2]
+    grammar = _BRACKETED if brackets else _TAGGED
+    match = grammar.whole.fullmatch(reply)
+    if match is None or grammar.barred.search(match[1] or ""):
+        return ParseFailure(_failure_reason(reply, grammar), has_tags=grammar.tag.search(reply) is not None)
+    thought, word = match[1], match[2].strip()
     if thought is None and thinking is Thinking.REQUIRED:
         return ParseFailure(FailureReason.THINKING_MISSING, has_tags=True)
     if thought is not None and thinking is Thinking.OFF:
@@ -108,14 +134,15 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     return Guess(word.lower(), (thought or "").strip())
 
 
-def _failure_reason(reply: str, brackets: bool) -> FailureReason:
-    if reply.count("<think>") != reply.count("</think>"):
+def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
+    parts = re.split(r"(</?think>)", reply)
+    if parts[1::2] != ["<think>", "</think>"] * (len(parts) // 4):
         return FailureReason.THINKING_UNCLOSED
-    spoken = re.sub(r"<think>.*?</think>", "", reply, flags=re.DOTALL)
-    found = re.findall(r"\[[^\[\]]*\]" if brackets else r"<guess>[^<>]*</guess>", spoken)
+    spoken, thought = "".join(parts[::4]), "".join(parts[2::4])
+    found = grammar.guess.findall(spoken)
     if not found:
         return FailureReason.NO_GUESS
-    if len(found) > 1:
+    if len(found) > 1 or grammar.barred.search(thought):
         return FailureReason.SEVERAL_GUESSES
     return FailureReason.TEXT_AFTER_GUESS if not spoken.rstrip().endswith(found[0]) else FailureReason.TEXT_OUTSIDE_TAGS
 
@@ -313,13 +340,14 @@ class Prompter:
         return f"{left} {'guess' if left == 1 else 'guesses'} left."
 
     def _system(self) -> list[Message]:
-        if self.style is Style.COMPACT:
-            return []
-        return [Message(role="system", content=system_prompt(self))]
+        rules = system_prompt(self)
+        return [Message(role="system", content=rules)] if rules else []
 
 
 def system_prompt(prompter: Prompter) -> str:
-    """The rules as told to a language model, worded for the prompter's style."""
+    """The rules as told to a language model, worded for the prompter's style; the compact style says nothing."""
+    if prompter.style is Style.COMPACT:
+        return ""
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
         "(further) copy in it",

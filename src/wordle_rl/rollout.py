@@ -28,7 +28,8 @@ class Segment:
     """One token sequence as the policy saw it: a whole game (transcript) or a single turn (state).
 
     `loss_mask` and `sampler_logprobs` run along `token_ids`; the mask is 1 exactly on sampled tokens, the
-    log-probability 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`.
+    log-probability 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`, the last of
+    which ends the sequence.
     """
 
     prompt_ids: tuple[int, ...]
@@ -77,12 +78,13 @@ class _Tape:
         self.spans.append((turn, start, len(self.token_ids)))
 
     def close_segment(self) -> None:
+        stop = self.spans[-1][2]  # an answer to which no reply was sampled is left out
         self.finished.append(
             Segment(
                 tuple(self.prompt_ids),
-                tuple(self.token_ids),
-                tuple(self.loss_mask),
-                tuple(self.logprobs),
+                tuple(self.token_ids[:stop]),
+                tuple(self.loss_mask[:stop]),
+                tuple(self.logprobs[:stop]),
                 tuple(self.spans),
             )
         )
@@ -150,14 +152,19 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
     """Cut a batch into groups of trajectories that share a secret and a start, in order.
 
     Raises:
-        ValueError: If the batch is no whole number of groups or a group mixes secrets.
+        ValueError: If the batch is no whole number of groups or a group mixes secrets or starts.
     """
-    if len(trajectories) % group_size:
+    if group_size < 1 or len(trajectories) % group_size:
         raise ValueError(f"{len(trajectories)} trajectories are no whole number of groups of {group_size}")
     groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
-    if any(len({trajectory.transcript.secret for trajectory in group}) > 1 for group in groups):
-        raise ValueError("a group must share its secret")
+    if any(len({_start_of(trajectory) for trajectory in group}) > 1 for group in groups):
+        raise ValueError(f"every {group_size} trajectories in a row must share their secret and their given turns")
     return groups
+
+
+def _start_of(trajectory: Trajectory) -> Start:
+    played = trajectory.transcript.turns
+    return Start(trajectory.transcript.secret, tuple(turn.turn.guess or "" for turn in played if turn.given))
 
 
 def _open(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> _Running:

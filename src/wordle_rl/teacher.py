@@ -1,7 +1,7 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
-Only the board decides what the teacher says; the secret never does. It always names a word that is still
-possible, and of those the one that splits the rest into the most classes. A secret from outside the answers
+Only the board decides what the teacher says; the secret never does. Strays and a chosen opener aside, it always
+names a word that is still possible, and of those the one that splits the rest into the most classes. A secret from outside the answers
 is played like any other until no answer fits the board any more; there the teacher falls silent, which ends
 the game. Such games show a policy boards that single out answers which were never anybody's secret.
 """
@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
 from wordle_rl.solver import Solver, feedback_matrix
-from wordle_rl.words import WordList
+from wordle_rl.solver.partition import count_split
+from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
 
@@ -30,8 +32,9 @@ class TeacherGames:
     """Games as arrays of shape (num_games, max_turns), -1 where no turn was played.
 
     `guesses` are indices into the guesses, `codes` the marks as numbers (see `Solver`), `taught` marks the
-    turns the teacher stands by, `remaining` the number of answers possible before the turn. `secrets` are
-    indices into the guesses, shape (num_games,).
+    turns the teacher stands by, `remaining` the number of answers possible before the turn, `classes` into how
+    many classes a guess chosen for its split divides them (0: chosen otherwise). `secrets` are indices into
+    the guesses, shape (num_games,).
     """
 
     secrets: Ints
@@ -39,16 +42,17 @@ class TeacherGames:
     codes: Ints
     taught: npt.NDArray[np.bool_]
     remaining: Ints
+    classes: Ints
 
     @property
     def num_turns(self) -> Ints:
         """Turns played per game, shape (num_games,)."""
-        return (self.guesses >= 0).sum(axis=1).astype(np.int32)
+        return np.asarray((self.guesses >= 0).sum(axis=1), dtype=np.int32)
 
     @property
     def won(self) -> npt.NDArray[np.bool_]:
         """Whether each game found its secret, shape (num_games,)."""
-        return (self.guesses == self.secrets[:, None]).any(axis=1)
+        return np.asarray((self.guesses == self.secrets[:, None]).any(axis=1))
 
 
 class SolverTeacher:
@@ -61,30 +65,44 @@ class SolverTeacher:
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
         self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
-        self._best: dict[bytes, int] = {}
+        self._best: dict[bytes, tuple[int, int]] = {}
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
         """Play one game per secret.
 
         Raises:
-            KeyError: If a secret is not listed.
+            WordListError: If there is no secret, or a secret or the opener is not listed.
         """
+        if not secrets:
+            raise WordListError("the teacher was given no secrets; give at least one")
         rng = np.random.default_rng(seed)
-        indices = np.array([self.words.guess_index[secret] for secret in secrets], dtype=np.int32)
-        opener = settings.opener or self._solver.best_openers(1)[0].guess
-        opener_index = self.words.guess_index[opener]
+        indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
+        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
         chunks = [
-            self._play_chunk(indices[start : start + _CHUNK], settings, opener_index, rng)
+            self._play_chunk(indices[start : start + _CHUNK], settings, opener, rng)
             for start in range(0, len(indices), _CHUNK)
         ]
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
+    def _listed(self, what: str, word: str) -> int:
+        index = self.words.guess_index.get(word)
+        if index is None:
+            raise WordListError(f"{what} {word!r} is not in word list {self.words.name!r}; give a listed word")
+        return index
+
+    @cached_property
+    def _best_opener(self) -> int:
+        """The most informative answer, as an index into the guesses: a word that may yet be the secret."""
+        bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
+        return int(self._answer_as_guess[np.argmax(bits)])
+
     def _play_chunk(
         self, secrets: Ints, settings: TeacherSettings, opener: int, rng: np.random.Generator
-    ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints]:
+    ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]:
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
         taught, remaining = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
+        classes = np.zeros(shape, np.int32)
         possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
         active = np.arange(len(secrets))
         for turn in range(settings.max_turns):
@@ -96,13 +114,13 @@ class SolverTeacher:
                 chosen = self._openers(len(active), settings, opener, rng)
                 stray = np.zeros(len(active), np.bool_)
             else:
-                chosen, stray = self._choose(possible[active], settings, rng)
+                chosen, stray, classes[active, turn] = self._choose(possible[active], settings, rng)
             code = self._codes[chosen, secrets[active]]
             guesses[active, turn], codes[active, turn] = chosen, code
             taught[active, turn] = ~stray
             possible[active] &= self._answer_codes[chosen] == code[:, None]
             active = active[chosen != secrets[active]]
-        return secrets, guesses, codes, taught, remaining
+        return secrets, guesses, codes, taught, remaining, classes
 
     def _openers(self, count: int, settings: TeacherSettings, opener: int, rng: np.random.Generator) -> Ints:
         random = rng.choice(self._answer_as_guess, count)
@@ -110,23 +128,23 @@ class SolverTeacher:
 
     def _choose(
         self, possible: npt.NDArray[np.bool_], settings: TeacherSettings, rng: np.random.Generator
-    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """One guess per board; `possible` has shape (boards, answers)."""
+    ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
+        """One guess per board, whether it is a stray, and its classes; `possible` has shape (boards, answers)."""
         draw = rng.random(len(possible))
         stray = draw < settings.stray_rate
         noisy = ~stray & (draw < settings.stray_rate + settings.noise_rate)
         keys = np.packbits(possible, axis=1)
-        chosen = np.empty(len(possible), np.int32)
+        chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):
             if stray[row]:
                 chosen[row] = rng.integers(len(self.words.guesses))
             elif noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
-                chosen[row] = self._best_possible(keys[row].tobytes(), possible[row])
-        return chosen, stray
+                chosen[row], classes[row] = self._best_possible(keys[row].tobytes(), possible[row])
+        return chosen, stray, classes
 
-    def _best_possible(self, key: bytes, possible: npt.NDArray[np.bool_]) -> int:
+    def _best_possible(self, key: bytes, possible: npt.NDArray[np.bool_]) -> tuple[int, int]:
         found = self._best.get(key)
         if found is None:
             if len(self._best) >= _MAX_MEMO:
@@ -134,12 +152,15 @@ class SolverTeacher:
             found = self._best[key] = self._split_best(np.flatnonzero(possible))
         return found
 
-    def _split_best(self, candidates: npt.NDArray[np.intp]) -> int:
-        """The candidate that splits the candidates into the most classes; ties: smaller classes, then order."""
+    def _split_best(self, candidates: npt.NDArray[np.intp]) -> tuple[int, int]:
+        """The candidate that splits the candidates into the most classes, the first of equals, and their number.
+
+        Among more than `_MAX_RIVALS` candidates only about that many, evenly spread over the alphabet, are weighed.
+        """
         if len(candidates) <= 2:
-            return int(self._answer_as_guess[candidates[0]])
+            return int(self._answer_as_guess[candidates[0]]), len(candidates)
         rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]
-        block = self._answer_codes[self._answer_as_guess[rivals]][:, candidates]  # (rivals, candidates)
-        block = np.sort(block, axis=1)
-        classes = (block[:, 1:] != block[:, :-1]).sum(axis=1)
-        return int(self._answer_as_guess[rivals[int(np.argmax(classes))]])
+        block = self._answer_codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
+        classes = count_split(np.ascontiguousarray(block.T)).num_classes
+        best = int(np.argmax(classes))
+        return int(self._answer_as_guess[rivals[best]]), int(classes[best])

@@ -11,8 +11,9 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, set_seed
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -47,7 +48,7 @@ def make_tokenizer() -> PreTrainedTokenizerBase:
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in (PAD, UNKNOWN, END, REPLY)])
     tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         unk_token=UNKNOWN,
@@ -95,8 +96,9 @@ def make_model(
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
-    set_seed(seed)
-    return Qwen3ForCausalLM(config)
+    with torch.random.fork_rng(devices=[]):  # the caller's random stream is left as it was
+        torch.manual_seed(seed)
+        return Qwen3ForCausalLM(config)
 
 
 def save_tiny_model(directory: Path, *, seed: int = 0, **size: int) -> Path:

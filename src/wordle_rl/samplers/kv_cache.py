@@ -13,7 +13,7 @@ class GrowingLayer(DynamicLayer):
     """One layer's keys and values in buffers with room to spare, so that a new token copies nothing old."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         self._key_buffer: Tensor | None = None
         self._value_buffer: Tensor | None = None
         self.length = 0

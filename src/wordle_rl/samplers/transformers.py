@@ -1,7 +1,9 @@
 """Sampling from a transformers model with a key/value cache kept across the turns of a game.
 
 A turn costs one forward pass over the words that came back and one per new token; nothing is read twice.
-Works for every causal model of transformers, since it only uses `attention_mask`, `position_ids` and a cache.
+Works for every causal model of transformers whose layers attend to keys and values, since it only uses
+`attention_mask`, `position_ids` and a cache. A sliding window counts cached tokens, holes included; once a batch may
+outgrow the window, it is therefore read afresh each turn.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.kv_cache import GameCache
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 
 
 class _Batch:
@@ -37,7 +41,10 @@ class TransformersSampler:
         model: Any causal language model; it is put into evaluation mode while it samples.
         codec: Its tokenizer and chat template.
         settings: How tokens are drawn.
-        seed: Seed of the sampler's own random stream.
+        seed: Seed of the sampler's own random stream, which runs on over all games.
+
+    Raises:
+        ValueError: If the model has layers that remember otherwise than by keys and values.
     """
 
     def __init__(
@@ -50,6 +57,9 @@ class TransformersSampler:
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._batches: list[_Batch] = []
         self._batch_of: dict[int, _Batch] = {}
+        text_config = model.config.get_text_config()
+        self._num_layers = int(text_config.num_hidden_layers)
+        self._window = _sliding_window(text_config)
 
     def begin(self) -> None:
         """Drop every cached game."""
@@ -67,7 +77,9 @@ class TransformersSampler:
             present = [request for request in requests if self._batch_of[request.game_id] is batch]
             if present:
                 completions.update(self._sample_batch(batch, present))
-        self._batches = [batch for batch in self._batches if batch.row_of]
+            else:  # all its games are over: its cache goes
+                self._batch_of = {game: other for game, other in self._batch_of.items() if other is not batch}
+        self._batches = [batch for batch in self._batches if batch in self._batch_of.values()]
         self.model.train(was_training)
         return [completions[request.game_id] for request in requests]
 
@@ -99,21 +111,28 @@ class TransformersSampler:
 
     def _cache_for(self, batch: _Batch, requests: Sequence[Request]) -> GameCache:
         """The batch's cache with one row per request, or a fresh one where prompts do not go on from it."""
-        goes_on = batch.cache is not None and all(
-            (fed := batch.fed.get(request.game_id)) is not None
-            and len(fed) < len(request.prompt_ids)
+        goes_on = all(
+            request.game_id in batch.row_of
+            and len(fed := batch.fed[request.game_id]) < len(request.prompt_ids)
             and list(request.prompt_ids[: len(fed)]) == fed
             for request in requests
         )
-        if batch.cache is not None and goes_on:
+        if batch.cache is not None and goes_on and self._within_window(batch, requests):
             rows = torch.tensor([batch.row_of[request.game_id] for request in requests], device=self.model.device)
             batch.cache.keep(rows)
         else:
-            layers = int(self.model.config.get_text_config().num_hidden_layers)
-            batch.cache = GameCache(layers, len(requests), self.model.device)
+            batch.cache = GameCache(self._num_layers, len(requests), self.model.device)
             batch.fed = {request.game_id: [] for request in requests}
         batch.row_of = {request.game_id: row for row, request in enumerate(requests)}
         return batch.cache
+
+    def _within_window(self, batch: _Batch, requests: Sequence[Request]) -> bool:
+        """Whether the cache stays inside the model's sliding window over the coming turn, holes and all."""
+        if self._window is None:
+            return True
+        fed = max(len(batch.fed[request.game_id]) for request in requests)
+        unread = max(len(request.prompt_ids) - len(batch.fed[request.game_id]) for request in requests)
+        return fed + unread + self.settings.max_completion_tokens <= self._window
 
     def _generate(self, cache: GameCache, unread: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
         """Read each row's unread tokens, then sample until every row has closed its turn."""
@@ -163,6 +182,16 @@ class TransformersSampler:
             logprobs = _keep_top_p(logprobs, self.settings.top_p)
         chosen = torch.multinomial(logprobs.exp(), 1, generator=self._generator)
         return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
+
+
+def _sliding_window(text_config: PreTrainedConfig) -> int | None:
+    """The width of the model's sliding window in tokens, None if every layer sees everything."""
+    layer_types = getattr(text_config, "layer_types", None)
+    if unknown := set(layer_types or ()) - _KNOWN_LAYERS:
+        raise ValueError(f"a model with {', '.join(sorted(unknown))} layers cannot be sampled here; use vLLM instead")
+    if layer_types is not None and "sliding_attention" not in layer_types:
+        return None
+    return getattr(text_config, "sliding_window", None)
 
 
 def _keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:

@@ -1,0 +1,209 @@
+"""Traces -> summaries, filtered SFT and RL rows, and token sequences to train on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.game import score_guess, violates_clues
+from wordle_rl.prompt import Message, Prompter, Shape
+from wordle_rl.runs import write_jsonl
+from wordle_rl.traces import Trace
+from wordle_rl.words import Split, WordList
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class WordSummary:
+    """How a teacher fared on one secret."""
+
+    secret: str
+    num_games: int
+    num_wins: int
+    mean_guesses_on_wins: float | None
+
+    @property
+    def win_rate(self) -> float:
+        """Share of games won, 0 to 1."""
+        return self.num_wins / self.num_games
+
+
+def summarise(traces: Iterable[Trace]) -> list[WordSummary]:
+    """Count games, wins and guesses per secret, hardest first."""
+    guesses: dict[str, list[int]] = defaultdict(list)
+    games: Counter[str] = Counter()
+    for trace in traces:
+        games[trace.secret] += 1
+        if trace.won:
+            guesses[trace.secret].append(len(trace.turns))
+    rows = [
+        WordSummary(
+            secret, n, len(guesses[secret]), sum(guesses[secret]) / len(guesses[secret]) if guesses[secret] else None
+        )
+        for secret, n in games.items()
+    ]
+    return sorted(rows, key=lambda row: (row.win_rate, -(row.mean_guesses_on_wins or 0.0), row.secret))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One sequence to train on; `loss_mask` is 1 on the tokens to learn. Same length, in tokens."""
+
+    token_ids: list[int]
+    loss_mask: list[int]
+
+
+@dataclass
+class Encoded:
+    """Examples, and how many games or turns were left out for which reason."""
+
+    examples: list[Example] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+def conversation(trace: Trace, prompter: Prompter) -> list[Message]:
+    """A whole trace as one conversation (transcript shape)."""
+    messages = prompter.opening()
+    board = trace.board()
+    for count, turn in enumerate(trace.turns, start=1):
+        messages.append(Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking)))
+        if count < len(board):
+            messages.append(prompter.feedback(board[:count]))
+    return messages
+
+
+def turn_conversations(trace: Trace, prompter: Prompter) -> Iterator[list[Message]]:
+    """Every taught turn of a trace as a conversation of its own (state shape)."""
+    board = trace.board()
+    for count, turn in enumerate(trace.turns):
+        if turn.taught:
+            reply = Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking))
+            yield [*prompter.state(board[:count]), reply]
+
+
+def encode_traces(traces: Iterable[Trace], prompter: Prompter, codec: ChatCodec, max_length: int) -> Encoded:
+    """Turn traces into token sequences exactly as a rollout would produce them.
+
+    In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every
+    taught turn is one. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    """
+    encoded = Encoded()
+    stream = iter(traces)
+    while chunk := list(islice(stream, _CHUNK)):
+        games = [(trace, dialogue) for trace in chunk for dialogue in _dialogues(trace, prompter)]
+        _warm(codec, [dialogue for _, dialogue in games])
+        for trace, dialogue in games:
+            ids, mask = codec.encode_game(dialogue)
+            if prompter.shape is Shape.TRANSCRIPT:
+                mask = _only_taught(mask, [turn.taught for turn in trace.turns])
+            if len(ids) > max_length:
+                encoded.rejected["too_long"] += 1
+            elif not any(mask):
+                encoded.rejected["nothing_taught"] += 1
+            else:
+                encoded.examples.append(Example(ids, mask))
+    return encoded
+
+
+def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
+    if prompter.shape is Shape.STATE:
+        return list(turn_conversations(trace, prompter))
+    return [conversation(trace, prompter)] if trace.turns else []
+
+
+def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:
+    replies = {m["content"] for dialogue in dialogues for m in dialogue if m["role"] == "assistant"}
+    answers = {
+        m["content"] for dialogue in dialogues for before, m in pairwise(dialogue) if before["role"] == "assistant"
+    }
+    codec.warm(replies, answers)
+
+
+def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
+    """Blank the mask of replies that are not taught; the runs of ones in `mask` are the replies, in order."""
+    if all(taught):
+        return mask
+    kept, turn, before = [], -1, 0
+    for m in mask:
+        turn += m and not before
+        before = m
+        kept.append(int(m and taught[turn]))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLimits:
+    """What a row must keep to. `max_turns` bounds the guesses of a game, `max_words` the words of its replies."""
+
+    max_turns: int = 6
+    max_words: int = 4096
+    won_only: bool = True
+
+
+def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+    """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    if limits.won_only and not trace.won:
+        return "not_won"
+    if len(trace.turns) > limits.max_turns:
+        return "too_many_turns"
+    if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
+        return "too_long"
+    board = trace.board()
+    for count, turn in enumerate(trace.turns):
+        if len(turn.guess) != len(trace.secret) or turn.guess not in words:
+            return "unlisted_guess"
+        if score_guess(trace.secret, turn.guess) != turn.marks:
+            return "wrong_marks"
+        if turn.taught and violates_clues(turn.guess, board[:count]):
+            return "violates_clues"
+    return None
+
+
+def write_dataset(
+    traces: Iterable[Trace], words: WordList, split: Split, prompter: Prompter, limits: DatasetLimits, stem: Path
+) -> dict[str, Any]:
+    """Write SFT and RL rows as JSON lines.
+
+    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the split of the secret;
+    words outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}`
+    for every secret of the split), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the
+    board before the last guess of each accepted game). Games of test secrets are rejected.
+
+    Returns:
+        Rows per file and rejected games per reason.
+    """
+    rejected: Counter[str] = Counter()
+    accepted: list[Trace] = []
+    test = set(split.test)
+    for trace in traces:
+        fault = "test_secret" if trace.secret in test else fault_of(trace, words, limits)
+        if fault is None:
+            accepted.append(trace)
+        else:
+            rejected[fault] += 1
+    val = set(split.val)
+    files = {
+        "sft_train": (row for t in accepted if t.secret not in val for row in _sft_rows(t, prompter)),
+        "sft_val": (row for t in accepted if t.secret in val for row in _sft_rows(t, prompter)),
+        "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
+        "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
+        "rl_start_states": (_start_row(t) for t in accepted if t.secret not in val and len(t.turns) > 1),
+    }
+    counts = {name: write_jsonl(stem.with_name(f"{stem.name}_{name}.jsonl"), rows) for name, rows in files.items()}
+    return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
+
+
+def _sft_rows(trace: Trace, prompter: Prompter) -> Iterator[dict[str, Any]]:
+    for messages in _dialogues(trace, prompter):
+        yield {"messages": messages}
+
+
+def _start_row(trace: Trace) -> dict[str, Any]:
+    turns = [{"guess": turn.guess, "feedback": turn.marks} for turn in trace.turns[:-1]]
+    return {"word": trace.secret, "turns": turns}

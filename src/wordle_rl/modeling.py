@@ -1,0 +1,157 @@
+"""Loading models with their tokenizers, and the optimizers they are trained with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from torch.optim import AdamW, Muon, Optimizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
+from wordle_rl.tiny import make_model, make_tokenizer
+
+
+def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
+    """Make the embedded model, or load a transformers directory or hub name, with the codec of its tokenizer.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    if settings.path == "tiny":
+        tokenizer = make_tokenizer()
+        model = make_model(
+            tokenizer,
+            hidden_size=settings.hidden_size,
+            num_layers=settings.num_layers,
+            num_heads=settings.num_heads,
+            num_kv_heads=settings.num_kv_heads,
+            intermediate_size=settings.intermediate_size,
+            max_length=settings.max_length,
+            seed=seed,
+        )
+    else:
+        _check_directory(settings.path)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(settings.path)
+            dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
+            model = AutoModelForCausalLM.from_pretrained(settings.path, dtype=dtype)
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, json.JSONDecodeError) as error:
+            first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ConfigError(f"cannot load a model from {settings.path!r}: {first_line}") from error
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)  # type: ignore[arg-type]  # transformers decorates `to` without its type
+    attention = settings.attn_implementation or ("eager" if device.type == "cpu" else None)
+    if attention is not None:
+        model.set_attn_implementation(attention)
+    return model, ChatCodec(tokenizer, settings.template_kwargs)
+
+
+def _check_directory(path: str) -> None:
+    """A path that looks local must hold a model; otherwise the hub would be asked for it."""
+    directory = Path(path)
+    if directory.is_dir():
+        if not (directory / "config.json").is_file():
+            raise ConfigError(f"{path} is no model directory: it has no config.json")
+    elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
+        raise ConfigError(f"no model directory {path}")
+
+
+def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> None:
+    """Save weights, tokenizer and the chat template that was trained with as one directory."""
+    model.save_pretrained(directory)
+    codec.tokenizer.save_pretrained(directory)
+
+
+def context_length(model: PreTrainedModel) -> int | None:
+    """The most tokens the model takes, if it says."""
+    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length is not None else None
+
+
+def wants_bf16(precision: Precision) -> bool:
+    """Whether to train under bfloat16 autocast; `auto` asks the processor."""
+    if precision != "auto":
+        return precision == "bf16"
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+class MuonWithAdamW(Optimizer):
+    """Muon for the weight matrices inside the layers, AdamW for embeddings, norms and biases.
+
+    One optimizer to the outside: the parameter groups of both, one state dict, one step.
+
+    Source: Muon, Jordan et al. 2024; as in `torch.optim.Muon`, matrices only.
+    """
+
+    def __init__(self, named_parameters: Iterable[tuple[str, nn.Parameter]], settings: OptimizerSettings) -> None:
+        matrices: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
+        for name, parameter in named_parameters:
+            inside_layers = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
+            (matrices if inside_layers else rest).append(parameter)
+        decay = settings.weight_decay
+        self._parts: list[Optimizer] = [
+            Muon(matrices, lr=settings.muon_learning_rate, momentum=0.95, weight_decay=decay),
+            AdamW(rest, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=decay),
+        ]
+        super().__init__([*matrices, *rest], {})
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
+        """One step of both parts."""
+        if closure is not None:
+            raise ValueError("MuonWithAdamW takes no closure")
+        for part in self._parts:
+            part.step()
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both parts' states."""
+        return {"parts": [part.state_dict() for part in self._parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore both parts."""
+        for part, state in zip(self._parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+
+
+def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
+    """The optimizer of these settings over the model's trainable parameters."""
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    if settings.name == "muon":
+        return MuonWithAdamW(named, settings)
+    return AdamW(
+        [p for _, p in named], lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay
+    )
+
+
+def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
+    """The learning rate at a step as a share of its peak, 0 to 1.
+
+    Examples:
+        >>> fast = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
+        >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
+        [1.0, 1.0, 0.51, 0.04]
+    """
+    warmup = round(settings.warmup_share * total_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "linear":
+        return 1.0 - done
+    if settings.schedule == "cosine":
+        return 0.5 * (1.0 + float(torch.cos(torch.tensor(done * torch.pi))))
+    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)

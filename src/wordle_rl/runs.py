@@ -1,0 +1,217 @@
+"""The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
+
+runs/NAME/
+  config.json     every setting, resolved
+  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command
+  traces.jsonl    teacher games
+  sft/ grpo/      trained models, ordinary transformers directories (checkpoints inside while training)
+  metrics.jsonl   one line per logged step, append-only
+  games.jsonl     sample games of training, append-only
+  eval/*.json     every evaluated game
+  results.json    the figures
+  report.html     all of it to look at
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wordle_rl import __version__
+from wordle_rl.config import RunConfig
+from wordle_rl.words import Split
+
+_LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "numpy", "pydantic")
+
+
+class RunError(ValueError):
+    """A run directory that cannot be used; the message names the file and the mend."""
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        RunError: If it cannot be written, e.g. because the disk is full.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all; see `write_text_atomically`."""
+    write_text_atomically(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows as JSON lines, whole or not at all, and return how many there were.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    count = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+                count += 1
+        partial.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """Read JSON lines.
+
+    Raises:
+        RunError: If the file is missing or a line is no JSON object; the message names the line.
+    """
+    if not path.is_file():
+        raise RunError(f"no file {path}")
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RunError(f"{path}:{number} is no JSON ({error}); delete the line or make the file anew") from None
+            if not isinstance(row, dict):
+                raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
+            yield row
+
+
+class Run:
+    """One run's directory and clock."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.seconds: dict[str, float] = {}
+
+    @classmethod
+    def create(cls, directory: Path, config: RunConfig, split: Split) -> Run:
+        """Open a directory for a run: store its resolved config and manifest.
+
+        Raises:
+            RunError: If the directory holds a run with another config, or cannot be written.
+        """
+        stored = directory / "config.json"
+        resolved = config.model_dump(mode="json")
+        if stored.is_file() and json.loads(stored.read_text(encoding="utf-8")) != resolved:
+            raise RunError(
+                f"{directory} holds a run with other settings; name another --out, or pass --overwrite to start anew"
+            )
+        write_json(stored, resolved)
+        write_json(directory / "manifest.json", manifest(config, split))
+        return cls(directory)
+
+    def append(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append one JSON line to `name` (metrics.jsonl or games.jsonl)."""
+        try:
+            with (self.directory / name).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+        except OSError as error:
+            raise RunError(f"cannot write {self.directory / name}: {error.strerror or error}") from error
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage of the run."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
+    """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
+    return {
+        "wordle_rl": __version__,
+        "git_commit": _git_commit(),
+        "command": shlex.join(["wordle-rl", *sys.argv[1:]]),
+        "words": config.words.source,
+        "fingerprint": split.fingerprint,
+        "seed": config.seed,
+        "selected_on": "val",
+        "reported_on": "test",
+        "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
+        "libraries": _library_versions(),
+        "python": platform.python_version(),
+        "hardware": hardware(),
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """What this machine is: processor, cores, memory in GiB, accelerator if any."""
+    facts: dict[str, Any] = {
+        "processor": _processor_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": _memory_gib(),
+        "system": platform.system(),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        facts["accelerator"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    return facts
+
+
+def peak_memory_gib() -> float:
+    """The most resident memory this process has had, in GiB (0.0 where the system does not tell)."""
+    try:
+        import resource
+    except ImportError:  # Windows has no resource module
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
+
+
+def _library_versions() -> dict[str, str]:
+    installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
+    return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
+
+
+def _git_commit() -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1)

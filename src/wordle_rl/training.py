@@ -1,0 +1,105 @@
+"""What SFT and GRPO share around TRL's trainers: metrics, progress, checkpoints, a clean stop on Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from wordle_rl.config import OptimizerSettings
+from wordle_rl.modeling import rate_factor
+from wordle_rl.runs import Run
+
+Progress = Callable[[int, int, str], None]
+"""Called with steps done, steps in all, and a few words on how it goes."""
+
+
+class StopRequest:
+    """Whether the user asked to stop; a second Ctrl-C is not held back any more."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+
+@contextmanager
+def held_interrupt() -> Iterator[StopRequest]:
+    """Turn the first Ctrl-C into a request, so that training can save a checkpoint before it stops.
+
+    Raises:
+        KeyboardInterrupt: At the end, if a stop was requested.
+    """
+    request = StopRequest()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        if request.wanted:
+            raise KeyboardInterrupt
+        request.wanted = True
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield request
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if request.wanted:
+        raise KeyboardInterrupt
+
+
+class RunCallback(TrainerCallback):
+    """Writes metrics.jsonl, reports progress, and stops with a checkpoint when asked to."""
+
+    def __init__(self, run: Run, stage: str, stop: StopRequest, progress: Progress | None, headline: str) -> None:
+        self._run, self._stage, self._stop = run, stage, stop
+        self._progress, self._headline = progress, headline
+        self._started = time.perf_counter()
+        self._note = ""
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Append the step's numbers to metrics.jsonl."""
+        logs: dict[str, Any] = kwargs.get("logs") or {}
+        if "train_runtime" in logs or not state.is_world_process_zero:
+            return
+        numbers = {name: value for name, value in logs.items() if _is_number(value)}
+        seconds = round(time.perf_counter() - self._started, 3)
+        self._run.append(
+            "metrics.jsonl", {"stage": self._stage, "step": state.global_step, "seconds": seconds, **numbers}
+        )
+        if self._headline in numbers:
+            self._note = f"{self._headline} {numbers[self._headline]:.3f}"
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Advance the bar; save and stop if asked to."""
+        if self._progress is not None and state.is_world_process_zero:
+            self._progress(state.global_step, state.max_steps, self._note)
+        if self._stop.wanted:
+            control.should_save = True
+            control.should_training_stop = True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings, total_steps: int) -> LambdaLR:
+    """A scheduler that follows `rate_factor` for every parameter group."""
+    return LambdaLR(optimizer, lambda step: rate_factor(settings, step, total_steps))
+
+
+def last_checkpoint(directory: Path) -> str | None:
+    """The newest checkpoint below a directory, or None."""
+    return get_last_checkpoint(str(directory)) if directory.is_dir() else None
+
+
+def drop_checkpoints(directory: Path) -> None:
+    """Remove the checkpoints of a finished stage; the finished model stands beside them."""
+    shutil.rmtree(directory, ignore_errors=True)
