@@ -73,7 +73,7 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
         only_b: Games that only the second player won.
 
     Returns:
-        The two-sided p-value, above 0 and at most 1; 1 if no game sets the players apart.
+        The two-sided p-value, at most 1; 1 if no game sets the players apart, 0.0 once it is below the least float.
 
     Raises:
         StatsError: If a count is negative.

@@ -1,9 +1,9 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
 Only the board decides what the teacher says; the secret never does. Strays and a chosen opener aside, it always
-names a word that is still possible, and of those the one that splits the rest into the most classes. A secret from outside the answers
-is played like any other until no answer fits the board any more; there the teacher falls silent, which ends
-the game. Such games show a policy boards that single out answers which were never anybody's secret.
+names a word that is still possible, and of those the one that splits the rest into the most classes. A secret from
+outside the answers is played like any other until no answer fits the board any more; there the teacher falls silent,
+which ends the game. Such games show a policy boards that single out answers which were never anybody's secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
 from wordle_rl.solver import Solver, feedback_matrix
-from wordle_rl.solver.partition import count_split
 from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
@@ -65,6 +64,7 @@ class SolverTeacher:
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
         self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
+        self._num_codes = 3**self.words.word_length
         self._best: dict[bytes, tuple[int, int]] = {}
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
@@ -161,6 +161,8 @@ class SolverTeacher:
             return int(self._answer_as_guess[candidates[0]]), len(candidates)
         rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]
         block = self._answer_codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
-        classes = count_split(np.ascontiguousarray(block.T)).num_classes
+        occurs = np.zeros((len(rivals), self._num_codes), np.bool_)
+        occurs[np.arange(len(rivals))[:, None], block] = True
+        classes = occurs.sum(axis=1)
         best = int(np.argmax(classes))
         return int(self._answer_as_guess[rivals[best]]), int(classes[best])

@@ -1,0 +1,105 @@
+"""From rewards to advantages: who is credited with what, inside one group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+TurnValues = tuple[float, ...]
+"""One number per own turn of a game."""
+
+
+def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
+    """Credit every turn of a game with the game's reward above the group's mean.
+
+    Args:
+        turn_rewards: For each game of the group, the reward of each of its own turns.
+        scale: Divide by the group's standard deviation.
+
+    Returns:
+        For each game one advantage per turn, all alike. A group of equal rewards is all zeros.
+
+    Raises:
+        ValueError: If the group has fewer than two games, where every advantage would be zero.
+
+    Source: GRPO, arXiv:2402.03300; without the division Dr. GRPO, arXiv:2503.20783.
+
+    Examples:
+        >>> game_advantages([(0.0, 1.0), (0.0,)])
+        [(0.5, 0.5), (-0.5,)]
+    """
+    _check_group(turn_rewards)
+    totals = [math.fsum(rewards) for rewards in turn_rewards]
+    centred = _centred(totals, scale)
+    return [(advantage,) * len(rewards) for advantage, rewards in zip(centred, turn_rewards, strict=True)]
+
+
+def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
+    """Credit each turn with the rewards from there on, above the mean of the group's games at that turn.
+
+    A turn that only one game of the group reached has nothing to be compared with; the mean of the turn
+    before it (over all games that played that one) stands in.
+
+    Args:
+        turn_rewards: For each game of the group, the reward of each of its own turns.
+        scale: Divide all by the standard deviation of the group's total rewards.
+
+    Returns:
+        For each game one advantage per turn.
+
+    Raises:
+        ValueError: If the group has fewer than two games.
+
+    Examples:
+        >>> turn_advantages([(0.0, 1.0), (0.0, 0.0), (1.0,)])
+        [(0.33333333333333337, 0.5), (-0.6666666666666666, -0.5), (0.33333333333333337,)]
+    """
+    _check_group(turn_rewards)
+    returns = [returns_to_go(rewards) for rewards in turn_rewards]
+    spread = _deviation([values[0] for values in returns]) if scale else 1.0
+    baselines: list[float] = []
+    for turn in range(max(len(values) for values in returns)):
+        reached = [values[turn] for values in returns if len(values) > turn]
+        alone = len(reached) == 1 and baselines
+        baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
+    if spread == 0.0:
+        spread = 1.0
+    return [tuple((value - baselines[turn]) / spread for turn, value in enumerate(values)) for values in returns]
+
+
+def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
+    """The sum of the rewards from each turn on.
+
+    Examples:
+        >>> returns_to_go((0.5, 0.0, 1.0))
+        (1.5, 1.0, 1.0)
+    """
+    total = 0.0
+    backwards = []
+    for reward in reversed(turn_rewards):
+        total += reward
+        backwards.append(total)
+    return tuple(reversed(backwards))
+
+
+def is_constant(advantages: Sequence[TurnValues]) -> bool:
+    """Whether a group teaches nothing: every advantage is zero."""
+    return all(abs(value) < 1e-9 for values in advantages for value in values)
+
+
+def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
+    if len(turn_rewards) < 2:
+        raise ValueError(f"a group of {len(turn_rewards)} has no baseline; group_size must be at least 2")
+    if not all(turn_rewards):
+        raise ValueError("a game without a turn of its own has no reward")
+
+
+def _centred(values: Sequence[float], scale: bool) -> list[float]:
+    mean = math.fsum(values) / len(values)
+    spread = _deviation(values) if scale else 1.0
+    return [(value - mean) / spread if spread else 0.0 for value in values]
+
+
+def _deviation(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

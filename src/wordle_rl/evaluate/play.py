@@ -1,0 +1,140 @@
+"""Play a list of secrets with one player, and measure each turn against the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord
+from wordle_rl.game import Rules, Turn, violates_clues
+from wordle_rl.prompt import Prompter
+from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import SplitName, WordList
+
+WASTED_TURN_REGRET = 1.0
+"""Regret of a turn without marks: it taught nothing, so best play needs one guess more than before it."""
+
+
+def evaluate(
+    secrets: Sequence[str],
+    words: WordList,
+    prompter: Prompter,
+    sampler: Sampler,
+    *,
+    name: str = "player",
+    player: str = "",
+    parts: Sequence[SplitName] = (),
+    solver: Solver | None = None,
+    regret_games: int | None = None,
+    batch_size: int | None = None,
+    on_finished: Callable[[int, GameRecord], None] | None = None,
+) -> Evaluation:
+    """Play one game per secret and keep all of them.
+
+    Args:
+        secrets: The words to find, in any order; repeats are played again.
+        words: The word list.
+        prompter: Wording, grammar and rules.
+        sampler: The player.
+        name: See `Evaluation`.
+        player: See `Evaluation`.
+        parts: See `Evaluation`.
+        solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
+            from one opener take seconds. Every further opener takes about half a second on the default list.
+        regret_games: Measure regret in so many games only, spread evenly over `secrets`; None: in all. For players
+            who seldom open alike, such as the random one.
+        batch_size: Games in play at once, which bounds memory; None: all. A sampler that restarts its random stream
+            (`begin`) repeats it in every batch.
+        on_finished: Called with the index among `secrets` and the record of each game as it ends.
+
+    Raises:
+        EvaluationError: If there are no secrets, a number is below 1, or the solver is for other words.
+    """
+    if not secrets:
+        raise EvaluationError("no secrets to play; give at least one")
+    if any(number is not None and number < 1 for number in (batch_size, regret_games)):
+        raise EvaluationError(f"batch_size={batch_size} and regret_games={regret_games} must be at least 1, or None")
+    if solver is not None and solver.words != words:
+        raise EvaluationError(f"the solver is for word list {solver.words.name!r}, the games are from {words.name!r}")
+    meter = None if solver is None else _RegretMeter(solver, prompter.rules)
+    share = len(secrets) if regret_games is None else min(regret_games, len(secrets))
+    records: dict[int, GameRecord] = {}
+
+    def finish(first: int, place: int, trajectory: Trajectory) -> None:
+        index = first + place
+        measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
+        records[index] = _record(trajectory, meter if measured else None)
+        if on_finished is not None:
+            on_finished(index, records[index])
+
+    size = batch_size or len(secrets)
+    for first in range(0, len(secrets), size):
+        starts = [Start(secret) for secret in secrets[first : first + size]]
+        play(starts, words, prompter, sampler, on_finished=partial(finish, first))
+    games = tuple(records[index] for index in range(len(secrets)))
+    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games)
+
+
+class _RegretMeter:
+    """Regret of turns against the solver; equal positions are worked out once."""
+
+    def __init__(self, solver: Solver, rules: Rules) -> None:
+        self._solver = solver
+        self._max_turns = rules.max_turns
+        self._candidates: dict[tuple[Turn, ...], npt.NDArray[np.int32]] = {(): solver.candidates([])}
+        self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
+
+    def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
+        """Expected guesses the turn gives away, with the turns that were left before it.
+
+        A turn without marks costs `WASTED_TURN_REGRET`, or nothing if the turn was not spent (a free refusal).
+        """
+        if turn.guess is None or turn.marks is None:
+            return WASTED_TURN_REGRET if turn.costs_turn else 0.0
+        scored = tuple(past for past in earlier if past.marks is not None)
+        turns_left = self._max_turns - sum(past.costs_turn for past in earlier)
+        key = (scored, turn.guess, turns_left)
+        if key not in self._regrets:
+            self._regrets[key] = self._solver.regret(turn.guess, self._remaining(scored), turns_left)
+        return self._regrets[key]
+
+    def _remaining(self, scored: tuple[Turn, ...]) -> npt.NDArray[np.int32]:
+        """Answers still possible after some scored turns, as indices."""
+        if scored not in self._candidates:
+            last = scored[-1]
+            narrowed = self._solver.narrow(self._remaining(scored[:-1]), last.guess or "", last.marks or "")
+            self._candidates[scored] = narrowed
+        return self._candidates[scored]
+
+
+def _record(trajectory: Trajectory, meter: _RegretMeter | None) -> GameRecord:
+    """What is kept of a finished game."""
+    transcript = trajectory.transcript
+    board = [played.turn for played in transcript.turns]
+    turns = []
+    for place, played in enumerate(transcript.turns):
+        turn, earlier = played.turn, board[:place]
+        turns.append(
+            TurnRecord(
+                reply=played.reply,
+                guess=turn.guess,
+                marks=turn.marks,
+                outcome=turn.outcome,
+                repeated=turn.guess is not None and any(past.guess == turn.guess for past in earlier),
+                violates_clues=turn.guess is not None and violates_clues(turn.guess, earlier),
+                regret=None if meter is None else meter.regret(turn, earlier),
+            )
+        )
+    return GameRecord(
+        secret=transcript.secret,
+        won=transcript.won,
+        turns_used=transcript.turns_used,
+        stop_reason=transcript.stop_reason,
+        turns=tuple(turns),
+        error=trajectory.error,
+    )

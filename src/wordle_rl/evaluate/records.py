@@ -1,0 +1,196 @@
+"""What is kept of evaluated games, and the figures they come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from wordle_rl.env import StopReason
+from wordle_rl.game import Outcome, Rules
+from wordle_rl.runs import write_text_atomically
+from wordle_rl.stats import wilson_interval
+from wordle_rl.words import Split, SplitName
+
+RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
+"""The parts of the answers that results are quoted for."""
+
+
+class EvaluationError(ValueError):
+    """An evaluation that cannot be made, read or compared; the message names it and the mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One reply and what it was worth.
+
+    `guess` is None if the reply was malformed; `marks` None if the guess was not scored. `repeated`: the word was
+    guessed before in this game. `violates_clues`: it has the right length and contradicts earlier marks, whether it
+    was scored or not. `regret`: expected guesses given away against the solver, None if not measured.
+    """
+
+    reply: str
+    guess: str | None
+    marks: str | None
+    outcome: Outcome
+    repeated: bool
+    violates_clues: bool
+    regret: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GameRecord:
+    """One evaluated game. `error` says why it could not be played to its end; it is then neither won nor lost."""
+
+    secret: str
+    won: bool
+    turns_used: int
+    stop_reason: StopReason
+    turns: tuple[TurnRecord, ...]
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the game is an error and counts in no figure."""
+        return self.error is not None or self.stop_reason is StopReason.REQUEST_FAILED
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a set of games comes to. Rates are 0 to 1; a figure without anything to average is None.
+
+    Attributes:
+        num_games: Games won or lost; errors are not among them.
+        win_rate: Share of them won.
+        win_rate_low: Lower end of its 95 % Wilson interval.
+        win_rate_high: Upper end.
+        mean_guesses_on_wins: Turns used, over the won games.
+        mean_guesses_loss_as_7: Turns used, a loss counted as one more than the game has turns (7 of 6).
+        invalid_rate: Share of turns with a readable guess that was not scored: unlisted, of the wrong length, or
+            against hard mode.
+        repeated_rate: Share of turns whose word was guessed before in the game.
+        clue_violating_rate: Share of turns whose guess contradicts earlier marks, so that it could not win.
+        malformed_rate: Share of turns in whose reply no guess could be read.
+        mean_regret: Expected guesses given away per turn, over the turns where it was measured.
+        num_turns: Replies in those games; the rates are shares of them.
+        num_errors: Games that could not be played to their end.
+        guess_distribution: Won games by turns used, "1" up to the last turn, and "loss".
+    """
+
+    num_games: int
+    win_rate: float | None
+    win_rate_low: float | None
+    win_rate_high: float | None
+    mean_guesses_on_wins: float | None
+    mean_guesses_loss_as_7: float | None
+    invalid_rate: float | None
+    repeated_rate: float | None
+    clue_violating_rate: float | None
+    malformed_rate: float | None
+    mean_regret: float | None
+    num_turns: int
+    num_errors: int
+    guess_distribution: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Every game of one player.
+
+    Attributes:
+        name: What the player is called in tables: `sft`, `grpo`, `solver`.
+        player: What it is: a model directory, an endpoint, a built-in player.
+        parts: The parts of the split that were played, e.g. `("held_out",)`; empty for a list of one's own.
+        rules: Rules of every game.
+        fingerprint: Fingerprint of the word list.
+        records: The games, in the order of the secrets asked for.
+    """
+
+    name: str
+    player: str
+    parts: tuple[SplitName, ...]
+    rules: Rules
+    fingerprint: str
+    records: tuple[GameRecord, ...] = field(repr=False)
+
+    def figures(self, secrets: Collection[str] | None = None) -> Figures:
+        """Measure the games with these secrets; None: all games."""
+        wanted = None if secrets is None else frozenset(secrets)
+        return measure([r for r in self.records if wanted is None or r.secret in wanted], self.rules.max_turns)
+
+    def save(self, path: Path) -> None:
+        """Write all games as JSON, whole or not at all.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        write_text_atomically(path, _EVALUATION.dump_json(self).decode() + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Evaluation:
+        """Read what `save` wrote.
+
+        Raises:
+            EvaluationError: If the file is missing or does not hold an evaluation.
+        """
+        try:
+            return _EVALUATION.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise EvaluationError(f"{path} is no evaluation: {place}: {first['msg']}; evaluate again") from None
+
+
+_EVALUATION = TypeAdapter(Evaluation)
+
+
+def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
+    """Work out the figures of some games; see `Figures`."""
+    played = [record for record in records if not record.failed]
+    turns = [turn for record in played for turn in record.turns]
+    won_in = Counter(record.turns_used for record in played if record.won)
+    wins, num_games = won_in.total(), len(played)
+    losses = num_games - wins
+    guesses_on_wins = sum(used * count for used, count in won_in.items())
+    low, high = wilson_interval(wins, num_games) if played else (None, None)
+    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    return Figures(
+        num_games=num_games,
+        win_rate=_ratio(wins, num_games),
+        win_rate_low=low,
+        win_rate_high=high,
+        mean_guesses_on_wins=_ratio(guesses_on_wins, wins),
+        mean_guesses_loss_as_7=_ratio(guesses_on_wins + losses * (max_turns + 1), num_games),
+        invalid_rate=_ratio(sum(_is_invalid(turn) for turn in turns), len(turns)),
+        repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
+        clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),
+        malformed_rate=_ratio(sum(turn.outcome is Outcome.MALFORMED for turn in turns), len(turns)),
+        mean_regret=_ratio(sum(regrets), len(regrets)),
+        num_turns=len(turns),
+        num_errors=len(records) - num_games,
+        guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
+    )
+
+
+def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
+    """The figures results are quoted for: `all` games, and those with `train` and with `held_out` secrets.
+
+    Raises:
+        EvaluationError: If the games were played with other words than the split's.
+    """
+    if evaluation.fingerprint != split.fingerprint:
+        raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
+    return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in RESULT_SPLITS}
+
+
+def _is_invalid(turn: TurnRecord) -> bool:
+    return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
+
+
+def _ratio(total: float, count: int) -> float | None:
+    return total / count if count else None

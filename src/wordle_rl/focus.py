@@ -1,0 +1,71 @@
+"""Which secrets to train on next: those whose groups still disagree with themselves.
+
+A group in which every game earned the same teaches nothing. Secrets whose recent groups were spread out are
+therefore drawn more often; secrets never tried count as if they were as spread out as any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class SecretPicker:
+    """Draws the secrets of each step.
+
+    Args:
+        secrets: The secrets to choose from, all different.
+        focus: 0 draws all alike, 1 in proportion to the spread of the secret's recent rewards.
+        seed: With the step it determines the draw, given the same record.
+
+    Raises:
+        ValueError: If there are no secrets.
+    """
+
+    _MEMORY = 0.5
+    _FLOOR = 0.02
+
+    def __init__(self, secrets: Sequence[str], focus: float, seed: int) -> None:
+        if not secrets:
+            raise ValueError("there are no secrets to train on; the training split is empty")
+        self._secrets = list(secrets)
+        self._index = {secret: i for i, secret in enumerate(self._secrets)}
+        self._focus = focus
+        self._seed = seed
+        self._spread = np.full(len(self._secrets), np.nan)
+
+    def pick(self, count: int, step: int, process: int = 0) -> list[str]:
+        """Draw `count` secrets, without repeats while there are enough."""
+        rng = np.random.default_rng([self._seed, step, process])
+        weights = self.weights()
+        repeats = count > int(np.count_nonzero(weights))
+        drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
+        return [self._secrets[i] for i in drawn]
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """The chance of each secret, summing to 1."""
+        known = self._spread[~np.isnan(self._spread)]
+        untried = known.max() if len(known) else 1.0
+        spread = np.where(np.isnan(self._spread), untried, self._spread)
+        spread = np.maximum(spread, self._FLOOR * max(untried, 1e-9))
+        mixed = (1.0 - self._focus) / len(spread) + self._focus * spread / spread.sum()
+        return np.asarray(mixed / mixed.sum())
+
+    def update(self, secret: str, spread: float) -> None:
+        """Record the standard deviation of one group's rewards."""
+        i = self._index[secret]
+        before = self._spread[i]
+        self._spread[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
+
+    def state(self) -> dict[str, Any]:
+        """The record, to be stored with a checkpoint."""
+        return {s: float(x) for s, x in zip(self._secrets, self._spread, strict=True) if not np.isnan(x)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore a record; secrets no longer trained on are ignored."""
+        for secret, spread in state.items():
+            if secret in self._index:
+                self._spread[self._index[secret]] = spread

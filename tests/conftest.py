@@ -1,0 +1,63 @@
+"""What several test files share: a small word list, the embedded tokenizer, and models of two layers."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from wordle_rl.words import WordList, load_words
+
+# Derandomised, since a test must say the same twice; without a deadline, since the machines of a CI are slow at times.
+settings.register_profile("laws", derandomize=True, deadline=None)
+settings.load_profile("laws")
+
+SMALL_ANSWERS = (
+    ("abbey", "abide", "babes", "civic", "crane", "crate", "drape", "eerie", "fuzzy", "geese", "grape", "graze")
+    + ("kudzu", "lymph", "mamma", "nymph", "pesto", "speed", "tests", "these", "think", "trace", "vivid", "zonal")
+)  # fmt: skip
+SMALL_GUESSES = (*SMALL_ANSWERS, "aahed", "qajaq", "sassy", "eagle", "level", "xylyl")
+
+
+@pytest.fixture(scope="session")
+def small_words() -> WordList:
+    """24 answers and 30 guesses, rich in repeated letters."""
+    return WordList("small", SMALL_ANSWERS, SMALL_GUESSES)
+
+
+@pytest.fixture(scope="session")
+def default_words() -> WordList:
+    """The embedded list."""
+    return load_words()
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The embedded tokenizer."""
+    pytest.importorskip("torch")
+    from wordle_rl.tiny import make_tokenizer
+
+    return make_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def codec(tokenizer):
+    """The embedded tokenizer's chat codec."""
+    from wordle_rl.chat import ChatCodec
+
+    return ChatCodec(tokenizer)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tokenizer) -> Iterator[object]:
+    """A two-layer model with weights large enough that its choices depend on what it reads."""
+    import torch
+
+    from wordle_rl.tiny import END, make_model
+
+    model = make_model(tokenizer, hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6.0)
+        model.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(END)] *= 3.0
+    return model.eval()

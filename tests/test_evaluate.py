@@ -1,0 +1,318 @@
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.env import StopReason
+from wordle_rl.evaluate import (
+    WASTED_TURN_REGRET,
+    Evaluation,
+    EvaluationError,
+    Figures,
+    GameRecord,
+    compare,
+    evaluate,
+    figures_by_split,
+    measure,
+)
+from wordle_rl.game import Dictionary, Outcome, Rules, score_guess
+from wordle_rl.prompt import Prompter
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
+from wordle_rl.solver import Solver
+from wordle_rl.stats import wilson_interval
+from wordle_rl.words import WordList, split_secrets
+
+ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
+WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))
+SOLVER = Solver(WORDS, use_cache=False)
+PROMPTER = Prompter()
+NOT_SENT = "connection refused"
+
+
+class FlakySampler(ScriptedSampler):
+    """Reads from its script, where `None` is a request that fails."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        return [
+            Completion("", error=NOT_SENT) if completion.text == NOT_SENT else completion
+            for completion in super().sample(requests)
+        ]
+
+
+def tag(word: str) -> str:
+    return f"<guess>{word}</guess>" if word.isalpha() else word
+
+
+def play_script(
+    games: Sequence[tuple[str, Sequence[str]]], *, solver: Solver | None = None, **more: object
+) -> Evaluation:
+    """Play each (secret, replies); bare words are put into tags."""
+    script = {index: [tag(reply) for reply in replies] for index, (_, replies) in enumerate(games)}
+    rules = more.pop("rules", Rules())
+    assert isinstance(rules, Rules)
+    prompter = Prompter(rules=rules)
+    sampler = FlakySampler(script)
+    return evaluate([secret for secret, _ in games], WORDS, prompter, sampler, solver=solver, **more)  # type: ignore[arg-type]
+
+
+GAMES = [
+    ("crane", ["crane"]),
+    ("grape", ["drape", "drape", "what?", "zzzzz", "cat", "grape"]),
+    ("speed", ["these", "geese", "lymph", "fuzzy", "nymph", "crane"]),
+    ("trace", ["crane", NOT_SENT]),
+]
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_figures_match_hand_arithmetic() -> None:
+    figures = play_script(GAMES).figures()
+    low, high = wilson_interval(2, 3)
+    # Turns of the three finished games: 1 + 6 + 6. Invalid: zzzzz, cat. Repeated: the second drape. Malformed: what?
+    # Against the marks: drape again and zzzzz for grape (cat is too short to tell); geese, lymph, fuzzy, nymph and
+    # crane for speed, since "these" showed an e to stay third and h to be absent.
+    assert figures == Figures(
+        num_games=3,
+        win_rate=2 / 3,
+        win_rate_low=low,
+        win_rate_high=high,
+        mean_guesses_on_wins=(1 + 6) / 2,
+        mean_guesses_loss_as_7=(1 + 6 + 7) / 3,
+        invalid_rate=2 / 13,
+        repeated_rate=1 / 13,
+        clue_violating_rate=(2 + 5) / 13,
+        malformed_rate=1 / 13,
+        mean_regret=None,
+        num_turns=13,
+        num_errors=1,
+        guess_distribution={"1": 1, "2": 0, "3": 0, "4": 0, "5": 0, "6": 1, "loss": 1},
+    )
+
+
+def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
+    failed = play_script(GAMES).records[3]
+    assert (failed.failed, failed.error, failed.stop_reason) == (True, NOT_SENT, StopReason.REQUEST_FAILED)
+    assert not failed.won
+    without = play_script(GAMES[:3]).figures()
+    assert play_script(GAMES).figures() == replace(without, num_errors=1)
+
+
+def test_a_spent_token_budget_is_a_loss() -> None:
+    won = play_script(GAMES[:1]).records[0]
+    cut_short = GameRecord("crane", False, 1, StopReason.TOKEN_BUDGET, won.turns)
+    figures = measure([won, cut_short], max_turns=6)
+    assert (figures.num_games, figures.num_errors, figures.win_rate) == (2, 0, 0.5)
+    assert figures.mean_guesses_loss_as_7 == (1 + 7) / 2
+    assert figures.guess_distribution["loss"] == 1
+
+
+def test_without_games_there_is_nothing_to_average() -> None:
+    figures = play_script([("trace", [NOT_SENT])]).figures()
+    assert (figures.num_games, figures.num_errors, figures.num_turns) == (0, 1, 0)
+    rates = {name: value for name, value in asdict(figures).items() if "rate" in name or "mean" in name}
+    assert len(rates) == 10
+    assert set(rates.values()) == {None}
+
+
+def test_a_game_of_four_turns_counts_a_loss_as_five() -> None:
+    evaluation = play_script([("speed", ["lymph", "fuzzy", "nymph", "crane"])], rules=Rules(max_turns=4))
+    assert evaluation.figures().mean_guesses_loss_as_7 == 5
+    assert list(evaluation.figures().guess_distribution) == ["1", "2", "3", "4", "loss"]
+
+
+def test_a_hard_mode_fault_is_invalid() -> None:
+    evaluation = play_script([("crate", ["crane", "lymph", "crate"])], rules=Rules(hard_mode=True))
+    assert evaluation.records[0].turns[1].outcome is Outcome.HARD_MODE
+    assert evaluation.figures().invalid_rate == 1 / 3
+
+
+@given(st.lists(st.sampled_from(GAMES), min_size=1, max_size=12))
+def test_figures_are_shares_of_whole_counts(games: list[tuple[str, list[str]]]) -> None:
+    figures = play_script(games).figures()
+    assert figures.num_games + figures.num_errors == len(games)
+    assert sum(figures.guess_distribution.values()) == figures.num_games
+    for rate in (figures.invalid_rate, figures.repeated_rate, figures.clue_violating_rate, figures.malformed_rate):
+        assert rate is None or (
+            0 <= rate <= 1 and rate * figures.num_turns == pytest.approx(round(rate * figures.num_turns))
+        )
+
+
+# --- regret -----------------------------------------------------------------------------------------------------------
+
+
+def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
+    evaluation = play_script([("speed", ["lymph", "what?", "eerie", "fuzzy", "geese", "speed"])], solver=SOLVER)
+    left = np.arange(len(ANSWERS))
+    for place, turn in enumerate(evaluation.records[0].turns):
+        if turn.marks is None or turn.guess is None:
+            assert turn.regret == WASTED_TURN_REGRET
+            continue
+        assert turn.regret == SOLVER.regret(turn.guess, left, turns_left=6 - place)
+        left = np.array([i for i in left if score_guess(ANSWERS[i], turn.guess) == turn.marks])
+    regrets = [turn.regret or 0.0 for turn in evaluation.records[0].turns]
+    assert max(regrets) > 0
+    assert evaluation.figures().mean_regret == pytest.approx(sum(regrets) / 6)
+
+
+def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None:
+    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, SolverSampler(SOLVER, PROMPTER), solver=SOLVER)
+    figures = evaluation.figures()
+    assert (figures.win_rate, figures.mean_regret) == (1.0, 0.0)
+    assert figures.mean_guesses_on_wins == pytest.approx(SOLVER.value(np.arange(len(ANSWERS)), turns_left=6))
+
+
+def test_a_free_refusal_gives_nothing_away() -> None:
+    rules = Rules(dictionary=Dictionary.APP, max_refusals=1)
+    evaluation = play_script([("crane", ["zzzzz", "zzzzz", "crane"])], solver=SOLVER, rules=rules)
+    assert [turn.regret for turn in evaluation.records[0].turns[:2]] == [0.0, WASTED_TURN_REGRET]
+    assert evaluation.records[0].turns_used == 2
+
+
+@pytest.mark.parametrize(("regret_games", "measured"), [(None, 12), (1, 1), (5, 5), (12, 12), (99, 12)])
+def test_regret_is_measured_in_as_many_games_as_asked(regret_games: int | None, measured: int) -> None:
+    sampler = SolverSampler(SOLVER, PROMPTER)
+    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, sampler, solver=SOLVER, regret_games=regret_games)
+    assert sum(record.turns[0].regret is not None for record in evaluation.records) == measured
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
+def test_batches_change_nothing(batch_size: int) -> None:
+    sampler = SolverSampler(SOLVER, PROMPTER)
+    whole = evaluate(ANSWERS, WORDS, PROMPTER, sampler)
+    assert evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=batch_size) == whole
+    assert [record.secret for record in whole.records] == list(ANSWERS)
+
+
+def test_every_finished_game_is_reported_once_with_its_index() -> None:
+    seen: dict[int, GameRecord] = {}
+    sampler = RandomSampler(WORDS, PROMPTER, seed=3)
+    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=5, on_finished=seen.__setitem__)
+    assert [seen[index] for index in range(12)] == list(evaluation.records)
+
+
+def test_wrong_requests_are_named() -> None:
+    sampler = RandomSampler(WORDS, PROMPTER)
+    other = WordList("other", ("crane",), ("crane",))
+    with pytest.raises(EvaluationError, match="no secrets"):
+        evaluate([], WORDS, PROMPTER, sampler)
+    with pytest.raises(EvaluationError, match="batch_size=0"):
+        evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=0)
+    with pytest.raises(EvaluationError, match="regret_games=0"):
+        evaluate(ANSWERS, WORDS, PROMPTER, sampler, regret_games=0)
+    with pytest.raises(EvaluationError, match="'small'.*'other'"):
+        evaluate(["crane"], other, PROMPTER, sampler, solver=SOLVER)
+
+
+# --- files and splits -------------------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
+    evaluation = play_script(GAMES, solver=SOLVER, name="sft", player="runs/a/sft", parts=("train", "held_out"))
+    path = tmp_path / "eval" / "sft.json"
+    evaluation.save(path)
+    assert Evaluation.load(path) == evaluation
+    assert [file.name for file in path.parent.iterdir()] == ["sft.json"]
+    assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"name": "sft"}', "[]"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "sft.json"
+    path.write_text(content)
+    with pytest.raises(EvaluationError, match="sft.json is no evaluation"):
+        Evaluation.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match=r"no file .*sft\.json"):
+        Evaluation.load(tmp_path / "sft.json")
+
+
+def test_split_figures_are_of_their_own_secrets() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    lost = set(split.test)
+    games = [(secret, ["fuzzy"] * 6 if secret in lost else [secret]) for secret in ANSWERS]
+    figures = figures_by_split(play_script(games), split)
+    assert {part: (f.num_games, f.win_rate) for part, f in figures.items()} == {
+        "all": (12, 8 / 12),
+        "train": (6, 1.0),
+        "held_out": (4, 0.0),
+    }
+
+
+def test_a_split_of_other_words_is_refused() -> None:
+    other = WordList("other", ("crane", "crate", "trace"), ("crane", "crate", "trace"))
+    with pytest.raises(EvaluationError, match="different word lists"):
+        figures_by_split(play_script(GAMES), split_secrets(other))
+
+
+# --- two players ------------------------------------------------------------------------------------------------------
+
+LOSE = ["fuzzy"] * 6
+
+
+def test_comparison_matches_hand_arithmetic() -> None:
+    a = play_script([("crane", ["crane"]), ("crate", ["crane", "crate"]), ("grape", LOSE), ("speed", LOSE)], name="a")
+    b = play_script([("speed", LOSE), ("grape", ["grape"]), ("crate", LOSE), ("crane", ["fuzzy", "crane"])], name="b")
+    comparison = compare(a, b)
+    assert [(row.secret, row.guesses_a, row.guesses_b) for row in comparison.rows] == [
+        ("crane", 1, 2),
+        ("crate", 2, None),
+        ("grape", None, 1),
+        ("speed", None, None),
+    ]
+    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (1, 1, 1, 1)
+    assert (comparison.num_pairs, comparison.num_unpaired, comparison.num_errors) == (4, 0, 0)
+    assert comparison.p_value == 1.0
+    assert comparison.win_rate_difference.mean == 0
+    assert comparison.guesses_difference.mean == pytest.approx((1 + 5 - 6 + 0) / 4)
+
+
+def test_the_better_player_wins_the_comparison_from_either_side() -> None:
+    good = play_script([(secret, [secret]) for secret in ANSWERS], name="good")
+    bad = play_script([(secret, LOSE) for secret in ANSWERS], name="bad")
+    there, back = compare(bad, good), compare(good, bad)
+    assert there.p_value == back.p_value == 2 / 2**12
+    assert there.win_rate_difference == (1.0, 1.0, 1.0)
+    assert there.guesses_difference == (-6.0, -6.0, -6.0)
+    assert back.win_rate_difference.mean == -1
+    assert (there.only_a, there.only_b) == (back.only_b, back.only_a) == (0, 12)
+
+
+def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None:
+    a = play_script([("crane", ["crane"]), ("crane", LOSE), ("crane", LOSE), ("speed", LOSE)], name="a")
+    b = play_script([("crane", LOSE), ("trace", LOSE), ("crane", LOSE)], name="b")
+    comparison = compare(a, b)
+    assert [(row.occurrence, row.guesses_a, row.guesses_b) for row in comparison.rows] == [
+        (0, 1, None),
+        (1, None, None),
+    ]
+    assert comparison.num_unpaired == 3
+
+
+def test_errors_leave_the_comparison_and_are_counted() -> None:
+    a = play_script([("crane", ["crane"]), ("speed", [NOT_SENT]), ("grape", LOSE)], name="a")
+    b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
+    comparison = compare(a, b)
+    assert [row.secret for row in comparison.rows] == ["grape"]
+    assert comparison.num_errors == 2
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    a = play_script([("crane", ["crane"])], name="a")
+    with pytest.raises(EvaluationError, match="no secret in common"):
+        compare(a, play_script([("speed", LOSE)], name="b"))
+    with pytest.raises(EvaluationError, match="different rules"):
+        compare(a, play_script([("crane", ["crane"])], name="b", rules=Rules(max_turns=5)))
+    with pytest.raises(EvaluationError, match="different word lists"):
+        compare(a, replace(a, fingerprint="0" * 64))
