@@ -72,7 +72,7 @@ def test_all_green_means_equal_and_nothing_else(pair: tuple[str, str]) -> None:
         ("those", "geese", "XXXGG"),
         ("dread", "added", "YYXYG"),
         ("close", "cheer", "GXYXX"),
-        ("lemon", "mamma", "YXXXX"),
+        ("lemon", "mamma", "XXGXX"),
     ],
 )
 def test_repeated_letters_by_hand(secret: str, guess: str, marks: str) -> None:

@@ -195,7 +195,7 @@ class Search:
             rank = 2 * (num + 2 * split.num_pairs) + num * least_cost
         else:
             # The cap binds: with two turns the classes are the secrets found, so classes first, then pairs. On lists of
-            # three and four letters this finds more secrets than the rank above does with a beam twice as wide.
+            # three and four letters this does better than the rank above with a beam twice as wide.
             rank = num * num * (num - split.num_classes) + split.num_pairs
         # The bound must not choose the beam, or a value would depend on what was asked before.
         useful = np.flatnonzero((split.num_classes > 1) | is_candidate)

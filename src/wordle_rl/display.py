@@ -1,0 +1,191 @@
+"""Boards, results and comparisons for the terminal, as rich renderables.
+
+Colour is never the only sign: every board also spells its marks, so a log file or a screen without colours says the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from wordle_rl.evaluate import Comparison, Figures, GameRecord
+from wordle_rl.game import Outcome
+from wordle_rl.stats import Estimate
+
+_TILE_STYLES = {
+    "G": "bold white on #2e7d4f",
+    "Y": "bold black on #e0b83c",
+    "X": "bold white on #5f6670",
+}
+_BLANK_STYLE = "bold #8a8f98"
+_NOTES = {
+    Outcome.SCORED: "",
+    Outcome.MALFORMED: "no guess in the reply",
+    Outcome.WRONG_LENGTH: "wrong length",
+    Outcome.UNLISTED: "not in the word list",
+    Outcome.HARD_MODE: "leaves out a hint",
+}
+_PART_NAMES = {"held_out": "held out"}
+_MISSING = "–"
+
+
+class BoardTurn(Protocol):
+    """What a board shows of a turn; `Turn` and `TurnRecord` both fit."""
+
+    @property
+    def guess(self) -> str | None:
+        """The word, if one was read."""
+
+    @property
+    def marks(self) -> str | None:
+        """Its marks, if it was scored."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the reply."""
+
+
+def tiles(guess: str, marks: str | None) -> Text:
+    """A guess as coloured tiles, letters upper case; without marks the tiles stay plain.
+
+    Raises:
+        ValueError: If guess and marks differ in length, or a mark is not one of G, Y, X.
+    """
+    if marks is not None and (len(marks) != len(guess) or not set(marks) <= _TILE_STYLES.keys()):
+        raise ValueError(f"marks {marks!r} do not fit guess {guess!r}; give one of G, Y, X per letter")
+    row = Text()
+    for letter, mark in zip(guess, marks or " " * len(guess), strict=True):
+        row.append(f" {letter.upper()} ", _TILE_STYLES.get(mark, _BLANK_STYLE))
+    return row
+
+
+def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 6) -> Table:
+    """The turns so far and the rows still empty. `word_length` is the width of rows without a guess, in letters."""
+    grid = Table.grid(padding=(0, 1))
+    for number in range(1, max(max_turns, len(turns)) + 1):
+        if number > len(turns):
+            grid.add_row(Text(str(number), "dim"), Text(" · " * word_length, "dim"), "", "")
+            continue
+        turn = turns[number - 1]
+        row = Text(" – " * word_length, "dim") if turn.guess is None else tiles(turn.guess, turn.marks)
+        grid.add_row(Text(str(number), "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+    return grid
+
+
+def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
+    """A finished game: its board, then how it ended."""
+    if record.failed:
+        end = Text(f"not finished: {record.error or record.stop_reason.value}", "italic")
+    elif record.won:
+        end = Text(f"{record.secret.upper()} found in {record.turns_used}", "bold")
+    else:
+        end = Text(f"lost: the word was {record.secret.upper()} ({record.stop_reason.value.replace('_', ' ')})", "bold")
+    return Group(board(record.turns, word_length=len(record.secret), max_turns=max_turns), end)
+
+
+def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> Table:
+    """Figures side by side: a column per part of the words and player, a row per figure.
+
+    Args:
+        results: Player -> part (`held_out`, `train`, `all`) -> figures. A part that a player lacks shows dashes.
+        title: Shown above the table.
+    """
+    parts = [part for part in ("held_out", "train", "all") if any(part in figures for figures in results.values())]
+    parts += sorted({part for figures in results.values() for part in figures} - set(parts))
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    table.add_column("", no_wrap=True)
+    columns: list[Figures | None] = []
+    for part in parts:
+        for place, (player, figures) in enumerate(results.items()):
+            heading = _PART_NAMES.get(part, part) if place == 0 else ""
+            table.add_column(f"{heading}\n{player}", justify="right", no_wrap=True)
+            columns.append(figures.get(part))
+    for label, show in _FIGURE_ROWS:
+        table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
+    return table
+
+
+def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> RenderableType:
+    """Two players on the same words: the verdict, then the words on which they differ most.
+
+    Args:
+        comparison: From `compare`.
+        max_rows: Words shown at most, those with the largest difference first; 0: none.
+    """
+    a, b = comparison.name_a, comparison.name_b
+    summary = Table.grid(padding=(0, 2))
+    for label, value in (
+        ("games compared", str(comparison.num_pairs)),
+        ("both won", str(comparison.both)),
+        (f"only {a} won", str(comparison.only_a)),
+        (f"only {b} won", str(comparison.only_b)),
+        ("neither won", str(comparison.neither)),
+        (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
+        (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
+        ("McNemar's exact test", f"p = {comparison.p_value:.3g}"),
+    ):
+        summary.add_row(Text(label), Text(value))
+    notes = [Text(note, "italic") for note in comparison_notes(comparison)]
+    rows = sorted(
+        (row for row in comparison.rows if row.guesses_a != row.guesses_b),
+        key=lambda row: (-abs((row.guesses_a or 99) - (row.guesses_b or 99)), row.secret, row.occurrence),
+    )
+    if not rows or max_rows < 1:
+        return Group(summary, *notes)
+    words = Table(title=f"{len(rows)} games differ; the widest apart", title_justify="left", pad_edge=False)
+    words.add_column("secret")
+    words.add_column(Text(a), justify="right")
+    words.add_column(Text(b), justify="right")
+    for row in rows[:max_rows]:
+        words.add_row(row.secret, _guesses(row.guesses_a), _guesses(row.guesses_b))
+    return Group(summary, *notes, "", words)
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What a reader of a comparison must know about the games left out, one line each."""
+    notes = []
+    if comparison.num_unpaired:
+        notes.append(f"the players did not meet the same words: {comparison.num_unpaired} games have no counterpart")
+    if comparison.num_errors:
+        notes.append(f"{comparison.num_errors} games left out: at least one side could not be played to its end")
+    return notes
+
+
+def percent(rate: float | None) -> str:
+    """A rate of 0 to 1 in percent; a dash for None."""
+    return _MISSING if rate is None else f"{100 * rate:.1f} %"
+
+
+def number(value: float | None) -> str:
+    """A figure with three decimals; a dash for None."""
+    return _MISSING if value is None else f"{value:.3f}"
+
+
+_FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("games", lambda f: str(f.num_games)),
+    ("win rate", lambda f: percent(f.win_rate)),
+    ("  95 % from", lambda f: percent(f.win_rate_low)),
+    ("  95 % to", lambda f: percent(f.win_rate_high)),
+    ("guesses on wins", lambda f: number(f.mean_guesses_on_wins)),
+    ("guesses, loss as 7", lambda f: number(f.mean_guesses_loss_as_7)),
+    ("regret per turn", lambda f: number(f.mean_regret)),
+    ("invalid turns", lambda f: percent(f.invalid_rate)),
+    ("malformed turns", lambda f: percent(f.malformed_rate)),
+    ("repeated turns", lambda f: percent(f.repeated_rate)),
+    ("against clues", lambda f: percent(f.clue_violating_rate)),
+    ("errors", lambda f: str(f.num_errors)),
+)
+
+
+def _difference(estimate: Estimate, scale: float, unit: str) -> str:
+    mean, low, high = (scale * value for value in estimate)
+    return f"{mean:+.2f}{unit} (95 %: {low:+.2f} to {high:+.2f})"
+
+
+def _guesses(guesses: int | None) -> str:
+    return "lost" if guesses is None else str(guesses)

@@ -1,0 +1,243 @@
+"""The whole chain: words -> solver -> traces -> SFT -> evaluation -> GRPO -> evaluation -> report.
+
+Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
+run goes on with the same command.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.dataset import encode_traces
+from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
+from wordle_rl.players import GAME_FILE
+from wordle_rl.prompt import Prompter
+from wordle_rl.report import write_report
+from wordle_rl.reward import named_schedule
+from wordle_rl.runs import Run, peak_memory_gib, write_json, write_jsonl
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.traces import draw_secrets, read_traces, solver_traces
+from wordle_rl.words import Split, WordList, load_words, split_secrets
+
+Stage = Literal["traces", "sft", "grpo", "report"]
+_STAGES: tuple[Stage, ...] = ("traces", "sft", "grpo", "report")
+
+
+class Pipeline:
+    """One run of the chain.
+
+    Args:
+        config: Every setting.
+        directory: The run directory; it is made, or gone on with if it holds a run with the same settings.
+        console: Where progress is shown.
+
+    Raises:
+        ConfigError: If settings do not fit each other.
+        RunError: If the directory holds a different run.
+    """
+
+    def __init__(self, config: RunConfig, directory: Path, console: Console) -> None:
+        named_schedule(config.grpo.reward)
+        self.config, self.console = config, console
+        self.words: WordList = load_words(config.words.source)
+        self.split: Split = split_secrets(self.words, config.words.split_seed)
+        self.prompter: Prompter = config.game.prompter(self.words.word_length)
+        self.run = Run.create(directory, config, self.split)
+        self.solver = Solver(self.words)
+        self._timings = directory / "timings.json"
+        if self._timings.is_file():
+            self.run.seconds = json.loads(self._timings.read_text(encoding="utf-8"))
+
+    def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
+        """Run all stages up to and with `until`; the results if the chain got that far."""
+        stages: dict[Stage, Callable[[], None]] = {"traces": self._traces, "sft": self._sft, "grpo": self._grpo}
+        for stage in _STAGES[: _STAGES.index(until) + 1]:
+            if stage in stages:
+                stages[stage]()
+        return self._report() if until == "report" else None
+
+    def _traces(self) -> None:
+        path = self.run.directory / "traces.jsonl"
+        if path.is_file():
+            return
+        settings = self.config.traces
+        with self._stage("traces", "Teacher games", settings.num_games) as advance:
+            secrets = draw_secrets(self.words, self.split, settings, self.config.seed)
+            traces = solver_traces(
+                self.words,
+                secrets,
+                SolverTeacher(self.solver),
+                settings,
+                self.config.seed,
+                lambda done: advance(done, settings.num_games, ""),
+            )
+            write_jsonl(path, (trace.to_row() for trace in traces))
+
+    def _sft(self) -> None:
+        from wordle_rl.modeling import context_length, load_model
+        from wordle_rl.sft import train_sft
+
+        if _is_trained(self.run.directory / "sft"):
+            return
+        model, codec = load_model(self.config.model, self.config.seed)
+        limit = min(self.config.sft.max_length, context_length(model) or self.config.sft.max_length)
+        with self._stage("encode", "Encoding games", 0):
+            encoded = encode_traces(read_traces(self.run.directory / "traces.jsonl"), self.prompter, codec, limit)
+        if encoded.rejected:
+            left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
+            self.console.print(f"left out: {left_out}")
+        with self._stage("sft", "SFT", 0) as advance:
+            directory = train_sft(
+                model,
+                codec,
+                encoded.examples,
+                self.config.sft,
+                self.run,
+                seed=self.config.seed,
+                report_to=self.config.report_to,
+                progress=advance,
+            )
+        self._finish_model(directory)
+
+    def _grpo(self) -> None:
+        from wordle_rl.grpo import train_grpo
+        from wordle_rl.modeling import load_model
+        from wordle_rl.roller import Arena
+
+        settings = self.config.grpo
+        if settings.steps == 0 or _is_trained(self.run.directory / "grpo"):
+            return
+        model, codec = load_model(self._model_at("sft"), self.config.seed)
+        needs_solver = named_schedule(settings.reward).rubric_at(0).needs_solver
+        arena = Arena(self.words, self.prompter, self.split.train, self.solver if needs_solver else None)
+        with self._stage("grpo", "GRPO", settings.steps) as advance:
+            directory = train_grpo(
+                model,
+                codec,
+                arena,
+                settings,
+                self.run,
+                seed=self.config.seed,
+                report_to=self.config.report_to,
+                progress=advance,
+            )
+        self._finish_model(directory)
+
+    def _report(self) -> dict[str, Any]:
+        names = [name for name in ("sft", "grpo") if _is_trained(self.run.directory / name)]
+        results: dict[str, Any] = {}
+        for name in names:
+            evaluation = self._evaluate(name)
+            results[name] = {
+                part: asdict(figures) for part, figures in figures_by_split(evaluation, self.split).items()
+            }
+        results["seconds"] = {stage: round(seconds, 1) for stage, seconds in self.run.seconds.items()}
+        results["seconds"]["total"] = round(sum(self.run.seconds.values()), 1)
+        results["peak_memory_gib"] = round(peak_memory_gib(), 2)
+        write_json(self.run.directory / "results.json", results)
+        write_report(self.run.directory)
+        return results
+
+    def _evaluate(self, name: str) -> Evaluation:
+        path = self.run.directory / "eval" / f"{name}.json"
+        if path.is_file():
+            return Evaluation.load(path)
+        secrets = eval_secrets(self.split, self.config.eval.max_games)
+        sampling = SamplingSettings(
+            temperature=0.0,
+            max_completion_tokens=self.config.eval.max_completion_tokens,
+            max_batch_size=self.config.eval.max_batch_size,
+        )
+        done = 0
+        with self._stage("eval", f"Evaluating {name}", len(secrets)) as advance:
+            from wordle_rl.modeling import load_model
+            from wordle_rl.samplers.transformers import TransformersSampler
+
+            model, codec = load_model(self._model_at(name), self.config.seed)
+
+            def count(*_: object) -> None:
+                nonlocal done
+                done += 1
+                advance(done, len(secrets), "")
+
+            evaluation = evaluate(
+                secrets,
+                self.words,
+                self.prompter,
+                TransformersSampler(model, codec, sampling, self.config.seed),
+                name=name,
+                player=str(self.run.directory / name),
+                solver=self.solver if self.config.eval.regret else None,
+                on_finished=count,
+            )
+            evaluation.save(path)
+        return evaluation
+
+    def _model_at(self, name: str) -> ModelSettings:
+        return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
+
+    def _finish_model(self, directory: Path) -> None:
+        write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
+
+    @contextmanager
+    def _stage(self, name: str, title: str, total: int) -> Iterator[Callable[[int, int, str], None]]:
+        """Time a stage and show a bar with the time left; the bar is told (done, total, note)."""
+        columns = (
+            TextColumn("{task.description:<18}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=self.console) as bar, self.run.stage(name):
+            task = bar.add_task(title, total=total or None, note="")
+            yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+        write_json(self._timings, self.run.seconds)
+
+
+def eval_secrets(split: Split, max_games: int) -> Sequence[str]:
+    """The secrets an evaluation plays: all, or so many of each part."""
+    parts = (split.train, split.val, split.test)
+    return [secret for part in parts for secret in (part[:max_games] if max_games else part)]
+
+
+def start_anew(directory: Path) -> None:
+    """Remove a run, but nothing that is not one.
+
+    Raises:
+        ConfigError: If the directory is not empty and holds no run.
+    """
+    if not directory.exists():
+        return
+    if not (directory / "config.json").is_file() and any(directory.iterdir()):
+        raise ConfigError(f"{directory} is no run directory, so it is not removed; name another --out")
+    shutil.rmtree(directory)
+
+
+def _is_trained(directory: Path) -> bool:
+    """Whether a stage left its finished model; the game file is written last."""
+    return (directory / GAME_FILE).is_file()
+
+
+def elapsed(seconds: float) -> str:
+    """Seconds as minutes and seconds.
+
+    Examples:
+        >>> elapsed(245.2)
+        '4 min 5 s'
+    """
+    return time.strftime("%-M min %-S s", time.gmtime(seconds))

@@ -1,0 +1,114 @@
+"""From a player's name to a sampler: `solver`, `random`, a model or run directory, or `openai:MODEL`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, SamplingSettings, describe
+from wordle_rl.prompt import Prompter
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.simple import RandomSampler, SolverSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+GAME_FILE = "wordle_rl.json"
+"""Beside a trained model: the game settings it was trained with."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """Someone who can play: a sampler, the prompts it understands, and what to call it."""
+
+    label: str
+    sampler: Sampler
+    prompter: Prompter
+
+
+def find_model(path: Path) -> Path:
+    """The model directory meant by a path: itself, or the last trained model of a run.
+
+    Raises:
+        ConfigError: If there is no model there.
+    """
+    for candidate in (path, path / "grpo", path / "sft"):
+        if (candidate / "model.safetensors").is_file() or (candidate / "model.safetensors.index.json").is_file():
+            return candidate
+    if path.is_dir():
+        raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
+    raise ConfigError(f"no player {str(path)!r}: use solver, random, human, openai:MODEL, or a model or run directory")
+
+
+def game_of(model_directory: Path) -> GameSettings | None:
+    """The game settings stored with a model, if it was trained here.
+
+    Raises:
+        ConfigError: If the file is damaged.
+    """
+    path = model_directory / GAME_FILE
+    if not path.is_file():
+        return None
+    try:
+        return GameSettings.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {describe(error)}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from None
+
+
+def make_player(
+    name: str,
+    words: WordList,
+    game: GameSettings | None,
+    sampling: SamplingSettings,
+    *,
+    solver: Solver,
+    base_url: str | None = None,
+    seed: int = 0,
+) -> Player:
+    """Make a player.
+
+    Args:
+        name: `solver`, `random`, `openai:MODEL`, or a model or run directory.
+        words: The word list.
+        game: Rules and wording; None: those stored with the model, else the defaults.
+        sampling: How a model's tokens are drawn.
+        solver: For the solver player.
+        base_url: Address of an OpenAI-compatible endpoint.
+        seed: Seed of everything drawn at random.
+
+    Raises:
+        ConfigError: If there is no such player or it cannot be had.
+    """
+    if name in ("solver", "random"):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        sampler = SolverSampler(solver, prompter, seed) if name == "solver" else RandomSampler(words, prompter, seed)
+        return Player(name, sampler, prompter)
+    if name.startswith("openai:"):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling), prompter)
+    directory = find_model(Path(name))
+    prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
+    return Player(str(directory), _model(directory, sampling, seed), prompter)
+
+
+def _endpoint(model: str, base_url: str | None, sampling: SamplingSettings) -> Sampler:
+    try:
+        from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
+    except ModuleNotFoundError:
+        raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
+    endpoint = EndpointSettings(model=model, **({"base_url": base_url} if base_url else {}))
+    return OpenAISampler(endpoint, sampling)
+
+
+def _model(directory: Path, sampling: SamplingSettings, seed: int) -> Sampler:
+    try:
+        from wordle_rl.modeling import load_model
+        from wordle_rl.samplers.transformers import TransformersSampler
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
+    model, codec = load_model(ModelSettings(path=str(directory)), seed)
+    return TransformersSampler(model, codec, sampling, seed)

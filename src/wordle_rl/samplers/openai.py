@@ -1,0 +1,97 @@
+"""Sampling from any OpenAI-compatible endpoint, many games at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import cast
+
+from openai import APIConnectionError, APIError, AsyncOpenAI, AuthenticationError, OpenAI
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import BaseModel, ConfigDict, Field
+
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.samplers.base import Completion, Request
+
+
+class EndpointSettings(BaseModel):
+    """How to reach an endpoint and how patient to be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    model: str
+    """Model name as the endpoint knows it."""
+    base_url: str = "https://api.openai.com/v1"
+    """Address of the API, up to and with its version."""
+    max_concurrent: int = Field(16, ge=1)
+    """Requests under way at once."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Time for one request, in seconds."""
+    max_retries: int = Field(3, ge=0)
+    """Retries with growing pauses after rate limits, time-outs and server errors."""
+
+
+class OpenAISampler:
+    """Asks a chat endpoint. A request that keeps failing makes its game an error, never a loss.
+
+    The key is read from `OPENAI_API_KEY` and never stored; endpoints on one's own machine need none.
+
+    Raises:
+        ConfigError: If nothing answers at the address or the key is refused.
+    """
+
+    def __init__(self, endpoint: EndpointSettings, sampling: SamplingSettings) -> None:
+        self.codec = None
+        self._endpoint = endpoint
+        self._sampling = sampling
+        self._key = os.environ.get("OPENAI_API_KEY") or "none"
+        self._check()
+
+    def begin(self) -> None:
+        """Endpoints keep nothing between games."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One chat completion per request."""
+        return asyncio.run(self._sample_all(requests))
+
+    def _check(self) -> None:
+        endpoint = self._endpoint
+        client = OpenAI(base_url=endpoint.base_url, api_key=self._key, timeout=10.0, max_retries=0)
+        try:
+            with client:
+                client.models.list()
+        except APIConnectionError:
+            raise ConfigError(f"nothing answers at {endpoint.base_url}; start the server or mend --base-url") from None
+        except AuthenticationError:
+            raise ConfigError(f"{endpoint.base_url} refused the key; set OPENAI_API_KEY") from None
+        except APIError:
+            return  # an endpoint without a model list may still chat
+
+    async def _sample_all(self, requests: Sequence[Request]) -> list[Completion]:
+        endpoint = self._endpoint
+        gate = asyncio.Semaphore(endpoint.max_concurrent)
+        async with AsyncOpenAI(
+            base_url=endpoint.base_url,
+            api_key=self._key,
+            timeout=endpoint.timeout_s,
+            max_retries=endpoint.max_retries,
+        ) as client:
+            return list(await asyncio.gather(*(self._sample_one(client, gate, request) for request in requests)))
+
+    async def _sample_one(self, client: AsyncOpenAI, gate: asyncio.Semaphore, request: Request) -> Completion:
+        async with gate:
+            try:
+                answer = await client.chat.completions.create(
+                    model=self._endpoint.model,
+                    messages=cast("list[ChatCompletionMessageParam]", list(request.messages)),
+                    temperature=self._sampling.temperature,
+                    top_p=self._sampling.top_p,
+                    max_tokens=self._sampling.max_completion_tokens,
+                )
+            except APIError as error:
+                return Completion("", error=f"{type(error).__name__}: {error}"[:200])
+        if not answer.choices:
+            return Completion("", error="the endpoint sent no choices")
+        choice = answer.choices[0]
+        return Completion(choice.message.content or "", overlong=choice.finish_reason == "length")

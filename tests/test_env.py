@@ -1,0 +1,270 @@
+"""Laws of `WordleEnv`: it keeps its secret, ends as the rules say, is played once, and repeats itself."""
+
+import random
+import time
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.env import Observation, StopReason, WordleEnv, random_given
+from wordle_rl.game import Dictionary, Outcome, Rules, hard_mode_fault, score_guess
+from wordle_rl.prompt import Guess, ParseFailure, Prompter, Shape, Style, Thinking
+from wordle_rl.words import WordList
+
+FAULTY = ("", "crane", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")
+
+
+def tag(word: str) -> str:
+    return f"<guess>{word}</guess>"
+
+
+def new(words: WordList, secret: str = "crane", given: Iterable[str] = (), **rules: object) -> WordleEnv:
+    return WordleEnv(secret, words, Prompter(rules=Rules(**rules)), tuple(given))
+
+
+def sayings(env: WordleEnv) -> list[str]:
+    """Everything a player could read off a running game, one text each."""
+    return [repr(env), str(env), repr(env.observation), repr(env.conversation), repr(env.turns)]
+
+
+# --- secrecy --------------------------------------------------------------------------------------------------------
+
+settings_of_a_game = st.builds(
+    Prompter,
+    style=st.sampled_from(Style),
+    shape=st.sampled_from(Shape),
+    thinking=st.just(Thinking.OPTIONAL),
+    word_length=st.just(5),
+    rules=st.builds(Rules, st.integers(1, 8), st.sampled_from(Dictionary), st.booleans(), st.integers(0, 3)),
+)
+
+
+@given(st.data(), settings_of_a_game, st.integers(0, 10_000))
+def test_a_running_game_never_says_its_secret(
+    small_words: WordList, data: st.DataObject, prompter: Prompter, seed: int
+) -> None:
+    told = repr(prompter.opening())
+    secrets = [word for word in small_words.answers if word not in told]  # the rules use words such as "think"
+    env = WordleEnv.from_seed(small_words, secrets, prompter, seed, max_given=min(2, prompter.rules.max_turns - 1))
+    secret = secrets[random.Random(seed).randrange(len(secrets))]
+    others = [prompter.reply(word) for word in small_words.guesses if word != secret]
+    while env.stop_reason is None:
+        for text in sayings(env):
+            assert secret not in text.lower()
+        with pytest.raises(RuntimeError) as caught:
+            env.transcript()
+        assert secret not in str(caught.value)
+        env.step(data.draw(st.one_of(st.sampled_from(others), st.sampled_from(FAULTY))))
+    assert env.transcript().secret == secret
+
+
+@given(st.data(), settings_of_a_game)
+def test_two_secrets_that_are_marked_alike_cannot_be_told_apart(
+    small_words: WordList, data: st.DataObject, prompter: Prompter
+) -> None:
+    first, second = data.draw(st.permutations(small_words.answers))[:2]
+    alike = [word for word in small_words.guesses if score_guess(first, word) == score_guess(second, word)]
+    envs = [WordleEnv(secret, small_words, prompter) for secret in (first, second)]
+    replies = st.sampled_from([*FAULTY, *(prompter.reply(word) for word in alike)])
+    while True:
+        assert sayings(envs[0]) == sayings(envs[1])
+        if envs[0].stop_reason is not None:
+            break
+        reply = data.draw(replies)
+        assert envs[0].step(reply) == envs[1].step(reply)
+
+
+def test_errors_about_the_secret_do_not_name_it(small_words: WordList) -> None:
+    for secret, length, given_words in [("qqqqq", 5, ()), ("crane", 6, ()), ("crane", 5, ("speed", "crane"))]:
+        with pytest.raises(ValueError, match="secret") as caught:
+            WordleEnv(secret, small_words, Prompter(word_length=length), given_words)
+        assert secret not in str(caught.value)
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turn", range(1, 7))
+def test_a_win_on_any_turn_terminates_the_game_as_solved(small_words: WordList, turn: int) -> None:
+    env = new(small_words)
+    for _ in range(turn - 1):
+        assert env.step(tag("speed")).stop_reason is None
+    end = env.step(tag("crane"))
+    assert (end.terminated, end.truncated, end.stop_reason) == (True, False, StopReason.SOLVED)
+    assert end.messages == ()
+    assert (env.transcript().won, env.transcript().turns_used) == (True, turn)
+
+
+def test_a_game_without_a_win_terminates_when_its_turns_are_used_up(small_words: WordList) -> None:
+    env = new(small_words, max_turns=3)
+    for reply in ("crane", tag("qqqqq"), tag("speed")):
+        end = env.step(reply)
+    assert (end.terminated, end.truncated, end.turns_left) == (True, False, 0)
+    transcript = env.transcript()
+    assert transcript.stop_reason is StopReason.OUT_OF_TURNS
+    assert not transcript.won
+    assert [turn.turn.outcome for turn in transcript.turns] == [Outcome.MALFORMED, Outcome.UNLISTED, Outcome.SCORED]
+
+
+@pytest.mark.parametrize("reason", [StopReason.TOKEN_BUDGET, StopReason.REQUEST_FAILED])
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_budget_truncates_and_terminates_nothing(small_words: WordList, reason: StopReason, turns: int) -> None:
+    env = new(small_words)
+    for _ in range(turns):
+        env.step(tag("speed"))
+    end = env.truncate(reason)
+    assert (end.terminated, end.truncated, end.messages) == (False, True, ())
+    assert env.transcript().stop_reason is reason
+    assert not env.transcript().won
+    assert len(env.transcript().turns) == turns
+
+
+@pytest.mark.parametrize("reason", [StopReason.SOLVED, StopReason.OUT_OF_TURNS])
+def test_only_the_rules_win_or_lose_a_game(small_words: WordList, reason: StopReason) -> None:
+    with pytest.raises(ValueError, match=reason.value):
+        new(small_words).truncate(reason)
+
+
+@pytest.mark.parametrize("ending", ["solved", "lost", "truncated"])
+def test_a_finished_game_stays_as_it_ended(small_words: WordList, ending: str) -> None:
+    env = new(small_words, max_turns=1)
+    if ending == "truncated":
+        env.truncate(StopReason.TOKEN_BUDGET)
+    else:
+        env.step(tag("crane" if ending == "solved" else "speed"))
+    before = env.transcript()
+    with pytest.raises(RuntimeError, match="over"):
+        env.step(tag("crane"))
+    with pytest.raises(RuntimeError, match="over"):
+        env.truncate(StopReason.REQUEST_FAILED)
+    assert env.transcript() == before
+
+
+# --- the record -----------------------------------------------------------------------------------------------------
+
+
+def test_the_transcript_holds_replies_as_said_and_as_read(small_words: WordList) -> None:
+    env = new(small_words, given=["speed"])
+    env.step("no idea", num_tokens=3, overlong=True)
+    env.step(f"<think>so</think>{tag('crane')}", num_tokens=9)
+    given_turn, first, last = env.transcript().turns
+    assert given_turn.given
+    assert given_turn.parsed == Guess("speed")
+    assert (first.reply, first.num_tokens, first.overlong) == ("no idea", 3, True)
+    assert isinstance(first.parsed, ParseFailure)
+    assert (last.parsed, last.turn.marks) == (Guess("crane", "so"), "GGGGG")
+    assert env.transcript().own_turns == (first, last)
+    assert env.transcript().turns_used == 3
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_conversation_is_what_the_next_reply_answers(small_words: WordList, shape: Shape) -> None:
+    env = WordleEnv("crane", small_words, Prompter(shape=shape))
+    opening = env.conversation
+    assert env.observation.messages == opening
+    answer = env.step(tag("speed"))
+    if shape is Shape.STATE:
+        assert env.conversation == answer.messages
+        assert [message["role"] for message in answer.messages] == ["system", "user"]
+    else:
+        assert env.conversation == (*opening, {"role": "assistant", "content": tag("speed")}, *answer.messages)
+        assert [message["role"] for message in answer.messages] == ["user"]
+
+
+# --- start states ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("count", range(5))
+def test_given_turns_lead_to_the_same_board_as_played_ones(small_words: WordList, shape: Shape, count: int) -> None:
+    words = ("speed", "abbey", "civic", "these")[:count]
+    prompter = Prompter(shape=shape)
+    started, played = WordleEnv("crane", small_words, prompter, words), WordleEnv("crane", small_words, prompter)
+    for word in words:
+        played.step(prompter.reply(word))
+    assert started.conversation == played.conversation
+    assert started.turns == played.turns
+    assert started.observation.turns_left == 6 - count
+    assert all(turn.given for turn in started._played)
+
+
+@pytest.mark.parametrize(
+    ("given_words", "rules", "problem"),
+    [
+        (("qqqqq",), {}, "'qqqqq' is unlisted"),
+        (("cat",), {}, "'cat' is wrong_length"),
+        (("crate", "speed"), {"hard_mode": True}, "'speed' is hard_mode"),
+        (("qqqqq",), {"dictionary": Dictionary.APP}, "'qqqqq' is unlisted"),
+        (("speed", "abbey"), {"max_turns": 2}, "2 given turns leave none of the 2"),
+    ],
+)
+def test_impossible_starts_are_refused(
+    small_words: WordList, given_words: tuple[str, ...], rules: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        new(small_words, given=given_words, **rules)
+
+
+@pytest.mark.parametrize("hard_mode", [False, True])
+def test_random_starts_are_playable_and_of_every_length(small_words: WordList, hard_mode: bool) -> None:
+    prompter = Prompter(rules=Rules(hard_mode=hard_mode))
+    lengths = set()
+    for seed in range(300):
+        env = WordleEnv.from_seed(small_words, small_words.answers, prompter, seed, max_given=4)
+        lengths.add(len(env.turns))
+        guesses = [turn.guess for turn in env.turns]
+        assert len(set(guesses)) == len(guesses)
+        assert all("G" * 5 != turn.marks for turn in env.turns)
+        if hard_mode:
+            assert all(hard_mode_fault(turn.guess or "", env.turns[:i]) is None for i, turn in enumerate(env.turns))
+    assert lengths >= ({0, 1, 2, 3} if hard_mode else {0, 1, 2, 3, 4})
+
+
+def test_a_short_list_gives_what_it_has() -> None:
+    words = WordList("three", ("crane", "speed", "abbey"), ("crane", "speed", "abbey"))
+    assert sorted(max((random_given(words, "crane", random.Random(i), 5) for i in range(20)), key=len)) == [
+        "abbey",
+        "speed",
+    ]
+
+
+@pytest.mark.parametrize(("secrets", "max_given", "problem"), [((), 0, "no secrets"), (("crane",), 6, "max_given 6")])
+def test_impossible_draws_are_refused(
+    small_words: WordList, secrets: tuple[str, ...], max_given: int, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        WordleEnv.from_seed(small_words, secrets, Prompter(), 0, max_given)
+
+
+# --- repetition and speed -------------------------------------------------------------------------------------------
+
+
+def playthrough(words: WordList, seed: int) -> list[Observation]:
+    rng = random.Random(seed)
+    env = WordleEnv.from_seed(words, words.answers, Prompter(), seed, max_given=4)
+    seen = [env.observation]
+    while env.stop_reason is None:
+        seen.append(env.step(tag(rng.choice(words.guesses))))
+    return seen
+
+
+def test_a_seed_gives_the_same_game_again_and_seeds_differ(small_words: WordList) -> None:
+    games = [playthrough(small_words, seed) for seed in range(20)]
+    assert games == [playthrough(small_words, seed) for seed in range(20)]
+    assert len({repr(game) for game in games}) > 15
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_thousands_of_six_turn_games_are_played_in_a_second(default_words: WordList, shape: Shape) -> None:
+    rng = random.Random(0)
+    prompter = Prompter(shape=shape)
+    games = [(rng.choice(default_words.answers), rng.sample(default_words.guesses, 6)) for _ in range(400)]
+    started = time.process_time()
+    for secret, guesses in games:
+        env = WordleEnv(secret, default_words, prompter)
+        for guess in guesses:
+            if env.stop_reason is None:
+                env.step(tag(guess))
+    assert len(games) / (time.process_time() - started) > 2000

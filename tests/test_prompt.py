@@ -1,0 +1,368 @@
+"""Laws of the wording and the reply grammar: what is a guess, what never is, and that every sentence is true."""
+
+import re
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.game import Dictionary, Outcome, Rules, Turn, score_guess, violates_clues
+from wordle_rl.prompt import (
+    FailureReason,
+    Guess,
+    ParseFailure,
+    Prompter,
+    Shape,
+    Style,
+    Thinking,
+    describe_knowledge,
+    knowledge_of,
+    parse_reply,
+    system_prompt,
+)
+
+G, T, E = "<guess>crane</guess>", "<think>", "</think>"
+
+
+def reason_of(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> FailureReason:
+    parsed = parse_reply(reply, thinking, brackets=brackets)
+    assert isinstance(parsed, ParseFailure), parsed
+    return parsed.reason
+
+
+# --- the grammar ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "word", "thinking"),
+    [
+        (G, "crane", ""),
+        ("<guess>\n CraNE\t</guess>\n", "crane", ""),
+        (f"  {T}hm{E}{G}", "crane", "hm"),
+        (f"{T}\nline one\nline two\n{E}\n\n{G}\n", "crane", "line one\nline two"),
+        (f"{T}{E}{G}", "crane", ""),
+        (f"{T}a < b > c, [slate]{E}{G}", "crane", "a < b > c, [slate]"),
+        ("<guess>zz</guess>", "zz", ""),
+    ],
+)
+def test_well_formed_replies_are_guesses(reply: str, word: str, thinking: str) -> None:
+    assert parse_reply(reply) == Guess(word, thinking)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", FailureReason.NO_GUESS),
+        ("crane", FailureReason.NO_GUESS),
+        ("[crane]", FailureReason.NO_GUESS),
+        ("My guess is CRANE.", FailureReason.NO_GUESS),
+        ("<guess>crane", FailureReason.NO_GUESS),
+        ("crane</guess>", FailureReason.NO_GUESS),
+        ("<GUESS>crane</GUESS>", FailureReason.NO_GUESS),
+        ("<guess >crane</guess>", FailureReason.NO_GUESS),
+        ("<guess>crane<guess>", FailureReason.NO_GUESS),
+        (f"{T}{G}{E}", FailureReason.NO_GUESS),
+        (f"{G}{G}", FailureReason.SEVERAL_GUESSES),
+        (f"{G}\n<guess>slate</guess>", FailureReason.SEVERAL_GUESSES),
+        (f"{T}or <guess>slate</guess>?{E}{G}", FailureReason.SEVERAL_GUESSES),
+        (f"I say {G}", FailureReason.TEXT_OUTSIDE_TAGS),
+        (f"{T}a{E} so {G}", FailureReason.TEXT_OUTSIDE_TAGS),
+        (f"<guess>{G}", FailureReason.TEXT_OUTSIDE_TAGS),
+        (f"{T}a{E}{T}b{E}{G}", FailureReason.TEXT_OUTSIDE_TAGS),
+        (f"{G} I hope.", FailureReason.TEXT_AFTER_GUESS),
+        (f"{G}</guess>", FailureReason.TEXT_AFTER_GUESS),
+        (f"{G}{T}too late{E}", FailureReason.TEXT_OUTSIDE_TAGS),
+        (f"{T}a{G}", FailureReason.THINKING_UNCLOSED),
+        (f"a{E}{G}", FailureReason.THINKING_UNCLOSED),
+        (f"{E}{T}{G}", FailureReason.THINKING_UNCLOSED),
+        (f"{T}{T}a{E}{E}{G}", FailureReason.THINKING_UNCLOSED),
+        ("<guess></guess>", FailureReason.NOT_A_WORD),
+        ("<guess> </guess>", FailureReason.NOT_A_WORD),
+        ("<guess>two words</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>cr4ne</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>crane.</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>crâne</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>ｃｒａｎｅ</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>\N{KELVIN SIGN}rane</guess>", FailureReason.NOT_A_WORD),
+        ("<guess>cra\N{ZERO WIDTH SPACE}ne</guess>", FailureReason.NOT_A_WORD),
+    ],
+)
+def test_every_other_reply_fails_for_a_named_reason(reply: str, reason: FailureReason) -> None:
+    assert reason_of(reply) is reason
+
+
+@pytest.mark.parametrize(
+    ("thinking", "reply", "reason"),
+    [
+        (Thinking.OFF, f"{T}a{E}{G}", FailureReason.THINKING_NOT_ALLOWED),
+        (Thinking.OFF, f"{T}{E}{G}", FailureReason.THINKING_NOT_ALLOWED),
+        (Thinking.OFF, G, None),
+        (Thinking.REQUIRED, G, FailureReason.THINKING_MISSING),
+        (Thinking.REQUIRED, f"{T}a{E}{G}", None),
+    ],
+)
+def test_thinking_is_allowed_as_the_setting_says(
+    thinking: Thinking, reply: str, reason: FailureReason | None
+) -> None:
+    parsed = parse_reply(reply, thinking)
+    assert (parsed.reason if isinstance(parsed, ParseFailure) else None) is reason
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("[crane]", "crane"),
+        (" [ CRANE ]\n", "crane"),
+        (f"{T}[slate] or [crane]? <guess>{E}[crane]", "crane"),
+        (G, FailureReason.NO_GUESS),
+        ("crane", FailureReason.NO_GUESS),
+        ("[crane", FailureReason.NO_GUESS),
+        ("[crane] [slate]", FailureReason.SEVERAL_GUESSES),
+        ("I say [crane]", FailureReason.TEXT_OUTSIDE_TAGS),
+        ("[crane]!", FailureReason.TEXT_AFTER_GUESS),
+        ("[[crane]]", FailureReason.TEXT_AFTER_GUESS),
+        ("[a crane]", FailureReason.NOT_A_WORD),
+    ],
+)
+def test_the_bracket_grammar(reply: str, expected: str | FailureReason) -> None:
+    parsed = parse_reply(reply, brackets=True)
+    assert (parsed.word if isinstance(parsed, Guess) else parsed.reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "brackets", "has_tags"),
+    [
+        ("crane", False, False),
+        ("[crane]", False, False),
+        ("<guess>", False, True),
+        (f"{T}hm", False, True),
+        ("crane", True, False),
+        ("[crane] [slate]", True, True),
+        ("[a crane]", True, True),
+        (f"{T}hm", True, True),
+    ],
+)
+def test_a_failure_says_whether_the_grammar_was_tried(reply: str, brackets: bool, has_tags: bool) -> None:
+    parsed = parse_reply(reply, brackets=brackets)
+    assert isinstance(parsed, ParseFailure)
+    assert parsed.has_tags is has_tags
+
+
+fragments = st.sampled_from(["<guess>", "</guess>", T, E, "[", "]", "crane", "slate", " ", "\n", "é", "<", ">", "."])
+
+
+@given(st.lists(fragments, max_size=12).map("".join), st.sampled_from(Thinking), st.booleans())
+def test_a_guess_is_one_pair_of_tags_outside_the_thinking_and_ends_the_reply(
+    reply: str, thinking: Thinking, brackets: bool
+) -> None:
+    parsed = parse_reply(reply, thinking, brackets=brackets)
+    if isinstance(parsed, ParseFailure):
+        return
+    opened, closed = ("[", "]") if brackets else ("<guess>", "</guess>")
+    before, _, spoken = reply.rpartition(opened)
+    assert spoken.strip().removesuffix(closed).strip().lower() == parsed.word
+    assert before.strip() == "" or (before.strip().startswith(T) and before.strip().endswith(E))
+    assert (before.count(T), before.count(E)) in [(0, 0), (1, 1)]
+    assert brackets or reply.count("guess>") == 2
+    assert (before.strip() == "") or thinking is not Thinking.OFF
+    assert (before.strip() != "") or thinking is not Thinking.REQUIRED
+
+
+@given(st.text(max_size=60).filter(lambda text: "<guess>" not in text), st.sampled_from(Thinking))
+def test_prose_never_becomes_a_guess(text: str, thinking: Thinking) -> None:
+    assert isinstance(parse_reply(text, thinking), ParseFailure)
+
+
+thoughts = st.text(alphabet=st.characters(exclude_characters="<>[]", exclude_categories=("Cs",)), max_size=40)
+
+
+@given(
+    st.text(alphabet="abcxyz", min_size=1, max_size=10),
+    thoughts.map(str.strip).filter(bool),
+    st.sampled_from(Style),
+    st.sampled_from(Thinking),
+)
+def test_the_parser_takes_back_what_a_prompter_writes(word: str, thought: str, style: Style, thinking: Thinking) -> None:
+    prompter = Prompter(style=style, thinking=thinking)
+    kept = "" if thinking is Thinking.OFF else thought
+    assert prompter.parse(prompter.reply(word, thought)) == Guess(word, kept)
+    assert prompter.parse(prompter.reply(word)) == Guess(word)
+
+
+@pytest.mark.parametrize("brackets", [False, True])
+@pytest.mark.parametrize(
+    "unit",
+    ["<guess>", "</guess>", T, E, f"{E}{T}", f"{T}{E}", f"{E}<guess>a", f"{E}<guess>a</guess> ", " ", "\n", "a", "[", "]", "[a] "],
+)  # fmt: skip
+def test_a_hundred_kilobytes_of_garbage_are_read_quickly(unit: str, brackets: bool) -> None:
+    garbage = unit * (100_000 // len(unit))
+    started = time.process_time()
+    for reply in (garbage, f"<guess>{garbage}", f"{T}{garbage}", f"[{garbage}", f"{garbage}{G}x"):
+        parse_reply(reply, brackets=brackets)
+    assert time.process_time() - started < 0.5
+
+
+# --- knowledge ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def boards(draw: st.DrawFn) -> tuple[str, str, list[Turn]]:
+    """A secret, another word and up to five turns, from few letters; some turns earned no marks."""
+    length = draw(st.integers(3, 7))
+    word = st.text(alphabet="abcde", min_size=length, max_size=length)
+    secret = draw(word)
+    turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in draw(st.lists(word, max_size=4))]
+    if draw(st.booleans()):
+        turns.insert(draw(st.integers(0, len(turns))), Turn(None, None, Outcome.MALFORMED))
+    return secret, draw(word), turns
+
+
+@given(boards())
+def test_knowledge_holds_for_exactly_the_words_that_fit_the_marks(board: tuple[str, str, list[Turn]]) -> None:
+    secret, other, turns = board
+    known = knowledge_of(turns, len(secret))
+    for word in (secret, other):
+        holds = (
+            all(letter in (None, word[place]) for place, letter in enumerate(known.placed))
+            and all(word[place] != letter for letter, places in known.misplaced.items() for place in places)
+            and all(word.count(letter) >= n for letter, n in known.at_least.items())
+            and all(word.count(letter) == n for letter, n in known.exactly.items())
+            and not set(known.absent) & set(word)
+        )
+        assert holds == (not violates_clues(word, turns))
+
+
+def claims_hold(sentence: str, secret: str) -> bool:
+    """Check one sentence against the secret, reading it as a player would."""
+    topic, _, claims = sentence.removesuffix(".").partition(": ")
+    if topic == "Letters in their place":
+        return all(secret[int(place) - 1] == letter for letter, place in re.findall(r"(\w) at (\d+)", claims))
+    if topic == "Letters to place":
+        found = re.findall(r"(\w) \(not at ([\d, ]+)\)", claims)
+        return bool(found) and all(
+            letter in secret and all(secret[int(place) - 1] != letter for place in places.split(", "))
+            for letter, places in found
+        )
+    counts = {letter: int(n) for n, letter in re.findall(r"(\d+) (\w)", claims)}
+    if topic == "No more than":
+        return bool(counts) and all(secret.count(letter) <= n for letter, n in counts.items())
+    if topic == "At least":
+        return bool(counts) and all(secret.count(letter) >= n for letter, n in counts.items())
+    assert topic == "Letters not in the word", sentence
+    return not set(claims.split()) & set(secret)
+
+
+@given(boards())
+def test_no_english_sentence_is_false(board: tuple[str, str, list[Turn]]) -> None:
+    secret, _, turns = board
+    for sentence in describe_knowledge(knowledge_of(turns, len(secret))):
+        assert claims_hold(sentence, secret), sentence
+
+
+def test_english_says_everything_once_by_hand() -> None:
+    turns = [Turn("geese", score_guess("eerie", "geese"), Outcome.SCORED)]
+    assert describe_knowledge(knowledge_of(turns, 5)) == [
+        "Letters in their place: e at 2; e at 5.",
+        "Letters to place: e (not at 3).",
+        "At least: 3 e.",
+        "Letters not in the word: g s.",
+    ]
+    turns = [Turn("speed", score_guess("abide", "speed"), Outcome.SCORED)]
+    assert describe_knowledge(knowledge_of(turns, 5)) == [
+        "Letters to place: d (not at 5); e (not at 3, 4).",
+        "No more than: 1 e.",
+        "Letters not in the word: p s.",
+    ]
+    assert describe_knowledge(knowledge_of([], 5)) == []
+
+
+# --- prompts --------------------------------------------------------------------------------------------------------
+
+TURNS = [
+    Turn("crane", "XYXXG", Outcome.SCORED),
+    Turn(None, None, Outcome.MALFORMED),
+    Turn("three", "XXGXG", Outcome.SCORED),
+]
+
+
+@pytest.mark.parametrize(
+    ("style", "lines"),
+    [
+        (Style.ENGLISH, "crane: c: no (further) copy, r: elsewhere in the word, a: no (further) copy, "),
+        (Style.SYMBOLS, "crane ⬛🟨⬛⬛🟩"),
+        (Style.COMPACT, "cXrYaXnXeG"),
+        (Style.TEXTARENA, "C R A N E\nX Y X X G"),
+    ],
+)
+def test_each_style_shows_the_marks_its_own_way(style: Style, lines: str) -> None:
+    prompter = Prompter(style=style)
+    assert prompter.feedback(TURNS[:1])["content"].startswith(lines)
+    assert lines in prompter.state(TURNS)[-1]["content"]
+
+
+@pytest.mark.parametrize("style", Style)
+def test_a_state_prompt_holds_what_each_answer_said(style: Style) -> None:
+    prompter = Prompter(style=style, shape=Shape.STATE)
+    state = prompter.state(TURNS)[-1]["content"].split("\n")
+    for count in range(1, len(TURNS) + 1):
+        assert prompter.feedback(TURNS[:count])["content"].split("\n")[0] in state
+    if style is not Style.COMPACT:
+        assert state[-1] == "3 guesses left."
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome.broke_rules])
+def test_each_broken_rule_has_its_own_answer_without_marks(style: Style, outcome: Outcome) -> None:
+    prompter = Prompter(style=style)
+    said = {other: prompter.feedback([Turn(None, None, other)])["content"] for other in Outcome if other.broke_rules}
+    assert list(said.values()).count(said[outcome]) == 1
+    assert not set("🟩🟨⬛") & set(said[outcome])
+
+
+@pytest.mark.parametrize(("costs", "left"), [([True] * 5, "1 guess left."), ([True, False, False], "5 guesses left.")])
+def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: str) -> None:
+    turns = [Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=cost) for cost in costs]
+    assert Prompter().feedback(turns)["content"].endswith(left)
+
+
+@pytest.mark.parametrize("style", [style for style in Style if style is not Style.COMPACT])
+@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize("dictionary", Dictionary)
+def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary: Dictionary) -> None:
+    rules = Rules(max_turns=7, dictionary=dictionary, hard_mode=True)
+    prompter = Prompter(style=style, thinking=thinking, word_length=6, rules=rules)
+    opening = prompter.opening()
+    assert [message["role"] for message in opening] == ["system", "user"]
+    text = opening[0]["content"]
+    assert "6-letter word" in text
+    assert "at most 7 guesses" in text
+    assert "hint" in text
+    assert ("[crane]" if style is Style.TEXTARENA else G) in text
+    assert (T in text) == (thinking is not Thinking.OFF)
+    assert ("refused" in text) == (dictionary is Dictionary.APP)
+    assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)
+
+
+def test_the_compact_style_spends_no_words() -> None:
+    prompter = Prompter(style=Style.COMPACT)
+    assert system_prompt(prompter) == ""
+    assert prompter.opening() == [{"role": "user", "content": "5x6"}]
+    assert prompter.state(TURNS) == [{"role": "user", "content": "5x6\ncXrYaXnXeG\n!\ntXhXrGeXeG"}]
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("thinking", Thinking)
+def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, thinking: Thinking) -> None:
+    given_turns = [TURNS[0], TURNS[2]]
+    prompter = Prompter(style=style, thinking=thinking)
+    opening = prompter.opening(given_turns)
+    roles = Counter(message["role"] for message in opening)
+    assert roles["assistant"] == len(given_turns)
+    replies = [message["content"] for message in opening if message["role"] == "assistant"]
+    assert [prompter.parse(reply) for reply in replies] == [Guess("crane"), Guess("three")]
+    assert opening[-1] == prompter.feedback(given_turns)
+    assert opening[: -2 * len(given_turns)] == prompter.opening()
+    fresh = Prompter(style=style, thinking=thinking, shape=Shape.STATE)
+    assert fresh.opening(given_turns) == prompter.state(given_turns)
