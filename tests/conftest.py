@@ -52,12 +52,11 @@ def tiny_model(tokenizer) -> Iterator[object]:
     """A two-layer model with weights large enough that its choices depend on what it reads."""
     import torch
 
-    from wordle_rl.tiny import END, make_model
+    from wordle_rl.tiny import make_model
 
     model = make_model(tokenizer, hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(6.0)
-        model.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(END)] *= 3.0
     return model.eval()

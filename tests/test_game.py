@@ -223,3 +223,9 @@ def test_every_game_ends_and_its_turns_add_up(
 def test_impossible_rules_are_refused_by_name(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         Rules(**settings)
+
+
+def test_a_dictionary_may_be_named_in_plain_words() -> None:
+    assert Rules(dictionary="app").dictionary is Dictionary.APP
+    with pytest.raises(ValueError, match="loose"):
+        Rules(dictionary="loose")

@@ -366,3 +366,13 @@ def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, 
     assert opening[: -2 * len(given_turns)] == prompter.opening()
     fresh = Prompter(style=style, thinking=thinking, shape=Shape.STATE)
     assert fresh.opening(given_turns) == prompter.state(given_turns)
+
+
+def test_a_prompter_may_be_named_in_plain_words() -> None:
+    assert Prompter(style="compact", shape="state", thinking="off") == Prompter(
+        Style.COMPACT, Shape.STATE, Thinking.OFF
+    )
+    assert Prompter(style="compact").opening() == [{"role": "user", "content": "5x6"}]
+    for setting in ("style", "shape", "thinking"):
+        with pytest.raises(ValueError, match="loud"):
+            Prompter(**{setting: "loud"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -17,8 +18,9 @@ from wordle_rl.evaluate import Comparison, Figures, GameRecord
 from wordle_rl.game import Outcome
 from wordle_rl.stats import Estimate
 
+# Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
 _TILE_STYLES = {
-    "G": "bold white on #2e7d4f",
+    "G": "bold white on #1a7f1a",
     "Y": "bold black on #e0b83c",
     "X": "bold white on #5f6670",
 }
@@ -91,19 +93,24 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> Table:
     """Figures side by side: a column per part of the words and player, a row per figure.
 
+    Rates are in percent. The mean of guesses is given over won games, and over all games with a loss counted as one
+    more than the last turn (7 of 6).
+
     Args:
         results: Player -> part (`held_out`, `train`, `all`) -> figures. A part that a player lacks shows dashes.
         title: Shown above the table.
     """
     parts = [part for part in ("held_out", "train", "all") if any(part in figures for figures in results.values())]
     parts += sorted({part for figures in results.values() for part in figures} - set(parts))
-    table = Table(title=title, title_justify="left", pad_edge=False)
+    table = Table(
+        title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
     table.add_column("", no_wrap=True)
     columns: list[Figures | None] = []
     for part in parts:
         for place, (player, figures) in enumerate(results.items()):
             heading = _PART_NAMES.get(part, part) if place == 0 else ""
-            table.add_column(f"{heading}\n{player}", justify="right", no_wrap=True)
+            table.add_column(Text(f"{heading}\n{player}"), justify="right", no_wrap=True)
             columns.append(figures.get(part))
     for label, show in _FIGURE_ROWS:
         table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
@@ -137,47 +144,46 @@ def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> Renderabl
     )
     if not rows or max_rows < 1:
         return Group(summary, *notes)
-    words = Table(title=f"{len(rows)} games differ; the widest apart", title_justify="left", pad_edge=False)
+    heading = Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} widest apart:")
+    words = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     words.add_column("secret")
     words.add_column(Text(a), justify="right")
     words.add_column(Text(b), justify="right")
     for row in rows[:max_rows]:
         words.add_row(row.secret, _guesses(row.guesses_a), _guesses(row.guesses_b))
-    return Group(summary, *notes, "", words)
+    return Group(summary, *notes, "", heading, words)
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """What a reader of a comparison must know about the games left out, one line each."""
     notes = []
     if comparison.num_unpaired:
-        notes.append(f"the players did not meet the same words: {comparison.num_unpaired} games have no counterpart")
+        notes.append(f"the players did not meet the same words: games without a counterpart: {comparison.num_unpaired}")
     if comparison.num_errors:
-        notes.append(f"{comparison.num_errors} games left out: at least one side could not be played to its end")
+        notes.append(f"games left out, since at least one side could not be played to its end: {comparison.num_errors}")
     return notes
 
 
-def percent(rate: float | None) -> str:
-    """A rate of 0 to 1 in percent; a dash for None."""
-    return _MISSING if rate is None else f"{100 * rate:.1f} %"
+def _percent(rate: float | None) -> str:
+    return _MISSING if rate is None else f"{100 * rate:.1f}"
 
 
-def number(value: float | None) -> str:
-    """A figure with three decimals; a dash for None."""
+def _number(value: float | None) -> str:
     return _MISSING if value is None else f"{value:.3f}"
 
 
 _FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("games", lambda f: str(f.num_games)),
-    ("win rate", lambda f: percent(f.win_rate)),
-    ("  95 % from", lambda f: percent(f.win_rate_low)),
-    ("  95 % to", lambda f: percent(f.win_rate_high)),
-    ("guesses on wins", lambda f: number(f.mean_guesses_on_wins)),
-    ("guesses, loss as 7", lambda f: number(f.mean_guesses_loss_as_7)),
-    ("regret per turn", lambda f: number(f.mean_regret)),
-    ("invalid turns", lambda f: percent(f.invalid_rate)),
-    ("malformed turns", lambda f: percent(f.malformed_rate)),
-    ("repeated turns", lambda f: percent(f.repeated_rate)),
-    ("against clues", lambda f: percent(f.clue_violating_rate)),
+    ("win rate, %", lambda f: _percent(f.win_rate)),
+    ("  95 % sure: from", lambda f: _percent(f.win_rate_low)),
+    ("  95 % sure: to", lambda f: _percent(f.win_rate_high)),
+    ("guesses on wins", lambda f: _number(f.mean_guesses_on_wins)),
+    ("  losses as one more", lambda f: _number(f.mean_guesses_loss_as_7)),
+    ("regret per turn", lambda f: _number(f.mean_regret)),
+    ("invalid turns, %", lambda f: _percent(f.invalid_rate)),
+    ("malformed turns, %", lambda f: _percent(f.malformed_rate)),
+    ("repeated turns, %", lambda f: _percent(f.repeated_rate)),
+    ("against clues, %", lambda f: _percent(f.clue_violating_rate)),
     ("errors", lambda f: str(f.num_errors)),
 )
 

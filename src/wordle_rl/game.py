@@ -69,7 +69,7 @@ class Rules:
     """The rules one game is played by.
 
     Raises:
-        ValueError: If there is not at least one turn or refusals are negative.
+        ValueError: If there is not at least one turn, refusals are negative, or there is no such dictionary.
     """
 
     max_turns: int = 6
@@ -78,6 +78,7 @@ class Rules:
     max_refusals: int = 10
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dictionary", Dictionary(self.dictionary))  # a plain "app" must not pass for strict
         if self.max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {self.max_turns}")
         if self.max_refusals < 0:

@@ -274,13 +274,23 @@ _DESCRIBE: dict[Style, Callable[[Turn], str]] = {
 
 @dataclass(frozen=True)
 class Prompter:
-    """Turns a game into messages and replies into guesses, for one style, shape and set of rules."""
+    """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
+
+    Raises:
+        ValueError: If there is no such style, shape or setting of thinking.
+    """
 
     style: Style = Style.ENGLISH
     shape: Shape = Shape.TRANSCRIPT
     thinking: Thinking = Thinking.OPTIONAL
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        # Plain strings equal the members but are not them, so a style "compact" would half work.
+        object.__setattr__(self, "style", Style(self.style))
+        object.__setattr__(self, "shape", Shape(self.shape))
+        object.__setattr__(self, "thinking", Thinking(self.thinking))
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply by this style's grammar."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -116,10 +116,16 @@ class Evaluation:
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
 
+    def only(self, secrets: Collection[str] | None) -> Evaluation:
+        """The same evaluation with the games of these secrets alone; None: all games."""
+        if secrets is None:
+            return self
+        wanted = frozenset(secrets)
+        return replace(self, records=tuple(record for record in self.records if record.secret in wanted))
+
     def figures(self, secrets: Collection[str] | None = None) -> Figures:
         """Measure the games with these secrets; None: all games."""
-        wanted = None if secrets is None else frozenset(secrets)
-        return measure([r for r in self.records if wanted is None or r.secret in wanted], self.rules.max_turns)
+        return measure(self.only(secrets).records, self.rules.max_turns)
 
     def save(self, path: Path) -> None:
         """Write all games as JSON, whole or not at all.

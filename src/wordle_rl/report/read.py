@@ -1,0 +1,161 @@
+"""Read what a run left behind. Any part may be missing; a part that is there must be sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.evaluate import RESULT_SPLITS, Evaluation
+from wordle_rl.runs import read_jsonl
+
+FIRST_PLAYERS = ("sft", "grpo")
+"""The order in which the stages of a run are shown; other players follow by name."""
+
+_PART_SPLITS = ("train", "val", "test")
+
+
+class ReportError(ValueError):
+    """A run directory that cannot be reported; the message names the file and the mend."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All that a report shows.
+
+    Attributes:
+        name: Name of the directory.
+        results: Player -> part of the words -> figure -> value; worked out from `evaluations` where results.json is
+            missing.
+        facts: What else results.json holds, such as seconds per stage.
+        manifest: Versions, split, hardware, command.
+        config: Every setting, resolved.
+        metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step.
+        games: Rows of games.jsonl, oldest first.
+        evaluations: Player -> every game it played.
+        split_of: Secret -> `train`, `val` or `test`.
+        missing: What is not there, one file each.
+    """
+
+    name: str
+    results: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    facts: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    config: Mapping[str, Any]
+    metrics: Mapping[str, list[dict[str, Any]]]
+    games: list[dict[str, Any]]
+    evaluations: Mapping[str, Evaluation]
+    split_of: Mapping[str, str]
+    missing: tuple[str, ...]
+
+    def secrets_of(self, part: str) -> frozenset[str]:
+        """The secrets of one part of the split; `held_out` is its `test`."""
+        wanted = "test" if part == "held_out" else part
+        return frozenset(word for word, name in self.split_of.items() if name == wanted)
+
+
+def read_run(run_dir: Path) -> RunRecord:
+    """Gather the parts of a run.
+
+    Raises:
+        ReportError: If there is no such directory, it holds no part of a run, or a part is damaged.
+        RunError: If a line of metrics.jsonl or games.jsonl is damaged; the message names the line.
+        EvaluationError: If a file of evaluated games is damaged.
+    """
+    if not run_dir.is_dir():
+        raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl train` wrote")
+    missing: list[str] = []
+    everything = _object(run_dir / "results.json", missing)
+    results = {name: value for name, value in everything.items() if _is_result(value)}
+    manifest = _object(run_dir / "manifest.json", missing)
+    config = _object(run_dir / "config.json", missing)
+    metrics = _metrics(run_dir / "metrics.jsonl", missing)
+    games = _games(run_dir / "games.jsonl", missing)
+    evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
+    missing += [f"eval/{name}.json" for name in FIRST_PLAYERS if name not in evaluations]
+    if not (everything or manifest or config or metrics or games or evaluations):
+        raise ReportError(
+            f"{run_dir} holds no part of a run (results.json, metrics.jsonl, eval/…); name a run directory"
+        )
+    record = RunRecord(
+        name=run_dir.resolve().name,
+        results={name: results[name] for name in in_order(results)},
+        facts={name: value for name, value in everything.items() if name not in results},
+        manifest=manifest,
+        config=config,
+        metrics=metrics,
+        games=games,
+        evaluations={name: evaluations[name] for name in in_order(evaluations)},
+        split_of=_split_of(manifest),
+        missing=tuple(missing),
+    )
+    return record if results else replace(record, results=_measured(record))
+
+
+def in_order(players: Mapping[str, Any]) -> list[str]:
+    """Names of players: the stages of a run in their order, then the others by name."""
+    return [name for name in FIRST_PLAYERS if name in players] + sorted(set(players) - set(FIRST_PLAYERS))
+
+
+def _object(path: Path, missing: list[str]) -> dict[str, Any]:
+    """A JSON object, or an empty one and a note if there is no such file."""
+    if not path.is_file():
+        missing.append(path.name)
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ReportError(f"{path} is no JSON ({error}); delete it or run the stage again") from None
+    if not isinstance(value, dict):
+        raise ReportError(f"{path} holds {type(value).__name__}, expected a JSON object; run the stage again")
+    return value
+
+
+def _measured(run: RunRecord) -> dict[str, dict[str, dict[str, Any]]]:
+    """What results.json would say, from the evaluated games."""
+    parts = [part for part in RESULT_SPLITS if part == "all" or run.split_of]
+    return {
+        name: {part: asdict(games.figures(None if part == "all" else run.secrets_of(part))) for part in parts}
+        for name, games in run.evaluations.items()
+    }
+
+
+def _is_result(value: object) -> bool:
+    return isinstance(value, dict) and any(isinstance(value.get(part), dict) for part in RESULT_SPLITS)
+
+
+def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
+    """Rows by stage and step; a step that a resumed run logged again counts once, as logged last."""
+    if not path.is_file():
+        missing.append(path.name)
+        return {}
+    stages: dict[str, dict[float, dict[str, Any]]] = {}
+    for number, row in enumerate(read_jsonl(path), start=1):
+        stage, step = row.get("stage"), row.get("step")
+        if not isinstance(stage, str) or not isinstance(step, int | float):
+            raise ReportError(f"{path}:{number} lacks a stage or a step; delete the line")
+        stages.setdefault(stage, {})[step] = row
+    return {stage: [rows[step] for step in sorted(rows)] for stage, rows in stages.items()}
+
+
+def _games(path: Path, missing: list[str]) -> list[dict[str, Any]]:
+    if not path.is_file():
+        missing.append(path.name)
+        return []
+    games = []
+    for number, row in enumerate(read_jsonl(path), start=1):
+        if not isinstance(row.get("secret"), str) or not isinstance(row.get("turns"), list):
+            raise ReportError(f"{path}:{number} lacks a secret or turns; delete the line")
+        if not all(isinstance(turn, dict) for turn in row["turns"]):
+            raise ReportError(f"{path}:{number} holds a turn that is no JSON object; delete the line")
+        games.append(row)
+    return games
+
+
+def _split_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    split = manifest.get("split")
+    if not isinstance(split, dict):
+        return {}
+    return {word: part for part in _PART_SPLITS for word in split.get(part, ())}

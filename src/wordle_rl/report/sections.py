@@ -1,0 +1,277 @@
+"""The parts of the page that are figures: headline, table, comparison, guesses, curves, time, and how it was made."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from wordle_rl.display import comparison_notes
+from wordle_rl.evaluate import EvaluationError, compare
+from wordle_rl.report.charts import NUM_COLORS, Series, bar_of_shares, format_value, line_chart
+from wordle_rl.report.read import RunRecord
+from wordle_rl.stats import Estimate
+
+PART_NAMES = {"held_out": "held-out words", "train": "training words", "all": "all words"}
+_SHOWN_PARTS = ("held_out", "train", "all")
+_MISSING = "–"
+
+Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+_COLUMNS = (
+    ("num_games", "games", False),
+    ("mean_guesses_on_wins", "guesses on wins", False),
+    ("mean_guesses_loss_as_7", "with losses", False),
+    ("mean_regret", "regret per turn", False),
+    ("invalid_rate", "invalid", True),
+    ("malformed_rate", "malformed", True),
+    ("repeated_rate", "repeated", True),
+    ("clue_violating_rate", "against clues", True),
+    ("num_errors", "errors", False),
+)
+_CURVES = {
+    "win_rate": ("Win rate", "Share of the step's games won, at the temperature of training."),
+    "reward": ("Reward", "Mean total reward of the step's games."),
+    "cumulative_wins": ("Wins so far", "Training games won since the start."),
+    "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
+    "format_compliance": ("Format", "Share of replies in which a guess could be read."),
+    "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
+    "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
+    "loss": ("Loss", "The training objective."),
+    "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
+    "grad_norm": ("Gradient norm", "Before clipping."),
+    "learning_rate": ("Learning rate", "As scheduled."),
+}
+_STAGE_NAMES = {"sft": "Supervised fine-tuning", "grpo": "Reinforcement learning (GRPO)"}
+_NOT_CURVES = {"stage", "step", "seconds", "epoch"}
+
+
+def headline(results: Results) -> str:
+    """The figures to look at first: the last stage on held-out words, beside the stage before it."""
+    players = [name for name in results if "held_out" in results[name]]
+    if not players:
+        return ""
+    last = players[-1] if "grpo" not in players else "grpo"
+    before = "sft" if last != "sft" and "sft" in players else None
+    figures = results[last]["held_out"]
+    cards = (
+        ("held-out words found", "win_rate", True, _interval(figures)),
+        ("guesses per word, losses included", "mean_guesses_loss_as_7", False, ""),
+        ("guesses given away per turn", "mean_regret", False, ""),
+        ("turns against earlier clues", "clue_violating_rate", True, ""),
+    )
+    tiles = "".join(
+        f'<div class="card"><p class="label">{label}</p><p class="big">{_value(figures.get(key), percent)}</p>'
+        f"<p>{extra}{_beside(results, before, key, percent)}</p></div>"
+        for label, key, percent, extra in cards
+    )
+    return f'<section class="cards" aria-label="Headline figures of {escape(last)}">{tiles}</section>'
+
+
+def results_section(results: Results) -> str:
+    """Every figure of every player and part of the words."""
+    if not results:
+        return ""
+    head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
+    body = ""
+    for part in (part for part in _SHOWN_PARTS if any(part in figures for figures in results.values())):
+        body += f"<tr class='part'><th colspan='{len(_COLUMNS) + 2}' scope='colgroup'>{PART_NAMES[part]}</th></tr>"
+        for place, (player, parts) in enumerate(results.items()):
+            if part in parts:
+                body += _result_row(player, parts[part], place)
+    return (
+        "<section><h2>Results</h2><p>The bar is the win rate, the dark line its 95 % Wilson interval. Guesses are counted "
+        "on won games, then with each loss as one more than the last turn. Rates on the right are per turn.</p>"
+        "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
+        f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def comparison_section(run: RunRecord) -> str:
+    """GRPO against SFT on the same words, apart for each part of the split."""
+    if not {"sft", "grpo"} <= run.evaluations.keys():
+        return ""
+    rows, notes = "", []
+    for part in _SHOWN_PARTS:
+        wanted = None if part == "all" else run.secrets_of(part)
+        a, b = (run.evaluations[name].only(wanted) for name in ("sft", "grpo"))
+        if not (a.records and b.records):
+            continue
+        try:
+            found = compare(a, b)
+        except EvaluationError as error:
+            return f"<section><h2>GRPO against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
+        notes += [f"{PART_NAMES[part]}: {note}" for note in comparison_notes(found)]
+        cells = (
+            *map(str, (found.both, found.only_a, found.only_b, found.neither)),
+            _difference(found.win_rate_difference, 100, ".1f"),
+            _difference(found.guesses_difference, 1, ".2f"),
+            f"{found.p_value:.2g}",
+        )
+        rows += f"<tr><th scope='row'>{PART_NAMES[part]}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    heads = ("both won", "only SFT", "only GRPO", "neither", "win rate, points", "guesses", "McNemar p")
+    columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
+    remarks = "".join(f"<p class='muted'>{escape(note)}</p>" for note in notes)
+    return (
+        "<section><h2>GRPO against SFT, word by word</h2><p>Differences are GRPO minus SFT on the same words, with 95 % "
+        "paired bootstrap intervals; losses are counted in guesses as above.</p>"
+        "<div class='scroll'><table><thead><tr><td></td>"
+        f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}</section>"
+    )
+
+
+def guesses_section(results: Results) -> str:
+    """How many guesses games took, players side by side."""
+    panels = "".join(_guess_panel(results, part) for part in ("held_out", "train"))
+    if not panels:
+        return ""
+    return (
+        "<section><h2>Guesses needed</h2><p>Share of games won with each number of guesses, and of games lost.</p>"
+        f"<div class='grid'>{panels}</div></section>"
+    )
+
+
+def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Every metric of one stage over its steps."""
+    series = _series_of(rows)
+    if not series:
+        return ""
+    rewards = [name for name in series if name.startswith("reward/")]
+    known = [name for name in _CURVES if name in series]
+    others = sorted(set(series) - set(known) - set(rewards) - {n for n in series if n.startswith("seconds/")})
+    charts = []
+    for name in known + others:
+        title, note = _CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
+        charts.append(line_chart(title, note, [series[name]], percent=_is_rate(name)))
+    beside_reward = known.index("reward") + 1 if "reward" in known else 0
+    charts[beside_reward:beside_reward] = _reward_charts([series[name] for name in rewards])
+    times = [
+        (name.removeprefix("seconds/"), float(s.values.mean())) for name, s in series.items() if "seconds/" in name
+    ]
+    return (
+        f"<section><h2>{escape(_STAGE_NAMES.get(stage, stage))}</h2>"
+        f"<p>{len(rows)} logged steps. Faint: each value; bold: running mean. Point at a curve to read it.</p>"
+        f"<div class='grid'>{''.join(charts)}</div>{_time_bar('Mean seconds of a step', times, 's')}</section>"
+    )
+
+
+def run_section(run: RunRecord) -> str:
+    """What was run, on what, for how long, and what of it is missing."""
+    facts = ""
+    seconds = run.facts.get("seconds")
+    if isinstance(seconds, dict):
+        stages = [(str(name), float(value)) for name, value in seconds.items() if _is_number(value)]
+        facts += _time_bar("Seconds of the whole run", stages, "s")
+    others = {name: value for name, value in run.facts.items() if name != "seconds"}
+    for title, content in (("Other results", others), ("Manifest", _short(run.manifest)), ("Settings", run.config)):
+        if content:
+            text = escape(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+            facts += f"<details><summary>{title}</summary><pre>{text}</pre></details>"
+    return f"<section><h2>How it was made</h2>{facts}</section>" if facts else ""
+
+
+def _reward_charts(components: Sequence[Series]) -> list[str]:
+    """All reward components in one chart, or in several if there are more of them than colours."""
+    short = [Series(c.name.removeprefix("reward/"), c.steps, c.values) for c in components]
+    return [
+        line_chart("Reward components", "What each part of the rubric adds.", short[first : first + NUM_COLORS])
+        for first in range(0, len(short), NUM_COLORS)
+    ]
+
+
+def _result_row(player: str, figures: Mapping[str, Any], place: int) -> str:
+    rate, low, high = (figures.get(key) for key in ("win_rate", "win_rate_low", "win_rate_high"))
+    bar = ""
+    if _is_number(rate) and _is_number(low) and _is_number(high):
+        bar = (
+            f"<span class='meter' aria-hidden='true'><i class='c{place % NUM_COLORS}' style='width:{100 * rate:.2f}%'>"
+            f"</i><b style='left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%'></b></span>"
+        )
+    cells = "".join(f"<td>{_value(figures.get(key), percent)}</td>" for key, _, percent in _COLUMNS)
+    return (
+        f"<tr><th scope='row'><i class='swatch c{place % NUM_COLORS}'></i>{escape(player)}</th>"
+        f"<td class='rate'>{bar}<span>{_value(rate, True)} <small>{_interval(figures)}</small></span></td>{cells}</tr>"
+    )
+
+
+def _guess_panel(results: Results, part: str) -> str:
+    shown = {
+        player: (place, parts[part]["guess_distribution"])
+        for place, (player, parts) in enumerate(results.items())
+        if isinstance(parts.get(part, {}).get("guess_distribution"), dict)
+    }
+    shown = {player: (place, counts) for player, (place, counts) in shown.items() if sum(counts.values())}
+    if not shown:
+        return ""
+    tallest = max(max(counts.values()) / sum(counts.values()) for _, counts in shown.values())
+    rows = ""
+    for key in next(iter(shown.values()))[1]:
+        bars = ""
+        for player, (place, counts) in shown.items():
+            count, share = counts.get(key, 0), counts.get(key, 0) / sum(counts.values())
+            bars += (
+                f"<div class='bar' title='{escape(player)}: {count}'><i class='c{place % NUM_COLORS}' "
+                f"style='width:{78 * share / tallest:.2f}%'></i><span>{100 * share:.1f} %</span></div>"
+            )
+        rows += f"<div class='guesses'><span>{escape(key)}</span><div>{bars}</div></div>"
+    legend = "".join(f"<li><i class='swatch c{p % NUM_COLORS}'></i>{escape(n)}</li>" for n, (p, _) in shown.items())
+    return f"<div class='card'><h3>{PART_NAMES[part]}</h3><ul class='legend flat'>{legend}</ul>{rows}</div>"
+
+
+def _series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
+    """Finite values of each metric, in the order in which metrics first appear."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name not in _NOT_CURVES and _is_number(value):
+                points.setdefault(name, []).append((float(row["step"]), float(value)))
+    return {name: Series(name, *np.array(found).T) for name, found in points.items()}
+
+
+def _time_bar(title: str, parts: Sequence[tuple[str, float]], unit: str) -> str:
+    positive = [(name, amount) for name, amount in parts if amount > 0]
+    return f"<div class='card wide'><h3>{title}</h3>{bar_of_shares(positive, unit)}</div>" if positive else ""
+
+
+def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest with the words of the split counted instead of listed."""
+    shown = dict(manifest)
+    if isinstance(split := shown.get("split"), dict):
+        shown["split"] = {k: f"{len(v)} secrets" if isinstance(v, list) else v for k, v in split.items()}
+    return shown
+
+
+def _beside(results: Results, player: str | None, key: str, percent: bool) -> str:
+    if player is None:
+        return ""
+    return f" <span class='muted'>{escape(player)}: {_value(results[player]['held_out'].get(key), percent)}</span>"
+
+
+def _difference(estimate: Estimate, scale: float, digits: str) -> str:
+    mean, low, high = (format(scale * value, f"+{digits}") for value in estimate)
+    return f"{mean} <small>({low} to {high})</small>"
+
+
+def _interval(figures: Mapping[str, Any]) -> str:
+    low, high = figures.get("win_rate_low"), figures.get("win_rate_high")
+    return f"{100 * low:.1f}–{100 * high:.1f} %" if _is_number(low) and _is_number(high) else ""
+
+
+def _value(value: Any, percent: bool) -> str:
+    if not _is_number(value):
+        return _MISSING
+    if isinstance(value, float) and not percent:
+        return f"{value:.3f}"
+    return format_value(value, percent)
+
+
+def _is_rate(name: str) -> bool:
+    return name in {"win_rate", "format_compliance"} or name.endswith(("_share", "_accuracy"))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

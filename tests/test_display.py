@@ -1,0 +1,148 @@
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from wordle_rl.display import board, comparison_table, game_panel, results_table, tiles
+from wordle_rl.env import StopReason
+from wordle_rl.evaluate import Evaluation, Figures, GameRecord, TurnRecord, compare, measure
+from wordle_rl.game import Outcome, Rules, Turn, score_guess
+
+
+def rendered(item: RenderableType, *, colors: Literal["standard", "truecolor"] | None = None, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=colors is not None, color_system=colors).print(item)
+    return out.getvalue()
+
+
+def game(secret: str, *guesses: str) -> GameRecord:
+    turns = tuple(TurnRecord(g, g, score_guess(secret, g), Outcome.SCORED, False, False) for g in guesses)
+    won = guesses[-1] == secret
+    return GameRecord(secret, won, len(turns), StopReason.SOLVED if won else StopReason.OUT_OF_TURNS, turns)
+
+
+def evaluation(name: str, records: Sequence[GameRecord]) -> Evaluation:
+    return Evaluation(name, "", (), Rules(), "f" * 64, tuple(records))
+
+
+LOST = ("fuzzy",) * 6
+FIGURES = measure([game("crane", "crate", "crane"), game("grape", *LOST)], max_turns=6)
+
+
+# --- boards -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.text("abcxyz", min_size=3, max_size=10).flatmap(lambda w: st.tuples(st.just(w), st.permutations(w))))
+def test_tiles_show_every_letter_in_the_style_of_its_mark(words: tuple[str, list[str]]) -> None:
+    secret, letters = words
+    marks = score_guess(secret, "".join(letters))
+    row = tiles("".join(letters), marks)
+    assert row.plain.split() == [letter.upper() for letter in letters]
+    style_of = {mark: {str(s.style) for s, m in zip(row.spans, marks, strict=True) if m == mark} for mark in "GYX"}
+    assert all(len(style_of[mark]) <= 1 for mark in "GYX")
+    assert len(set.union(*style_of.values())) == len(set(marks))
+
+
+@pytest.mark.parametrize("colors", ["standard", "truecolor"])
+def test_the_three_marks_differ_wherever_there_is_colour(colors: Literal["standard", "truecolor"]) -> None:
+    line = rendered(tiles("aaa", "GYX"), colors=colors)
+    styles = [part.split("m")[0] for part in line.split("\x1b[") if " A " in part]
+    assert len(set(styles)) == 3
+
+
+@pytest.mark.parametrize(("guess", "marks"), [("crane", "GGGG"), ("crane", "GGGG-"), ("crane", "ggggg")])
+def test_marks_that_do_not_fit_are_refused(guess: str, marks: str) -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        tiles(guess, marks)
+
+
+def test_a_board_without_colour_still_spells_its_marks() -> None:
+    text = rendered(board(game("crane", "caper", "crane").turns))
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert len(lines) == 6
+    assert lines[0].split() == ["1", *"CAPER", "GYXYY"]
+    assert lines[1].split() == ["2", *"CRANE", "GGGGG"]
+    assert lines[5].split() == ["6", *"·····"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (Turn(None, None, Outcome.MALFORMED), "no guess in the reply"),
+        (Turn("qqqqq", None, Outcome.UNLISTED), "not in the word list"),
+        (Turn("cat", None, Outcome.WRONG_LENGTH), "wrong length"),
+        (Turn("lymph", None, Outcome.HARD_MODE), "leaves out a hint"),
+    ],
+)
+def test_a_turn_that_was_not_scored_says_why(turn: Turn, says: str) -> None:
+    line = rendered(board([turn], max_turns=1))
+    assert says in line
+    assert (turn.guess or "").upper() in line.replace(" ", "")
+
+
+def test_a_board_never_hides_a_turn() -> None:
+    refusals = [Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)] * 8
+    assert len(rendered(board(refusals)).splitlines()) == 8
+
+
+def test_a_finished_game_tells_its_end() -> None:
+    assert "CRANE found in 2" in rendered(game_panel(game("crane", "crate", "crane")))
+    assert "the word was GRAPE (out of turns)" in rendered(game_panel(game("grape", *LOST)))
+    failed = replace(game("grape", "crane"), stop_reason=StopReason.REQUEST_FAILED, error="[timeout] after 30 s")
+    assert "not finished: [timeout] after 30 s" in rendered(game_panel(failed))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_results_of_two_players_fit_into_eighty_columns() -> None:
+    parts = {"all": FIGURES, "train": FIGURES, "held_out": FIGURES}
+    lines = rendered(results_table({"sft": parts, "grpo": parts}, title="Results")).splitlines()
+    assert all("…" not in line for line in lines)
+    heading = next(line for line in lines if "held out" in line)
+    assert heading.split() == ["held", "out", "train", "all"]
+    players = lines[lines.index(heading) + 1]
+    assert players.split() == ["sft", "grpo"] * 3
+    assert next(line for line in lines if "win rate" in line).split()[3:] == ["50.0"] * 6
+
+
+def test_what_was_not_measured_shows_a_dash() -> None:
+    nothing = measure([], max_turns=6)
+    table = results_table({"sft": {"held_out": FIGURES, "train": nothing}, "grpo": {"held_out": FIGURES}})
+    lines = rendered(table).splitlines()
+    assert next(line for line in lines if "losses as one more" in line).split()[4:] == ["4.500", "4.500", "–", "–"]
+    assert next(line for line in lines if "regret" in line).split()[3:] == ["–"] * 4
+
+
+def test_names_are_text_and_never_markup() -> None:
+    figures: dict[str, Figures] = {"all": FIGURES}
+    assert "[b]x" in rendered(results_table({"[b]x": figures}, title="[red]t"))
+    a = evaluation("[i]a", [game("crane", "crane")])
+    assert "only [i]a won" in rendered(comparison_table(compare(a, a)))
+
+
+def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None:
+    a = evaluation("a", [game("crane", "crane"), game("grape", *LOST), game("trace", "crane", "trace")])
+    b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "grape"), game("trace", "crane", "trace")])
+    comparison = compare(a, evaluation("b", [*b.records, game("speed", *LOST)]))
+    text = rendered(comparison_table(comparison))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["both", "won", "2"] in lines
+    assert ["only", "b", "won", "1"] in lines
+    assert "p = 1" in text
+    assert "without a counterpart: 1" in text
+    assert lines.index(["grape", "lost", "1"]) < lines.index(["crane", "1", "2"])
+    assert not any(line[:1] == ["trace"] for line in lines)
+
+
+def test_a_comparison_shows_no_more_words_than_asked() -> None:
+    a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
+    b = evaluation("b", [game("crane", *LOST), game("grape", *LOST)])
+    assert "grape" not in rendered(comparison_table(compare(a, b), max_rows=1))
+    assert "crane" not in rendered(comparison_table(compare(a, b), max_rows=0))

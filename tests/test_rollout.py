@@ -1,0 +1,266 @@
+"""Laws of rollouts: what stands on a trajectory's tape, who is asked when, and how a game may end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from wordle_rl.chat import ChatCodec, mask_picture
+from wordle_rl.env import StopReason
+from wordle_rl.game import Outcome, Rules
+from wordle_rl.prompt import Prompter, Shape, Style
+from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.words import WordList
+
+COMPACT = Prompter(style=Style.COMPACT)
+COMPACT_STATE = Prompter(style=Style.COMPACT, shape=Shape.STATE)
+
+
+def tag(word: str) -> str:
+    return f"<guess>{word}</guess>"
+
+
+@dataclass
+class TokenScript:
+    """A token sampler that says `script[game_id][turn]`; a reply that ends in `…` is cut at its token limit.
+
+    The log-probability of a game's n-th sampled token is -n/8, so that every token can be told apart.
+    """
+
+    codec: ChatCodec
+    script: dict[int, Sequence[str]]
+    asked: list[list[int]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    begun: int = 0
+
+    def begin(self) -> None:
+        self.begun += 1
+        self.turns: dict[int, int] = {}
+        self.tokens: dict[int, int] = {}
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        self.asked.append([request.game_id for request in requests])
+        self.requests += requests
+        return [self._say(request.game_id) for request in requests]
+
+    def _say(self, game_id: int) -> Completion:
+        turn = self.turns[game_id] = self.turns.get(game_id, -1) + 1
+        text = self.script[game_id][turn]
+        if text.startswith("error: "):
+            return Completion("", error=text.removeprefix("error: "))
+        overlong = text.endswith("…")
+        ids = self.codec.encode(text.removesuffix("…")) if overlong else self.codec.reply_ids(text)
+        first = self.tokens.get(game_id, 0)
+        self.tokens[game_id] = first + len(ids)
+        logprobs = tuple(-(first + n) / 8 for n in range(1, len(ids) + 1))
+        return Completion(self.codec.text_of(ids), tuple(ids), logprobs, overlong)
+
+
+def picture(codec: ChatCodec, segment: Segment) -> str:
+    ids = [*segment.prompt_ids, *segment.token_ids]
+    return mask_picture(codec, ids, [*[0] * len(segment.prompt_ids), *segment.loss_mask])
+
+
+def check_tape(codec: ChatCodec, trajectory: Trajectory) -> None:
+    """Spans, mask, log-probabilities and replies of every segment tell the same story."""
+    own = trajectory.transcript.own_turns
+    told: list[int] = []
+    n = 0
+    for segment in trajectory.segments:
+        assert len(segment.token_ids) == len(segment.loss_mask) == len(segment.sampler_logprobs)
+        inside = {place for _, start, stop in segment.spans for place in range(start, stop)}
+        assert [place in inside for place in range(len(segment.token_ids))] == [m == 1 for m in segment.loss_mask]
+        for turn, start, stop in segment.spans:
+            told.append(turn)
+            assert codec.text_of(segment.token_ids[start:stop]) == own[turn].reply
+            assert own[turn].num_tokens == stop - start
+        for sampled, logprob in zip(segment.loss_mask, segment.sampler_logprobs, strict=True):
+            n += sampled
+            assert logprob == (-n / 8 if sampled else 0.0)
+        assert segment.spans[-1][2] == len(segment.token_ids)
+    assert told == list(range(len(own)))
+
+
+# --- the tape -------------------------------------------------------------------------------------------------------
+
+
+def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: WordList) -> None:
+    sampler = TokenScript(codec, {0: [tag("crate"), "well…", tag("trace"), tag("crane")]})
+    [trajectory] = play([Start("crane")], small_words, COMPACT, sampler)
+    [segment] = trajectory.segments
+    assert picture(codec, segment) == (
+        "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG<|reply|>⟦well⟧<|end|>!<|reply|>"
+        "⟦<guess>trace</guess><|end|>⟧tXrGaGcYeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
+    )
+    assert [span[0] for span in segment.spans] == [0, 1, 2, 3]
+    assert [turn.overlong for turn in trajectory.transcript.turns] == [False, True, False, False]
+    check_tape(codec, trajectory)
+
+
+def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordList) -> None:
+    sampler = TokenScript(codec, {0: [tag("trace"), tag("crane")]})
+    [trajectory] = play([Start("crane", ("crate",))], small_words, COMPACT, sampler)
+    assert picture(codec, trajectory.segments[0]) == (
+        "5x6<|reply|><guess>crate</guess><|end|>cGrGaGtXeG<|reply|>"
+        "⟦<guess>trace</guess><|end|>⟧tXrGaGcYeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
+    )
+    check_tape(codec, trajectory)
+
+
+def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words: WordList) -> None:
+    sampler = TokenScript(codec, {0: [tag("trace"), "hm…", tag("crane")]})
+    [trajectory] = play([Start("crane", ("crate",))], small_words, COMPACT_STATE, sampler)
+    assert [picture(codec, segment) for segment in trajectory.segments] == [
+        "5x6\ncGrGaGtXeG<|reply|>⟦<guess>trace</guess><|end|>⟧",
+        "5x6\ncGrGaGtXeG\ntXrGaGcYeG<|reply|>⟦hm⟧",
+        "5x6\ncGrGaGtXeG\ntXrGaGcYeG\n!<|reply|>⟦<guess>crane</guess><|end|>⟧",
+    ]
+    check_tape(codec, trajectory)
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("shape", Shape)
+def test_a_sampler_is_shown_the_tape_and_nothing_else(
+    codec: ChatCodec, small_words: WordList, style: Style, shape: Shape
+) -> None:
+    prompter = Prompter(style=style, shape=shape)
+    sampler = TokenScript(codec, {0: [prompter.reply("speed"), "so…", prompter.reply("crane")]})
+    [trajectory] = play([Start("crane", ("abbey",))], small_words, prompter, sampler)
+    seen = iter(sampler.requests)
+    for segment in trajectory.segments:
+        for _, start, _ in segment.spans:
+            request = next(seen)
+            assert [*segment.prompt_ids, *segment.token_ids[:start]] == list(request.prompt_ids)
+            if not start:
+                assert codec.prompt_ids(request.messages) == list(request.prompt_ids)
+    assert next(seen, None) is None
+    assert [len(request.turns) for request in sampler.requests] == [1, 2, 3]
+    check_tape(codec, trajectory)
+
+
+# --- who is asked ---------------------------------------------------------------------------------------------------
+
+
+def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: WordList) -> None:
+    script = {0: [tag("crane")], 1: [tag("speed")] * 6, 2: [tag("speed"), tag("abbey")]}
+    finished: list[tuple[int, Trajectory]] = []
+    sampler = TokenScript(codec, script)
+    trajectories = play(
+        [Start("crane"), Start("crane"), Start("abbey")],
+        small_words,
+        COMPACT,
+        sampler,
+        on_finished=lambda game_id, trajectory: finished.append((game_id, trajectory)),
+    )
+    assert sampler.asked == [[0, 1, 2], [1, 2], [1], [1], [1], [1]]
+    assert sampler.begun == 1
+    assert [game_id for game_id, _ in finished] == [0, 2, 1]
+    assert all(trajectories[game_id] is trajectory for game_id, trajectory in finished)
+    assert [t.transcript.secret for t in trajectories] == ["crane", "crane", "abbey"]
+    assert [t.transcript.won for t in trajectories] == [True, False, True]
+    for trajectory in trajectories:
+        check_tape(codec, trajectory)
+
+
+def test_no_games_ask_nobody(codec: ChatCodec, small_words: WordList) -> None:
+    sampler = TokenScript(codec, {})
+    assert play([], small_words, COMPACT, sampler) == []
+    assert sampler.asked == []
+
+
+def test_a_sampler_that_skips_a_game_is_caught(codec: ChatCodec, small_words: WordList) -> None:
+    class Skipping(TokenScript):
+        def sample(self, requests: Sequence[Request]) -> list[Completion]:
+            return super().sample(requests)[1:]
+
+    with pytest.raises(ValueError, match="zip"):
+        play([Start("crane")] * 2, small_words, COMPACT, Skipping(codec, {0: [tag("crane")], 1: [tag("crane")]}))
+
+
+def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: WordList) -> None:
+    prompter = Prompter(style=Style.COMPACT, rules=Rules(max_turns=1, dictionary="app", max_refusals=1))
+    sampler = TokenScript(codec, {0: [tag("qqqqq"), tag("crane")]})
+    [trajectory] = play([Start("crane")], small_words, prompter, sampler)
+    assert trajectory.transcript.won
+    assert [turn.turn.outcome for turn in trajectory.transcript.turns] == [Outcome.UNLISTED, Outcome.SCORED]
+    check_tape(codec, trajectory)
+
+
+# --- other ends -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(
+    codec: ChatCodec, small_words: WordList, prompter: Prompter, turns: int
+) -> None:
+    script = {0: [*[tag("speed")] * turns, "error: connection refused"], 1: [tag("speed")] * 6}
+    failed, lost = play([Start("crane")] * 2, small_words, prompter, TokenScript(codec, script))
+    assert failed.error == "connection refused"
+    assert failed.transcript.stop_reason is StopReason.REQUEST_FAILED
+    assert (lost.error, lost.transcript.stop_reason) == (None, StopReason.OUT_OF_TURNS)
+    assert len(failed.transcript.turns) == turns
+    assert sum(len(segment.spans) for segment in failed.segments) == turns
+    check_tape(codec, failed)
+
+
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+def test_a_prompt_beyond_its_bound_truncates_the_game(
+    codec: ChatCodec, small_words: WordList, prompter: Prompter
+) -> None:
+    script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("crane")]}
+    free = TokenScript(codec, script)
+    play([Start("crane")], small_words, prompter, free)
+    lengths = [len(request.prompt_ids) for request in free.requests]
+    for bound, turns in [(lengths[0] - 1, 0), (lengths[0], 1), (lengths[2] - 1, 2), (lengths[2], 3)]:
+        sampler = TokenScript(codec, script)
+        cut, _ = play([Start("crane")] * 2, small_words, prompter, sampler, max_prompt_tokens=bound)
+        assert len(cut.transcript.turns) == turns
+        assert (cut.transcript.stop_reason is StopReason.TOKEN_BUDGET) == (turns < 3)
+        assert all(len(request.prompt_ids) <= bound for request in sampler.requests)
+        check_tape(codec, cut)
+
+
+def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:
+    sampler = TokenScript(codec, {0: [tag("speed")]})
+    [cut] = play([Start("crane")], small_words, COMPACT, sampler, max_prompt_tokens=5)
+    assert picture(codec, cut.segments[0]) == "5x6<|reply|>⟦<guess>speed</guess><|end|>⟧"
+
+
+def test_players_that_read_words_leave_no_tokens(small_words: WordList) -> None:
+    class Speaker:
+        codec = None
+
+        def begin(self) -> None:
+            pass
+
+        def sample(self, requests: Sequence[Request]) -> list[Completion]:
+            assert all(not request.prompt_ids and request.messages for request in requests)
+            return [Completion(tag("crane")) for _ in requests]
+
+    [trajectory] = play([Start("crane")], small_words, Prompter(), Speaker())
+    assert trajectory.segments == ()
+    assert trajectory.transcript.turns[0].num_tokens is None
+    assert trajectory.transcript.won
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_groups_share_secret_and_start_and_keep_their_order(codec: ChatCodec, small_words: WordList) -> None:
+    starts = [Start("crane")] * 2 + [Start("speed")] * 2 + [Start("speed", ("abbey",))] * 2
+    sampler = TokenScript(codec, {i: [tag(start.secret)] for i, start in enumerate(starts)})
+    trajectories = play(starts, small_words, COMPACT, sampler)
+    assert groups_of(trajectories, 2) == [trajectories[0:2], trajectories[2:4], trajectories[4:6]]
+    assert groups_of([], 4) == []
+    with pytest.raises(ValueError, match="no whole number of groups of 4"):
+        groups_of(trajectories, 4)
+    with pytest.raises(ValueError, match="no whole number of groups of 0"):
+        groups_of(trajectories, 0)
+    with pytest.raises(ValueError, match="share their secret"):
+        groups_of(trajectories[1:3], 2)
+    with pytest.raises(ValueError, match="given turns"):
+        groups_of(trajectories[3:5], 2)

@@ -1,0 +1,385 @@
+"""Laws of the players: sampled tokens and log-probabilities against plain forward passes without any cache."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import SamplingSettings
+from wordle_rl.game import Outcome, Rules, Turn, score_guess
+from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
+from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.kv_cache import GameCache
+from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
+from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+TOLERANCE = 1e-4
+COMPACT = Prompter(style=Style.COMPACT)
+# Games of one to six own turns: rows of different lengths, leaving one after the other.
+GIVEN = ("speed", "abbey", "civic", "these", "lymph")
+STARTS = [Start("crane", GIVEN[:count]) for count in (0, 5, 2, 4, 1, 3, 0, 5)]
+
+
+@pytest.fixture(scope="module")
+def codec(tokenizer: PreTrainedTokenizerBase) -> ChatCodec:
+    """A codec for which every fourth token ends a reply, so that random models speak at many lengths."""
+    codec = ChatCodec(tokenizer)
+    codec.stop_ids |= frozenset(range(1, len(tokenizer), 4))
+    return codec
+
+
+def greedy(max_completion_tokens: int = 9, max_batch_size: int = 1024) -> SamplingSettings:
+    return SamplingSettings(
+        temperature=0, max_completion_tokens=max_completion_tokens, max_batch_size=max_batch_size
+    )
+
+
+def tokens_of(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, ...]]]:
+    return [[segment.token_ids for segment in trajectory.segments] for trajectory in trajectories]
+
+
+@torch.no_grad()
+def check_against_plain_forward(
+    model: PreTrainedModel, trajectories: Sequence[Trajectory], settings: SamplingSettings
+) -> int:
+    """Read every segment alone and from the start; return how many sampled tokens were checked."""
+    checked = 0
+    for segment in (segment for trajectory in trajectories for segment in trajectory.segments):
+        ids = [*segment.prompt_ids, *segment.token_ids]
+        logits = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits[0].float()  # (T, V)
+        logprobs = (logits / (settings.temperature or 1.0)).log_softmax(-1)
+        for place, (token, sampled, logprob) in enumerate(
+            zip(segment.token_ids, segment.loss_mask, segment.sampler_logprobs, strict=True)
+        ):
+            if sampled:
+                before = logprobs[len(segment.prompt_ids) + place - 1]
+                assert float(before[token]) == pytest.approx(logprob, abs=TOLERANCE)
+                assert settings.temperature or float(before.max() - before[token]) <= TOLERANCE
+                checked += 1
+    return checked
+
+
+def sharpened(model: PreTrainedModel) -> PreTrainedModel:
+    """Scale random weights until choices depend on what was read."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6.0)
+    return model.eval()
+
+
+def small_config(codec: ChatCodec) -> dict[str, object]:
+    return {
+        "vocab_size": len(codec.tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 48,
+        "max_position_embeddings": 512,
+        "pad_token_id": codec.pad_id,
+        "eos_token_id": codec.turn_end_ids[0],
+        "bos_token_id": None,
+    }
+
+
+SLIDING = ["sliding_attention", "full_attention"]
+ARCHITECTURES: dict[str, Callable[[dict[str, object]], PreTrainedModel]] = {
+    "llama": lambda size: LlamaForCausalLM(LlamaConfig(**size)),
+    "qwen2": lambda size: Qwen2ForCausalLM(Qwen2Config(**size)),
+    "qwen2-sliding": lambda size: Qwen2ForCausalLM(
+        Qwen2Config(**size, use_sliding_window=True, sliding_window=12, max_window_layers=0)
+    ),
+    "gemma3-wide": lambda size: Gemma3ForCausalLM(
+        Gemma3TextConfig(**size, head_dim=16, sliding_window=512, layer_types=SLIDING)
+    ),
+    "gemma3-narrow": lambda size: Gemma3ForCausalLM(
+        Gemma3TextConfig(**size, head_dim=16, sliding_window=12, layer_types=SLIDING)
+    ),
+    "gemma3-outgrown": lambda size: Gemma3ForCausalLM(
+        Gemma3TextConfig(**size, head_dim=16, sliding_window=70, layer_types=SLIDING)
+    ),
+}
+
+
+# --- the transformers sampler ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("max_batch_size", [3, 1024])
+def test_cached_sampling_equals_plain_forward_passes(
+    tiny_model: PreTrainedModel,
+    codec: ChatCodec,
+    small_words: WordList,
+    temperature: float,
+    shape: Shape,
+    max_batch_size: int,
+) -> None:
+    settings = SamplingSettings(temperature=temperature, max_completion_tokens=9, max_batch_size=max_batch_size)
+    prompter = Prompter(style=Style.COMPACT, shape=shape)
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    trajectories = play(STARTS, small_words, prompter, sampler)
+    assert check_against_plain_forward(tiny_model, trajectories, settings) > 100
+    overlong = [turn.overlong for trajectory in trajectories for turn in trajectory.transcript.own_turns]
+    lengths = {turn.num_tokens for trajectory in trajectories for turn in trajectory.transcript.own_turns}
+    assert {True, False} <= set(overlong)
+    assert len(lengths) > 2
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_any_architecture_samples_as_it_reads(
+    architecture: str, codec: ChatCodec, small_words: WordList
+) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = sharpened(ARCHITECTURES[architecture](small_config(codec)))
+    settings = greedy()
+    trajectories = play(STARTS, small_words, COMPACT, TransformersSampler(model, codec, settings))
+    assert check_against_plain_forward(model, trajectories, settings) > 60
+
+
+def test_english_prompts_of_unlike_length_sample_as_they_read(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    settings = greedy(5)
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    trajectories = play(STARTS[1:4], small_words, Prompter(), sampler)
+    assert check_against_plain_forward(tiny_model, trajectories, settings) > 10
+
+
+def test_a_row_does_not_depend_on_its_neighbours(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    together = play(STARTS, small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
+    alone = [
+        play([start], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))[0] for start in STARTS
+    ]
+    backwards = play(STARTS[::-1], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))[::-1]
+    assert tokens_of(together) == tokens_of(alone) == tokens_of(backwards)
+
+
+@pytest.mark.parametrize("max_batch_size", [1, 3, 8])
+def test_the_size_of_batches_changes_no_choice(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, max_batch_size: int
+) -> None:
+    whole = play(STARTS, small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
+    sampler = TransformersSampler(tiny_model, codec, greedy(max_batch_size=max_batch_size))
+    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) == tokens_of(whole)
+
+
+def test_a_turn_reads_only_what_is_new(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    read: list[int] = []
+    hook = tiny_model.register_forward_pre_hook(
+        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    try:
+        [trajectory] = play(STARTS[:1], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
+    finally:
+        hook.remove()
+    [segment] = trajectory.segments
+    # The last token of the game is sampled but never read.
+    assert sum(read) == len(segment.prompt_ids) + len(segment.token_ids) - 1
+
+
+def test_a_seed_repeats_its_games_and_seeds_differ(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    def games(seed: int) -> list[list[tuple[int, ...]]]:
+        torch.manual_seed(len(str(seed)))  # the global stream must not matter
+        settings = SamplingSettings(max_completion_tokens=5)
+        return tokens_of(play(STARTS, small_words, COMPACT, TransformersSampler(tiny_model, codec, settings, seed)))
+
+    assert games(7) == games(7)
+    assert games(7) != games(8)
+
+
+def test_a_sampler_s_stream_runs_on_over_games(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    sampler = TransformersSampler(tiny_model, codec, SamplingSettings(max_completion_tokens=5))
+    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) != tokens_of(
+        play(STARTS, small_words, COMPACT, sampler)
+    )
+
+
+def test_finished_games_give_their_cache_back(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    sampler = TransformersSampler(tiny_model, codec, greedy(3, max_batch_size=1))
+    caches: list[int] = []
+    starts = [Start("crane", GIVEN[:count]) for count in (5, 4, 3)]  # one, two and three own turns
+
+    class Counting(TransformersSampler):
+        def sample(self, requests: Sequence[Request]) -> list[Completion]:
+            completions = super().sample(requests)
+            caches.append(len(self._batches))
+            return completions
+
+    play(starts, small_words, COMPACT, Counting(tiny_model, codec, sampler.settings))
+    assert caches == [3, 2, 1]
+
+
+def test_a_game_that_sat_out_a_turn_is_read_again(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
+    prompts = [codec.encode(text) for text in ("5x6", "5x6aGbXcY")]
+    requests = [Request(i, (), (), prompt) for i, prompt in enumerate(prompts)]
+    for max_batch_size in (1, 2):
+        sampler = TransformersSampler(tiny_model, codec, greedy(max_batch_size=max_batch_size))
+        first = sampler.sample(requests)
+        longer = [
+            Request(i, (), (), [*prompt, *done.token_ids, *codec.encode("xG")])
+            for i, (prompt, done) in enumerate(zip(prompts, first, strict=True))
+        ]
+        sampler.sample(longer[:1])
+        assert sampler.sample(longer[1:]) == TransformersSampler(tiny_model, codec, greedy()).sample(longer[1:])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_in_the_mode_it_came_in(
+    tiny_model: PreTrainedModel, codec: ChatCodec, training: bool
+) -> None:
+    tiny_model.train(training)
+    [completion] = TransformersSampler(tiny_model, codec, greedy()).sample([Request(0, (), (), codec.encode("5x6"))])
+    assert tiny_model.training is training
+    tiny_model.eval()
+    assert all(parameter.grad is None for parameter in tiny_model.parameters())
+    assert len(completion.token_ids) == len(completion.logprobs)
+
+
+def test_models_that_remember_otherwise_are_refused(codec: ChatCodec) -> None:
+    model = ARCHITECTURES["llama"](small_config(codec))
+    model.config.layer_types = ["linear_attention", "full_attention"]
+    with pytest.raises(ValueError, match="linear_attention layers cannot be sampled"):
+        TransformersSampler(model, codec)
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
+    logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.12, 0.15, 0.13, 0.6]]).log()
+    kept = _keep_top_p(logprobs, 0.7).exp()
+    assert torch.allclose(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0], [0.0, 0.2, 0.0, 0.8]]), atol=1e-6)
+    assert torch.allclose(_keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
+
+
+def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
+    prompt = codec.encode("5x6")
+    settings = SamplingSettings(temperature=1.5, top_p=0.6, max_completion_tokens=1)
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    drawn = sampler.sample([Request(i, (), (), prompt) for i in range(400)])
+    with torch.no_grad():
+        logits = tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float()
+    probabilities = sorted((logits / 1.5).softmax(-1).tolist(), reverse=True)
+    size = next(n for n in range(1, len(probabilities) + 1) if sum(probabilities[:n]) >= 0.6)
+    allowed = set((logits / 1.5).topk(size).indices.tolist())
+    total = sum(probabilities[:size])
+    assert {done.token_ids[0] for done in drawn} <= allowed
+    assert size == 1 or len({done.token_ids[0] for done in drawn}) > 1
+    for done in drawn[:20]:
+        exact = math.log((logits / 1.5).softmax(-1)[done.token_ids[0]] / total)
+        assert done.logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
+
+
+def test_draws_come_as_often_as_they_are_likely(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
+    prompt = codec.encode("5x6aGbX")
+    settings = SamplingSettings(temperature=2.0, max_completion_tokens=1)
+    drawn = TransformersSampler(tiny_model, codec, settings).sample([Request(i, (), (), prompt) for i in range(1000)])
+    with torch.no_grad():
+        likely = (tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float() / 2.0).softmax(-1)
+    share = torch.zeros_like(likely)
+    for done in drawn:
+        share[done.token_ids[0]] += 1 / len(drawn)
+    assert float((share - likely).abs().max()) < 0.06  # four standard deviations of a share of 1,000 draws
+
+
+# --- the cache ------------------------------------------------------------------------------------------------------
+
+
+def test_keeping_rows_moves_their_tokens_right_and_squeezes_holes() -> None:
+    cache = GameCache(1, 3, torch.device("cpu"))
+    alive = torch.tensor([[0, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 1]])
+    _, positions = cache.append_mask(alive)
+    assert positions.tolist() == [[0, 0, 1, 2], [0, 0, 0, 1], [0, 1, 2, 3]]
+    numbers = torch.arange(12.0).view(3, 1, 4, 1)
+    cache.cache.update(numbers, -numbers, 0)
+    cache.keep(torch.tensor([1, 0]))
+    assert cache.mask.tolist() == [[0, 1, 1], [1, 1, 1]]
+    keys = cache.cache.layers[0].keys.view(2, 3)
+    assert keys[0, 1:].tolist() == [4.0, 7.0]
+    assert keys[1].tolist() == [1.0, 2.0, 3.0]
+    assert torch.equal(cache.cache.layers[0].values.view(2, 3), -keys)
+    _, positions = cache.append_mask(torch.ones(2, 1, dtype=torch.long))
+    assert positions.tolist() == [[2], [3]]
+    grown, _ = cache.cache.update(torch.full((2, 1, 1, 1), 99.0), torch.zeros(2, 1, 1, 1), 0)
+    assert grown.view(2, 4)[:, -1].tolist() == [99.0, 99.0]
+    assert torch.equal(grown.view(2, 4)[:, :3], keys)
+
+
+# --- players without a model ----------------------------------------------------------------------------------------
+
+
+def request_after(secret: str, *guesses: str) -> Request:
+    turns = tuple(Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses)
+    return Request(0, (), turns)
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("thinking", Thinking)
+def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
+    small_words: WordList, style: Style, thinking: Thinking
+) -> None:
+    prompter = Prompter(style=style, thinking=thinking)
+    sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
+    trajectories = play([Start(secret) for secret in small_words.answers], small_words, prompter, sampler)
+    assert all(trajectory.transcript.won for trajectory in trajectories)
+    assert sum(trajectory.transcript.turns_used for trajectory in trajectories) / len(trajectories) < 3
+
+
+def test_the_solver_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
+    sampler = SolverSampler(Solver(small_words, use_cache=False), COMPACT)
+    impossible = Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED), Turn("speed", "GGGGX", Outcome.SCORED)))
+    [completion] = sampler.sample([impossible])
+    parsed = COMPACT.parse(completion.text)
+    assert isinstance(parsed, Guess)
+    assert parsed.word in small_words
+
+
+def test_the_random_player_names_listed_words_and_repeats_itself(small_words: WordList) -> None:
+    sampler = RandomSampler(small_words, COMPACT, seed=3)
+    starts = [Start("crane")] * 10
+    first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    other = RandomSampler(small_words, COMPACT, seed=4)
+    assert first != [t.transcript for t in play(starts, small_words, COMPACT, other)]
+    assert {turn.turn.outcome for transcript in first for turn in transcript.turns} == {Outcome.SCORED}
+
+
+def test_a_script_is_read_per_game_and_ends_with_an_error(small_words: WordList) -> None:
+    prompter = Prompter(rules=Rules(max_turns=3))
+    sampler = ScriptedSampler({0: ["a", "b", "c"], 1: ["<guess>crane</guess>"]})
+    for _ in range(2):  # `begin` starts the script again
+        first, second = play([Start("crane"), Start("crane")], small_words, prompter, sampler)
+        assert [turn.reply for turn in first.transcript.turns] == ["a", "b", "c"]
+        assert second.transcript.won
+    with pytest.raises(IndexError):
+        play([Start("crane")], small_words, Prompter(), sampler)

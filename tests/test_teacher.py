@@ -1,0 +1,198 @@
+"""Laws of the free teacher: it sees the board only, names what may still be the secret, and disowns its strays."""
+
+import time
+
+import numpy as np
+import pytest
+
+from wordle_rl.config import TeacherSettings
+from wordle_rl.game import score_guess
+from wordle_rl.solver import Solver, encode_marks
+from wordle_rl.teacher import SolverTeacher, TeacherGames
+from wordle_rl.words import WordList, WordListError
+
+PURE = TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0)
+WILD = TeacherSettings(random_opener_rate=0.5, noise_rate=0.3, stray_rate=0.2)
+
+
+@pytest.fixture(scope="module")
+def teacher(small_words: WordList) -> SolverTeacher:
+    return SolverTeacher(Solver(small_words, use_cache=False))
+
+
+@pytest.fixture(scope="module")
+def big_teacher(default_words: WordList) -> SolverTeacher:
+    return SolverTeacher(Solver(default_words, use_cache=False))
+
+
+@pytest.fixture(scope="module")
+def big_games(big_teacher: SolverTeacher) -> TeacherGames:
+    """A thousand noisy games, half of their secrets from outside the answers."""
+    words = big_teacher.words
+    outside = [word for word in words.guesses if word not in words.answer_index]
+    rng = np.random.default_rng(0)
+    secrets = [*rng.choice(words.answers, 500).tolist(), *rng.choice(outside, 500).tolist()]
+    return big_teacher.play(secrets, WILD, seed=1)
+
+
+def turns_of(games: TeacherGames, game: int) -> list[int]:
+    """The turns of a game, as numbers."""
+    return list(range(int(games.num_turns[game])))
+
+
+def fitting(words: WordList, board: list[tuple[str, int]]) -> list[str]:
+    """The answers that would have been marked as the board was, by the rules alone."""
+    return [
+        word for word in words.answers if all(encode_marks(score_guess(word, guess)) == code for guess, code in board)
+    ]
+
+
+def check_game(words: WordList, games: TeacherGames, game: int) -> None:
+    """Replay one game by the rules."""
+    secret = words.guesses[games.secrets[game]]
+    board: list[tuple[str, int]] = []
+    for turn in turns_of(games, game):
+        guess, code = words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])
+        possible = fitting(words, board)
+        assert code == encode_marks(score_guess(secret, guess))
+        assert games.remaining[game, turn] == len(possible) > 0
+        if games.taught[game, turn]:
+            assert guess in possible
+        if games.classes[game, turn]:
+            assert games.taught[game, turn]
+            assert games.classes[game, turn] == len({score_guess(word, guess) for word in possible})
+        assert secret not in [earlier for earlier, _ in board]
+        board.append((guess, code))
+    won = bool(board) and board[-1][0] == secret
+    assert games.won[game] == won
+    unplayed = slice(len(board), None)
+    assert (games.guesses[game, unplayed] == -1).all()
+    assert (games.codes[game, unplayed] == -1).all()
+    assert not games.taught[game, unplayed].any()
+    if not won:
+        assert len(board) == games.guesses.shape[1] or not fitting(words, board)
+
+
+def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(teacher: SolverTeacher) -> None:
+    words = teacher.words
+    games = teacher.play(words.guesses * 10, WILD, seed=0)
+    for game in range(len(games.secrets)):
+        check_game(words, games, game)
+    assert 0 < (~games.taught & (games.guesses >= 0)).sum() < games.taught.sum()
+
+
+def test_games_of_the_full_list_follow_the_rules_too(big_teacher: SolverTeacher, big_games: TeacherGames) -> None:
+    for game in [*range(12), *range(500, 512)]:
+        check_game(big_teacher.words, big_games, game)
+
+
+def test_the_board_alone_decides_what_the_teacher_chooses(big_games: TeacherGames) -> None:
+    said: dict[tuple[tuple[int, int], ...], int] = {}
+    told_again = 0
+    for game in range(len(big_games.secrets)):
+        for turn in turns_of(big_games, game):
+            if big_games.classes[game, turn]:
+                seen = zip(big_games.guesses[game, :turn].tolist(), big_games.codes[game, :turn].tolist(), strict=True)
+                board = tuple(sorted(seen))
+                told_again += board in said
+                assert said.setdefault(board, int(big_games.guesses[game, turn])) == big_games.guesses[game, turn]
+    assert told_again > 20
+
+
+@pytest.mark.parametrize("settings", [PURE, WILD])
+def test_secrets_that_are_marked_alike_are_played_alike(teacher: SolverTeacher, settings: TeacherSettings) -> None:
+    """With one game and one seed, two secrets part ways only after a guess that marks them differently."""
+    words = teacher.words
+    shared = 0
+    for seed in range(20):
+        games = [teacher.play([secret], settings, seed) for secret in words.guesses]
+        for one, other in zip(games, games[1:], strict=False):
+            for turn in range(settings.max_turns):
+                if one.guesses[0, turn] < 0 or other.guesses[0, turn] < 0:
+                    break
+                assert one.guesses[0, turn] == other.guesses[0, turn]
+                if one.codes[0, turn] != other.codes[0, turn]:
+                    break
+                shared += turn > 0
+    assert shared > 20
+
+
+def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None:
+    words = teacher.words
+    games = teacher.play(words.answers, PURE, seed=0)
+    for game in range(len(games.secrets)):
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            possible = fitting(words, board)
+            if turn:
+                most = max(len({score_guess(word, guess) for word in possible}) for guess in possible)
+                assert games.classes[game, turn] == most
+            board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
+
+
+def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    games = big_teacher.play(words.answers[::3], PURE, seed=0)
+    assert games.won.mean() > 0.97
+    assert 3.3 < games.num_turns[games.won].mean() < 3.9
+    assert np.array_equal(games.taught, games.guesses >= 0)
+
+
+def test_outside_secrets_end_without_a_win_unless_by_a_stray(
+    big_teacher: SolverTeacher, big_games: TeacherGames
+) -> None:
+    for game in range(500, 1000):
+        last = big_games.num_turns[game] - 1
+        assert not big_games.won[game] or not big_games.taught[game, last]
+    outside = [word for word in big_teacher.words.guesses if word not in big_teacher.words.answer_index][:200]
+    assert not big_teacher.play(outside, WILD.model_copy(update={"stray_rate": 0.0}), seed=0).won.any()
+
+
+def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    games = big_teacher.play(words.answers[:1500], WILD, seed=2)
+    later = games.guesses[:, 1:] >= 0
+    stray = (~games.taught[:, 1:] & later).sum() / later.sum()
+    chosen = (games.classes[:, 1:] > 0).sum() / later.sum()
+    assert stray == pytest.approx(0.2, abs=0.03)
+    assert chosen == pytest.approx(0.5, abs=0.03)
+    assert games.taught[:, 0].all()
+    opener = np.bincount(games.guesses[:, 0]).max() / len(games.secrets)
+    assert opener == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(
+    teacher: SolverTeacher, small_words: WordList
+) -> None:
+    [opener] = {small_words.guesses[i] for i in teacher.play(small_words.answers, PURE, seed=0).guesses[:, 0]}
+    solver = Solver(small_words, use_cache=False)
+    everything = solver.candidates([])
+    best = max(solver.information_of(answer, everything) for answer in small_words.answers)
+    assert opener in small_words.answers
+    assert solver.information_of(opener, everything) == pytest.approx(best)
+    asked = teacher.play(["crane"], PURE.model_copy(update={"opener": "qajaq"}), seed=0)
+    assert small_words.guesses[asked.guesses[0, 0]] == "qajaq"
+
+
+def test_a_seed_repeats_its_games_and_seeds_differ(teacher: SolverTeacher) -> None:
+    def guesses(seed: int) -> list[list[int]]:
+        return teacher.play(teacher.words.answers, WILD, seed).guesses.tolist()
+
+    assert guesses(1) == guesses(1)
+    assert guesses(1) != guesses(2)
+
+
+def test_words_that_are_not_listed_are_refused_by_name(teacher: SolverTeacher) -> None:
+    with pytest.raises(WordListError, match="secret 'qqqqq' is not in word list 'small'"):
+        teacher.play(["qqqqq"], PURE, seed=0)
+    with pytest.raises(WordListError, match="opener 'qqqqq'"):
+        teacher.play(["crane"], PURE.model_copy(update={"opener": "qqqqq"}), seed=0)
+    with pytest.raises(WordListError, match="no secrets"):
+        teacher.play([], PURE, seed=0)
+
+
+def test_two_thousand_games_take_a_second(big_teacher: SolverTeacher) -> None:
+    secrets = np.random.default_rng(5).choice(big_teacher.words.answers, 2000).tolist()
+    started = time.process_time()
+    big_teacher.play(secrets, TeacherSettings(), seed=9)
+    assert len(secrets) / (time.process_time() - started) > 2000
