@@ -11,10 +11,34 @@ from wordle_rl.words import WordList, load_words
 settings.register_profile("laws", derandomize=True, deadline=None)
 settings.load_profile("laws")
 
-SMALL_ANSWERS = (
-    ("abbey", "abide", "babes", "civic", "crane", "crate", "drape", "eerie", "fuzzy", "geese", "grape", "graze")
-    + ("kudzu", "lymph", "mamma", "nymph", "pesto", "speed", "tests", "these", "think", "trace", "vivid", "zonal")
-)  # fmt: skip
+SMALL_ANSWERS = tuple(
+    [
+        "abbey",
+        "abide",
+        "babes",
+        "civic",
+        "crane",
+        "crate",
+        "drape",
+        "eerie",
+        "fuzzy",
+        "geese",
+        "grape",
+        "graze",
+        "kudzu",
+        "lymph",
+        "mamma",
+        "nymph",
+        "pesto",
+        "speed",
+        "tests",
+        "these",
+        "think",
+        "trace",
+        "vivid",
+        "zonal",
+    ]
+)
 SMALL_GUESSES = (*SMALL_ANSWERS, "aahed", "qajaq", "sassy", "eagle", "level", "xylyl")
 
 

@@ -78,9 +78,7 @@ def tokenizer_with(template: str | None, byte_pairs: str, **special: str) -> Pre
 
 def rendered(codec: ChatCodec, messages: list[Message], add_generation_prompt: bool) -> list[int]:
     """The template's own account of a whole conversation."""
-    text = codec.tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=add_generation_prompt
-    )
+    text = codec.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
     return codec.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 

@@ -216,7 +216,7 @@ def test_random_starts_are_playable_and_of_every_length(small_words: WordList, h
         lengths.add(len(env.turns))
         guesses = [turn.guess for turn in env.turns]
         assert len(set(guesses)) == len(guesses)
-        assert all("G" * 5 != turn.marks for turn in env.turns)
+        assert all(turn.marks != "G" * 5 for turn in env.turns)
         if hard_mode:
             assert all(hard_mode_fault(turn.guess or "", env.turns[:i]) is None for i, turn in enumerate(env.turns))
     assert lengths >= ({0, 1, 2, 3} if hard_mode else {0, 1, 2, 3, 4})

@@ -103,9 +103,7 @@ def test_every_other_reply_fails_for_a_named_reason(reply: str, reason: FailureR
         (Thinking.REQUIRED, f"{T}a{E}{G}", None),
     ],
 )
-def test_thinking_is_allowed_as_the_setting_says(
-    thinking: Thinking, reply: str, reason: FailureReason | None
-) -> None:
+def test_thinking_is_allowed_as_the_setting_says(thinking: Thinking, reply: str, reason: FailureReason | None) -> None:
     parsed = parse_reply(reply, thinking)
     assert (parsed.reason if isinstance(parsed, ParseFailure) else None) is reason
 
@@ -184,7 +182,9 @@ thoughts = st.text(alphabet=st.characters(exclude_characters="<>[]", exclude_cat
     st.sampled_from(Style),
     st.sampled_from(Thinking),
 )
-def test_the_parser_takes_back_what_a_prompter_writes(word: str, thought: str, style: Style, thinking: Thinking) -> None:
+def test_the_parser_takes_back_what_a_prompter_writes(
+    word: str, thought: str, style: Style, thinking: Thinking
+) -> None:
     prompter = Prompter(style=style, thinking=thinking)
     kept = "" if thinking is Thinking.OFF else thought
     assert prompter.parse(prompter.reply(word, thought)) == Guess(word, kept)
@@ -194,8 +194,8 @@ def test_the_parser_takes_back_what_a_prompter_writes(word: str, thought: str, s
 @pytest.mark.parametrize("brackets", [False, True])
 @pytest.mark.parametrize(
     "unit",
-    ["<guess>", "</guess>", T, E, f"{E}{T}", f"{T}{E}", f"{E}<guess>a", f"{E}<guess>a</guess> ", " ", "\n", "a", "[", "]", "[a] "],
-)  # fmt: skip
+    ["<guess>", "</guess>", T, E, E + T, T + E, f"{E}<guess>a", f"{E}<guess>a</guess> ", " ", "\n", "a", "[", "[a] "],
+)
 def test_a_hundred_kilobytes_of_garbage_are_read_quickly(unit: str, brackets: bool) -> None:
     garbage = unit * (100_000 // len(unit))
     started = time.process_time()

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
+import torch
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -46,9 +47,7 @@ def codec(tokenizer: PreTrainedTokenizerBase) -> ChatCodec:
 
 
 def greedy(max_completion_tokens: int = 9, max_batch_size: int = 1024) -> SamplingSettings:
-    return SamplingSettings(
-        temperature=0, max_completion_tokens=max_completion_tokens, max_batch_size=max_batch_size
-    )
+    return SamplingSettings(temperature=0, max_completion_tokens=max_completion_tokens, max_batch_size=max_batch_size)
 
 
 def tokens_of(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, ...]]]:
@@ -145,9 +144,7 @@ def test_cached_sampling_equals_plain_forward_passes(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_any_architecture_samples_as_it_reads(
-    architecture: str, codec: ChatCodec, small_words: WordList
-) -> None:
+def test_any_architecture_samples_as_it_reads(architecture: str, codec: ChatCodec, small_words: WordList) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = sharpened(ARCHITECTURES[architecture](small_config(codec)))
@@ -185,9 +182,7 @@ def test_the_size_of_batches_changes_no_choice(
     assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) == tokens_of(whole)
 
 
-def test_a_turn_reads_only_what_is_new(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
+def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
     read: list[int] = []
     hook = tiny_model.register_forward_pre_hook(
         lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True

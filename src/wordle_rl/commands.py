@@ -26,7 +26,8 @@ from wordle_rl.game import Dictionary, Rules
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
 from wordle_rl.players import find_model, game_of, make_player
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-write_report = None
+
+from wordle_rl.report import write_report
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_jsonl, write_text_atomically

@@ -15,7 +15,14 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat import ChatCodec
@@ -151,6 +158,7 @@ def train_grpo(
             rollout_func=roller,
             callbacks=[RunCallback(run, "grpo", stop, progress, "win_rate"), state_callback],
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.roller = roller
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)

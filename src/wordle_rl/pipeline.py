@@ -23,7 +23,8 @@ from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.players import GAME_FILE
 from wordle_rl.prompt import Prompter
-write_report = None
+
+from wordle_rl.report import write_report
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs import Run, peak_memory_gib, write_json, write_jsonl
 from wordle_rl.solver import Solver

@@ -51,17 +51,19 @@ def cut_replies(sources: list[Json]) -> int | None:
         The characters each reply was cut to, or None if all are whole.
     """
     turns = [turn for source in sources for game in source["games"] for turn in game["t"] if "q" in turn]
-    if sum(len(turn["q"].encode()) for turn in turns) <= MAX_REPLY_BYTES:
+    if sum(_size(turn["q"]) for turn in turns) <= MAX_REPLY_BYTES:
         return None
-    limit = next(
-        limit for limit in _REPLY_LIMITS if sum(len(turn["q"][:limit].encode()) for turn in turns) <= MAX_REPLY_BYTES
-    )
+    limit = next(limit for limit in _REPLY_LIMITS if sum(_size(turn["q"][:limit]) for turn in turns) <= MAX_REPLY_BYTES)
     for turn in turns:
         if limit == 0:
             del turn["q"]
         elif len(turn["q"]) > limit:
             turn["q"] = turn["q"][:limit] + "…"
     return limit
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _evaluated(name: str, evaluation: Evaluation, split_of: Mapping[str, str]) -> Json:

@@ -80,7 +80,8 @@ def json_for_script(value: Any) -> str:
         >>> json_for_script("</script>")
         '"\\\\u003c/script>"'
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written to a file
 
 
 def _asset(name: str) -> str:

@@ -59,7 +59,7 @@ def headline(results: Results) -> str:
     before = "sft" if last != "sft" and "sft" in players else None
     figures = results[last]["held_out"]
     cards = (
-        ("held-out words found", "win_rate", True, _interval(figures)),
+        ("held-out words found", "win_rate", True, f"95 %: {_interval(figures)}"),
         ("guesses per word, losses included", "mean_guesses_loss_as_7", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns against earlier clues", "clue_violating_rate", True, ""),
@@ -69,7 +69,7 @@ def headline(results: Results) -> str:
         f"<p>{extra}{_beside(results, before, key, percent)}</p></div>"
         for label, key, percent, extra in cards
     )
-    return f'<section class="cards" aria-label="Headline figures of {escape(last)}">{tiles}</section>'
+    return f'<section><p class="label">{escape(last)} on words it never trained on</p><div class="cards">{tiles}</div></section>'
 
 
 def results_section(results: Results) -> str:
@@ -84,8 +84,8 @@ def results_section(results: Results) -> str:
             if part in parts:
                 body += _result_row(player, parts[part], place)
     return (
-        "<section><h2>Results</h2><p>The bar is the win rate, the dark line its 95 % Wilson interval. Guesses are counted "
-        "on won games, then with each loss as one more than the last turn. Rates on the right are per turn.</p>"
+        "<section><h2>Results</h2><p>The bar is the win rate, the dark line its 95 % Wilson interval. Guesses are "
+        "counted on won games, then with each loss as one more than the last turn. Rates on the right are per turn.</p>"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
@@ -95,7 +95,7 @@ def comparison_section(run: RunRecord) -> str:
     """GRPO against SFT on the same words, apart for each part of the split."""
     if not {"sft", "grpo"} <= run.evaluations.keys():
         return ""
-    rows, notes = "", []
+    rows, notes = "", ""
     for part in _SHOWN_PARTS:
         wanted = None if part == "all" else run.secrets_of(part)
         a, b = (run.evaluations[name].only(wanted) for name in ("sft", "grpo"))
@@ -105,7 +105,7 @@ def comparison_section(run: RunRecord) -> str:
             found = compare(a, b)
         except EvaluationError as error:
             return f"<section><h2>GRPO against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
-        notes += [f"{PART_NAMES[part]}: {note}" for note in comparison_notes(found)]
+        notes = "".join(f"<p class='muted'>{escape(note)}</p>" for note in comparison_notes(found))
         cells = (
             *map(str, (found.both, found.only_a, found.only_b, found.neither)),
             _difference(found.win_rate_difference, 100, ".1f"),
@@ -115,12 +115,11 @@ def comparison_section(run: RunRecord) -> str:
         rows += f"<tr><th scope='row'>{PART_NAMES[part]}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     heads = ("both won", "only SFT", "only GRPO", "neither", "win rate, points", "guesses", "McNemar p")
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
-    remarks = "".join(f"<p class='muted'>{escape(note)}</p>" for note in notes)
     return (
-        "<section><h2>GRPO against SFT, word by word</h2><p>Differences are GRPO minus SFT on the same words, with 95 % "
-        "paired bootstrap intervals; losses are counted in guesses as above.</p>"
+        "<section><h2>GRPO against SFT, word by word</h2><p>Differences are GRPO minus SFT on the same words, with "
+        "95 % paired bootstrap intervals; losses are counted in guesses as above.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
-        f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}</section>"
+        f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}</section>"
     )
 
 

@@ -1,0 +1,169 @@
+"""Laws of the imports: one direction, heavy libraries in few rooms, and nothing done at import."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
+
+# Every room may import from those before it. A package is one room.
+ORDER = tuple(
+    [
+        "words",
+        "game",
+        "solver",
+        "prompt",
+        "env",
+        "reward",
+        "chat",
+        "config",
+        "runs",
+        "samplers",
+        "rollout",
+        "teacher",
+        "traces",
+        "dataset",
+        "tiny",
+        "modeling",
+        "training",
+        "sft",
+        "credit",
+        "focus",
+        "roller",
+        "grpo",
+        "stats",
+        "evaluate",
+        "display",
+        "report",
+        "players",
+        "pipeline",
+        "play",
+        "commands",
+        "cli",
+    ]
+)
+
+HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
+TENSOR_ROOMS = {"tiny", "modeling", "training", "sft", "roller", "grpo"}
+TENSOR_MODULES = {"samplers.transformers", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
+
+# Adapters stand outside the direction: they may import every room, and no room may import them.
+BORDERS = {"serve", "integrations"}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted names inside the package, with their files."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+        if name:
+            found[name] = path
+    return found
+
+
+MODULES = modules()
+ROOMS = {name: path for name, path in MODULES.items() if name.split(".")[0] not in BORDERS}
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def statements(node: ast.AST, *, at_import_only: bool) -> Iterator[ast.stmt]:
+    """Statements below a node; with `at_import_only`, those that run when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        lazy = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or is_type_checking(child)
+        if at_import_only and lazy:
+            continue
+        if isinstance(child, ast.stmt):
+            yield child
+        yield from statements(child, at_import_only=at_import_only)
+
+
+def imported(path: Path, *, at_import_only: bool = False) -> set[str]:
+    """Full dotted names a file imports, `from a import b` as `a.b`."""
+    names = set()
+    for statement in statements(ast.parse(path.read_text(encoding="utf-8")), at_import_only=at_import_only):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            assert statement.level == 0, f"{path.name} imports relatively"
+            names |= {f"{statement.module}.{alias.name}" for alias in statement.names}
+    return names
+
+
+def rooms_of(names: set[str]) -> set[str]:
+    """Which rooms of the package are among imported names."""
+    known = {name.split(".")[0] for name in MODULES}
+    inside = {name.split(".")[1] for name in names if name.startswith("wordle_rl.")}
+    return inside & known
+
+
+def test_every_room_has_its_place_in_the_direction() -> None:
+    rooms = {name.split(".")[0] for name in ROOMS}
+    assert rooms <= set(ORDER), f"give {sorted(rooms - set(ORDER))} a place in ORDER"
+    assert len(set(ORDER)) == len(ORDER)
+    assert {"words", "game", "prompt", "env", "samplers", "rollout"} <= rooms
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_imports_only_from_rooms_before_it(name: str) -> None:
+    room = name.split(".")[0]
+    ahead = set(ORDER[ORDER.index(room) + 1 :]) | BORDERS
+    assert not rooms_of(imported(MODULES[name])) & ahead
+
+
+def uses_tensors(name: str) -> bool:
+    return name.split(".")[0] in TENSOR_ROOMS or name in TENSOR_MODULES
+
+
+@pytest.mark.parametrize("name", [name for name in ROOMS if not uses_tensors(name)])
+def test_tensor_libraries_stay_in_their_rooms(name: str) -> None:
+    at_import = imported(MODULES[name], at_import_only=True)
+    assert not {library.split(".")[0] for library in at_import} & HEAVY
+    assert not [other for other in ROOMS if uses_tensors(other) and in_imports(other, at_import)]
+
+
+def in_imports(name: str, names: set[str]) -> bool:
+    full = f"wordle_rl.{name}"
+    return any(other == full or other.startswith(f"{full}.") for other in names)
+
+
+IMPORT_ALL = """
+import importlib, sys
+
+blocked, names = set({blocked}), {names}
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ImportError(name + " is not installed")
+
+sys.meta_path.insert(0, Refusing())
+sys.argv = ["wordle-rl", "--no-such-argument"]  # arguments must not be parsed at import
+for name in names:
+    importlib.import_module("wordle_rl." + name)
+print(len(names))
+"""
+
+
+def test_everything_else_imports_without_torch() -> None:
+    light = [name for name in ROOMS if not uses_tensors(name)]
+    code = IMPORT_ALL.format(blocked=sorted(HEAVY), names=light)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{len(light)}\n"
+
+
+def test_the_scan_sees_lazy_and_typing_imports(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        "from typing import TYPE_CHECKING\nimport numpy\nif TYPE_CHECKING:\n    from torch import Tensor\n"
+        "try:\n    import tyro\nexcept ImportError:\n    pass\ndef f():\n    from wordle_rl.cli import main\n"
+    )
+    assert imported(path, at_import_only=True) == {"typing.TYPE_CHECKING", "numpy", "tyro"}
+    assert imported(path) >= {"torch.Tensor", "wordle_rl.cli.main"}
