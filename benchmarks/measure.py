@@ -4,8 +4,9 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -55,14 +56,66 @@ def time_job(job: str, work: Callable[[], str], repeats: int) -> Timing:
     return Timing(job, statistics.median(cpu_s), statistics.median(wall_s), repeats, notes.pop())
 
 
+@dataclass(frozen=True)
+class Rate:
+    """How much of something a job gets through in a second.
+
+    Attributes:
+        job: What was timed.
+        per_s: Median over the repeats.
+        lowest: Slowest repeat.
+        highest: Fastest repeat.
+        repeats: How often it ran.
+        note: What came out: a count, a check, a ratio. For a job that could not run (all rates 0.0), why.
+    """
+
+    job: str
+    per_s: float
+    lowest: float
+    highest: float
+    repeats: int
+    note: str
+
+
+def rate_of(job: str, amount: float, seconds: Sequence[float], note: str) -> Rate:
+    """The rate of a job that did `amount` in each of these times."""
+    rates = [amount / s for s in seconds]
+    return Rate(job, statistics.median(rates), min(rates), max(rates), len(rates), note)
+
+
+def take_turns(jobs: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """Run jobs one after the other, round after round, so that a busy machine slows all of them alike.
+
+    Args:
+        jobs: Each does its work and returns the seconds it counts.
+        repeats: Rounds, at least 1.
+
+    Returns:
+        Seconds per job, one per round.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for round_number in range(repeats):
+        names = list(jobs) if round_number % 2 == 0 else list(jobs)[::-1]
+        for name in names:
+            seconds[name].append(jobs[name]())
+    return seconds
+
+
+def ratio_of(faster: Sequence[float], slower: Sequence[float]) -> float:
+    """How many times longer the second job took, by the medians."""
+    return statistics.median(slower) / statistics.median(faster)
+
+
 def hardware() -> str:
-    """Processor, cores, Python and NumPy in one line."""
+    """Processor, cores, Python, NumPy and, where it is in use, torch in one line."""
     cpu = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         cpu = names[0] if names else cpu
-    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    line = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    torch = sys.modules.get("torch")
+    return line if torch is None else f"{line}, torch {torch.__version__} on {torch.get_num_threads()} threads"
 
 
 def show(title: str, timings: Sequence[Timing], *, as_json: bool) -> None:
@@ -75,4 +128,20 @@ def show(title: str, timings: Sequence[Timing], *, as_json: bool) -> None:
         table.add_column(heading, justify="left" if heading in ("job", "result") else "right")
     for t in timings:
         table.add_row(t.job, f"{t.cpu_s:.4f}", f"{t.wall_s:.4f}", str(t.repeats), t.note)
+    Console().print(table)
+
+
+def show_rates(title: str, unit: str, rates: Sequence[Rate], *, as_json: bool) -> None:
+    """Print rates, in `unit` per second, as a table or as one JSON object."""
+    if as_json:
+        rows = [asdict(rate) for rate in rates]
+        print(json.dumps({"title": title, "hardware": hardware(), "unit": f"{unit}/s", "rates": rows}, indent=2))
+        return
+    table = Table(title=title, caption=hardware())
+    for heading in ("job", f"{unit}/s", "lowest", "highest", "repeats", "result"):
+        left = heading in ("job", "result")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=heading != "result")
+    for r in rates:
+        figures = (f"{r.per_s:,.1f}", f"{r.lowest:,.1f}", f"{r.highest:,.1f}") if r.repeats else ("-", "-", "-")
+        table.add_row(r.job, *figures, str(r.repeats), r.note)
     Console().print(table)

@@ -1,5 +1,6 @@
 """What several test files share: a small word list, the embedded tokenizer, and models of two layers."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,37 +8,39 @@ from hypothesis import settings
 
 from wordle_rl.words import WordList, load_words
 
+# One thread a process, set before torch is imported: threads that wait for each other on a busy machine take a
+# hundred times as long over models this small.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Derandomised, since a test must say the same twice; without a deadline, since the machines of a CI are slow at times.
 settings.register_profile("laws", derandomize=True, deadline=None)
 settings.load_profile("laws")
 
-SMALL_ANSWERS = tuple(
-    [
-        "abbey",
-        "abide",
-        "babes",
-        "civic",
-        "crane",
-        "crate",
-        "drape",
-        "eerie",
-        "fuzzy",
-        "geese",
-        "grape",
-        "graze",
-        "kudzu",
-        "lymph",
-        "mamma",
-        "nymph",
-        "pesto",
-        "speed",
-        "tests",
-        "these",
-        "think",
-        "trace",
-        "vivid",
-        "zonal",
-    ]
+SMALL_ANSWERS = (
+    "abbey",
+    "abide",
+    "babes",
+    "civic",
+    "crane",
+    "crate",
+    "drape",
+    "eerie",
+    "fuzzy",
+    "geese",
+    "grape",
+    "graze",
+    "kudzu",
+    "lymph",
+    "mamma",
+    "nymph",
+    "pesto",
+    "speed",
+    "tests",
+    "these",
+    "think",
+    "trace",
+    "vivid",
+    "zonal",
 )
 SMALL_GUESSES = (*SMALL_ANSWERS, "aahed", "qajaq", "sassy", "eagle", "level", "xylyl")
 

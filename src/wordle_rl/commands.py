@@ -26,7 +26,6 @@ from wordle_rl.game import Dictionary, Rules
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
 from wordle_rl.players import find_model, game_of, make_player
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-
 from wordle_rl.report import write_report
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.reward import CURRICULA, FixedSchedule, LinearSchedule, Schedule, SwitchSchedule, named_schedule
 
 Precision = Literal["auto", "bf16", "fp32"]
 
@@ -172,6 +173,46 @@ class SFTSettings(Section):
     """Write metrics every so many steps."""
 
 
+class RewardSettings(Section):
+    """Which reward, and how its weights change while training."""
+
+    preset: str = "sparse"
+    """Name of a reward preset or curriculum."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of one's own by component name, instead of the preset's."""
+    then_preset: str | None = None
+    """Preset to move on to."""
+    then_weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of one's own to move on to."""
+    over_steps: int = Field(0, ge=0)
+    """Move on in a straight line over so many steps; 0: all at once, when replies are well formed enough."""
+    threshold: float = Field(0.9, gt=0, le=1)
+    """With over_steps 0: the share of well-formed replies at which to move on."""
+    keep_order: bool = True
+    """Raise the weights of winning and of broken rules as far as no loss may outscore a win, nor a cheat a loss."""
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        self.schedule()
+        return self
+
+    def schedule(self) -> Schedule:
+        """The schedule these settings describe.
+
+        Raises:
+            RewardError: If a preset or component is unknown.
+        """
+        if self.preset in CURRICULA and not self.weights and not self.then_preset and not self.then_weights:
+            return CURRICULA[self.preset]
+        start = self.weights or named_schedule(self.preset).rubric_at(0).weights
+        if not self.then_preset and not self.then_weights:
+            return FixedSchedule(start, self.keep_order)
+        end = self.then_weights or named_schedule(self.then_preset or "").rubric_at(0).weights
+        if self.over_steps:
+            return LinearSchedule(start, end, self.over_steps, self.keep_order)
+        return SwitchSchedule(start, end, self.threshold, self.keep_order)
+
+
 class GRPOSettings(Section):
     """Multi-turn GRPO."""
 
@@ -199,8 +240,8 @@ class GRPOSettings(Section):
     """Upper clip range (clip-higher)."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the SFT model."""
-    reward: str = "sparse"
-    """Name of a reward preset or curriculum."""
+    reward: RewardSettings = RewardSettings()
+    """What a game earns."""
     sampling: SamplingSettings = SamplingSettings()
     """How the policy's tokens are drawn."""
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,20 @@ class _StateCallback(TrainerCallback):
 
     def __init__(self, roller: Roller) -> None:
         self._roller = roller
+        self._update_started = 0.0
+        self.log_seconds: Callable[[float], None] = lambda _: None
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Start the clock."""
+        self._update_started = time.perf_counter()
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Stop the clock."""
+        self.log_seconds(time.perf_counter() - self._update_started)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         roller = self._roller
@@ -160,6 +174,7 @@ def train_grpo(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.roller = roller
+        state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints)

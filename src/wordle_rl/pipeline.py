@@ -23,9 +23,7 @@ from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.players import GAME_FILE
 from wordle_rl.prompt import Prompter
-
 from wordle_rl.report import write_report
-from wordle_rl.reward import named_schedule
 from wordle_rl.runs import Run, peak_memory_gib, write_json, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
@@ -50,7 +48,6 @@ class Pipeline:
     """
 
     def __init__(self, config: RunConfig, directory: Path, console: Console) -> None:
-        named_schedule(config.grpo.reward)
         self.config, self.console = config, console
         self.words: WordList = load_words(config.words.source)
         self.split: Split = split_secrets(self.words, config.words.split_seed)
@@ -121,7 +118,7 @@ class Pipeline:
         if settings.steps == 0 or _is_trained(self.run.directory / "grpo"):
             return
         model, codec = load_model(self._model_at("sft"), self.config.seed)
-        needs_solver = named_schedule(settings.reward).rubric_at(0).needs_solver
+        needs_solver = settings.reward.schedule().rubric_at(0).needs_solver
         arena = Arena(self.words, self.prompter, self.split.train, self.solver if needs_solver else None)
         with self._stage("grpo", "GRPO", settings.steps) as advance:
             directory = train_grpo(

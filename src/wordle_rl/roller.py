@@ -17,7 +17,7 @@ from wordle_rl.env import random_given
 from wordle_rl.focus import SecretPicker
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, named_schedule
+from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -53,7 +53,7 @@ class Roller:
 
     def __init__(self, arena: Arena, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
         self.arena, self.codec, self.settings, self.run, self.seed = arena, codec, settings, run, seed
-        self.schedule: Schedule = named_schedule(settings.reward)
+        self.schedule: Schedule = settings.reward.schedule()
         self.picker = SecretPicker(arena.secrets, settings.focus, seed)
         self.best_compliance: float | None = None
         self.cumulative_wins = 0

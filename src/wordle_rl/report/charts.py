@@ -32,7 +32,7 @@ class Series:
     values: Floats
 
 
-def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool = False) -> str:
+def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool = False, smooth: bool = True) -> str:
     """Draw curves over steps as a `<figure>`.
 
     Args:
@@ -40,12 +40,13 @@ def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool
         note: One sentence that says what is seen.
         series: At least one curve; more than one are told apart by colour, dashes and a legend.
         percent: Whether values are rates of 0 to 1, shown in percent.
+        smooth: Whether values are noisy, so that a running mean helps the eye.
     """
     drawn = [_thin(curve) for curve in series]
     ticks = nice_ticks(min(c.values.min() for c in drawn), max(c.values.max() for c in drawn))
     first, last = min(c.steps[0] for c in drawn), max(c.steps[-1] for c in drawn)
     frame = _Frame(float(first), float(last), ticks[0], ticks[-1])
-    curves = "".join(_curve(curve, frame, place) for place, curve in enumerate(drawn))
+    curves = "".join(_curve(curve, frame, place, smooth) for place, curve in enumerate(drawn))
     label = "; ".join(_summary(curve, percent) for curve in series)
     data = [
         {"n": c.name, "x": c.steps.tolist(), "y": [float(f"{value:.5g}") for value in c.values.tolist()]} for c in drawn
@@ -98,6 +99,8 @@ def format_value(value: float, percent: bool = False) -> str:
     """A number as a reader wants it: percent with one decimal, whole numbers whole, others to three digits."""
     if percent:
         return f"{100 * value:.1f} %"
+    if abs(value) < 1e-12:  # what rounding leaves of zero
+        return "0"
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
     if abs(value) >= 1000:
@@ -146,14 +149,14 @@ def running_mean(values: Floats) -> Floats:
     return means
 
 
-def _curve(curve: Series, frame: _Frame, place: int) -> str:
+def _curve(curve: Series, frame: _Frame, place: int, smooth: bool) -> str:
     x, color = frame.x(curve.steps), place % NUM_COLORS
     if len(x) == 1:
         return f'<circle class="s{color}" cx="{x[0]:.1f}" cy="{frame.y(curve.values)[0]:.1f}" r="3"/>'
-    if len(x) < _SMOOTH_FROM:
+    if len(x) < _SMOOTH_FROM or not smooth:
         return _path(x, frame.y(curve.values), f"line s{color}")
-    smooth = _path(x, frame.y(running_mean(curve.values)), f"line s{color}")
-    return _path(x, frame.y(curve.values), f"raw s{color}") + smooth
+    mean = _path(x, frame.y(running_mean(curve.values)), f"line s{color}")
+    return _path(x, frame.y(curve.values), f"raw s{color}") + mean
 
 
 def _path(x: Floats, y: Floats, css_class: str) -> str:
@@ -180,13 +183,15 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
 
 
 def _legend(series: Sequence[Series], percent: bool) -> str:
-    """Names with dashes, and first and last values, so that the numbers can be read as text too."""
-    rows = "".join(
-        f'<li><svg class="key" viewBox="0 0 22 6" aria-hidden="true"><line class="line s{place % NUM_COLORS}" x1="0" '
-        f'x2="22" y1="3" y2="3"/></svg><span>{escape(curve.name) if len(series) > 1 else ""}</span> '
-        f"<b>{format_value(curve.values[0], percent)} → {format_value(curve.values[-1], percent)}</b></li>"
-        for place, curve in enumerate(series)
-    )
+    """First and last values, so that the numbers can be read as text too, and the dashes that tell curves apart."""
+    rows = ""
+    for place, curve in enumerate(series):
+        key = ""
+        if len(series) > 1:
+            line = f'<line class="line s{place % NUM_COLORS}" x1="0" x2="22" y1="3" y2="3"/>'
+            key = f'<svg class="key" viewBox="0 0 22 6" aria-hidden="true">{line}</svg>{escape(curve.name)} '
+        first, last = (format_value(float(value), percent) for value in (curve.values[0], curve.values[-1]))
+        rows += f"<li>{key}<b>{first} → {last}</b></li>"
     return f'<ul class="legend">{rows}</ul><output class="readout"></output>'
 
 

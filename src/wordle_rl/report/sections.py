@@ -47,6 +47,7 @@ _CURVES = {
     "learning_rate": ("Learning rate", "As scheduled."),
 }
 _STAGE_NAMES = {"sft": "Supervised fine-tuning", "grpo": "Reinforcement learning (GRPO)"}
+_EXACT = {"cumulative_wins", "learning_rate"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch"}
 
 
@@ -69,7 +70,8 @@ def headline(results: Results) -> str:
         f"<p>{extra}{_beside(results, before, key, percent)}</p></div>"
         for label, key, percent, extra in cards
     )
-    return f'<section><p class="label">{escape(last)} on words it never trained on</p><div class="cards">{tiles}</div></section>'
+    label = f"{escape(last)} on words it never trained on"
+    return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
 
 
 def results_section(results: Results) -> str:
@@ -145,7 +147,7 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     charts = []
     for name in known + others:
         title, note = _CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
-        charts.append(line_chart(title, note, [series[name]], percent=_is_rate(name)))
+        charts.append(line_chart(title, note, [series[name]], percent=_is_rate(name), smooth=name not in _EXACT))
     beside_reward = known.index("reward") + 1 if "reward" in known else 0
     charts[beside_reward:beside_reward] = _reward_charts([series[name] for name in rewards])
     times = [
