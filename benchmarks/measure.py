@@ -144,4 +144,4 @@ def show_rates(title: str, unit: str, rates: Sequence[Rate], *, as_json: bool) -
     for r in rates:
         figures = (f"{r.per_s:,.1f}", f"{r.lowest:,.1f}", f"{r.highest:,.1f}") if r.repeats else ("-", "-", "-")
         table.add_row(r.job, *figures, str(r.repeats), r.note)
-    Console().print(table)
+    Console(width=max(Console().width, 120)).print(table)

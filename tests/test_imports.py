@@ -38,6 +38,7 @@ ORDER = (
     "evaluate",
     "display",
     "report",
+    "audit",
     "players",
     "pipeline",
     "play",

@@ -248,6 +248,15 @@ def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) ->
     commands.report(run, as_json)
 
 
+def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
+    """Prove from a run's records that no held-out secret was a secret in training; exit code 2 if one was.
+
+    Args:
+        run: A run directory.
+    """
+    commands.audit_run(run, as_json)
+
+
 def play(
     player: str = "human",
     secret: str | None = None,
@@ -285,6 +294,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "compare": compare,
     "report": report,
+    "audit": audit,
     "play": play,
 }
 

@@ -18,7 +18,8 @@ from rich.prompt import Prompt
 from rich.table import Table
 
 from wordle_rl import display
-from wordle_rl.config import ConfigError, GameSettings, RunConfig, SamplingSettings, TraceSettings
+from wordle_rl.audit import audit
+from wordle_rl.config import ConfigError, GameSettings, RunConfig, SamplingSettings, TraceSettings, load_config
 from wordle_rl.dataset import DatasetLimits, summarise, write_dataset
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate import Evaluation, compare, evaluate, figures_by_split
@@ -190,7 +191,8 @@ def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_js
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
-    split = split_secrets(load_words(json.loads((directory / "config.json").read_text())["words"]["source"]))
+    config = load_config(directory / "config.json")
+    split = split_secrets(load_words(config.words.source), config.words.split_seed)
     evaluations = {
         path.stem: Evaluation.load(path) for path in sorted((directory / "eval").glob("*.json"), reverse=True)
     }
@@ -310,6 +312,21 @@ def report(directory: Path, as_json: bool) -> None:
         print_json({"report": str(path)})
     else:
         out.print(f"report: {path}", highlight=False)
+
+
+def audit_run(directory: Path, as_json: bool) -> None:
+    """Whether a held-out secret was ever trained on."""
+    found = audit(directory)
+    if as_json:
+        print_json({"clean": found.clean, **asdict(found)})
+    else:
+        for name, count in found.num_secrets.items():
+            out.print(f"{count:>9,} training secrets in {name}", highlight=False)
+        if found.clean:
+            out.print("no validation or test secret among them")
+    if not found.clean:
+        named = ", ".join(f"{secret} ({name})" for name, secret in found.leaks[:5])
+        raise ConfigError(f"{len(found.leaks)} held-out secrets were trained on: {named}")
 
 
 def play(

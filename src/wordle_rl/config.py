@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -305,17 +306,18 @@ class RunConfig(Section):
 
 
 def load_config(path: Path) -> RunConfig:
-    """Read a TOML file.
+    """Read settings from TOML, or from the JSON that a run stores.
 
     Raises:
-        ConfigError: If the file is missing, no TOML, or holds an unknown or impossible setting.
+        ConfigError: If the file is missing, cannot be read, or holds an unknown or impossible setting.
     """
+    parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no config file {path}; see configs/ for examples") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no valid TOML: {error}") from None
+    except ValueError as error:  # both parsers' errors, and bytes that are no text
+        raise ConfigError(f"{path} cannot be read: {error}") from None
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:

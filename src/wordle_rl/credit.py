@@ -8,6 +8,9 @@ from collections.abc import Sequence
 TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
 
+_SAME = 1e-9
+"""Rewards closer than this are equal: sums of the same numbers differ in their last bits."""
+
 
 def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
     """Credit every turn of a game with the game's reward above the group's mean.
@@ -56,15 +59,13 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     """
     _check_group(turn_rewards)
     returns = [returns_to_go(rewards) for rewards in turn_rewards]
-    spread = _deviation([values[0] for values in returns]) if scale else 1.0
+    spread = _spread([values[0] for values in returns], scale)
     baselines: list[float] = []
     for turn in range(max(len(values) for values in returns)):
         reached = [values[turn] for values in returns if len(values) > turn]
         alone = len(reached) == 1 and baselines
         baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
-    if spread == 0.0:
-        spread = 1.0
-    return [tuple((value - baselines[turn]) / spread for turn, value in enumerate(values)) for values in returns]
+    return [tuple(_above(value, baselines[turn]) / spread for turn, value in enumerate(values)) for values in returns]
 
 
 def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
@@ -84,7 +85,7 @@ def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
 
 def is_constant(advantages: Sequence[TurnValues]) -> bool:
     """Whether a group teaches nothing: every advantage is zero."""
-    return all(abs(value) < 1e-9 for values in advantages for value in values)
+    return all(abs(value) < _SAME for values in advantages for value in values)
 
 
 def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
@@ -96,10 +97,16 @@ def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
 
 def _centred(values: Sequence[float], scale: bool) -> list[float]:
     mean = math.fsum(values) / len(values)
-    spread = _deviation(values) if scale else 1.0
-    return [(value - mean) / spread if spread else 0.0 for value in values]
+    spread = _spread(values, scale)
+    return [_above(value, mean) / spread for value in values]
 
 
-def _deviation(values: Sequence[float]) -> float:
+def _above(value: float, mean: float) -> float:
+    return 0.0 if abs(value - mean) < _SAME else value - mean
+
+
+def _spread(values: Sequence[float], scale: bool) -> float:
+    """What to divide by: the standard deviation, or 1 if none is wanted or there is none but rounding."""
     mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return deviation if scale and deviation >= _SAME else 1.0

@@ -86,7 +86,9 @@ class Roller:
     def _starts(self, num_groups: int, step: int, process: int) -> list[Start]:
         rng = random.Random(f"{self.seed}:{step}:{process}")
         starts = []
-        for secret in self.picker.pick(num_groups, step, process):
+        secrets = self.picker.pick(num_groups, step, process)
+        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
+        for secret in secrets:
             start = Start(secret, random_given(self.arena.words, secret, rng, self.settings.max_given))
             starts += [start] * self.settings.group_size
         return starts

@@ -14,6 +14,7 @@ runs/NAME/
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
 import os
@@ -25,7 +26,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from wordle_rl import __version__
 from wordle_rl.config import RunConfig
@@ -44,14 +45,28 @@ def write_text_atomically(path: Path, text: str) -> None:
     Raises:
         RunError: If it cannot be written, e.g. because the disk is full.
     """
+    with _partial_file(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def _partial_file(path: Path) -> Iterator[TextIO]:
+    """A file beside `path` that takes its place once it is whole; whatever goes wrong, nothing of it is left."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                yield file
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
+
+
+def _json_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -65,19 +80,11 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     Raises:
         RunError: If the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
     count = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as file:
-            for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
-                count += 1
-        partial.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with _partial_file(path) as file:
+        for row in rows:
+            file.write(_json_line(row))
+            count += 1
     return count
 
 
@@ -100,6 +107,16 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is no JSON ({error}); delete it, or pass --overwrite to start anew") from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path} holds {type(value).__name__}, expected a JSON object; pass --overwrite to start anew")
+    return value
+
+
 class Run:
     """One run's directory and clock."""
 
@@ -112,32 +129,46 @@ class Run:
         """Open a directory for a run: store its resolved config and manifest.
 
         Raises:
-            RunError: If the directory holds a run with another config, or cannot be written.
+            RunError: If the directory holds a run with another config or other words, or cannot be written.
         """
-        stored = directory / "config.json"
-        resolved = config.model_dump(mode="json")
-        if stored.is_file() and json.loads(stored.read_text(encoding="utf-8")) != resolved:
-            raise RunError(
-                f"{directory} holds a run with other settings; name another --out, or pass --overwrite to start anew"
-            )
-        write_json(stored, resolved)
-        write_json(directory / "manifest.json", manifest(config, split))
+        if directory.exists() and not directory.is_dir():
+            raise RunError(f"{directory} is a file, not a run directory; name another --out")
+        remedy = "name another --out, or pass --overwrite to start anew"
+        resolved, facts = config.model_dump(mode="json"), manifest(config, split)
+        config_path, manifest_path = directory / "config.json", directory / "manifest.json"
+        if config_path.is_file() and _read_object(config_path) != resolved:
+            raise RunError(f"{directory} holds a run with other settings; {remedy}")
+        if manifest_path.is_file() and _read_object(manifest_path).get("fingerprint") != split.fingerprint:
+            raise RunError(f"{directory} holds a run with other words under the name {config.words.source!r}; {remedy}")
+        write_json(config_path, resolved)
+        write_json(manifest_path, facts)
         return cls(directory)
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append one JSON line to `name` (metrics.jsonl or games.jsonl)."""
+        """Append one JSON line to `name` (metrics.jsonl or games.jsonl), whole or not at all.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        path = self.directory / name
+        line = _json_line(row).encode()
         try:
-            with (self.directory / name).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            before = path.stat().st_size if path.exists() else 0
+            with path.open("ab", buffering=0) as file:
+                if file.write(line) < len(line):  # a full disk takes the first bytes without complaint
+                    file.truncate(before)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise RunError(f"cannot write {self.directory / name}: {error.strerror or error}") from error
+            raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage of the run."""
+        """Time a stage of the run, one that is broken off included: what an interrupted run cost was spent."""
         start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:

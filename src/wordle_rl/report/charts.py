@@ -86,7 +86,7 @@ def nice_ticks(low: float, high: float) -> list[float]:
         >>> nice_ticks(3.0, 3.0)[0] < 3.0 < nice_ticks(3.0, 3.0)[-1]
         True
     """
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
+    if high - low <= max(1e-6 * max(abs(low), abs(high)), 1e-30):  # as good as flat, and too close to name apart
         pad = abs(low) / 2 or 0.5
         low, high = low - pad, high + pad
     power = 10.0 ** math.floor(math.log10((high - low) / _TICKS))
@@ -136,7 +136,9 @@ def _thin(curve: Series) -> Series:
     starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
     counts = np.diff(np.append(starts, len(curve.steps)))
     ends = np.append(starts[1:], len(curve.steps)) - 1
-    return Series(curve.name, curve.steps[ends], np.add.reduceat(curve.values, starts) / counts)
+    steps = curve.steps[ends]
+    steps[0] = curve.steps[0]  # the curve still begins where the run did
+    return Series(curve.name, steps, np.add.reduceat(curve.values, starts) / counts)
 
 
 def running_mean(values: Floats) -> Floats:
@@ -171,7 +173,7 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
     lines = "".join(
         f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
         f'<text x="{_LEFT - 6}" y="{height + 3.5:.1f}" text-anchor="end">'
-        f"{f'{100 * tick:.{digits}f} %' if percent else format_value(tick)}</text>"
+        f"{f'{100 * tick:.{digits}f} %' if percent else _short(tick)}</text>"
         for tick, height in zip(ticks, heights, strict=True)
     )
     foot = _BOTTOM + 18
@@ -180,6 +182,14 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
         f'<text x="{(_LEFT + _RIGHT) / 2}" y="{foot}" text-anchor="middle">step</text>'
         f'<text x="{_RIGHT}" y="{foot}" text-anchor="end">{format_value(frame.last)}</text>'
     )
+
+
+def _short(tick: float) -> str:
+    """A tick of the axis in at most six characters or so: 12,500 stays, 250,000 becomes 250k."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(tick) >= max(size, 1e5):
+            return f"{tick / size:g}{unit}"
+    return format_value(tick)
 
 
 def _legend(series: Sequence[Series], percent: bool) -> str:

@@ -60,14 +60,14 @@ def headline(results: Results) -> str:
     before = "sft" if last != "sft" and "sft" in players else None
     figures = results[last]["held_out"]
     cards = (
-        ("held-out words found", "win_rate", True, f"95 %: {_interval(figures)}"),
+        ("held-out words found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
         ("guesses per word, losses included", "mean_guesses_loss_as_7", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns against earlier clues", "clue_violating_rate", True, ""),
     )
     tiles = "".join(
         f'<div class="card"><p class="label">{label}</p><p class="big">{_value(figures.get(key), percent)}</p>'
-        f"<p>{extra}{_beside(results, before, key, percent)}</p></div>"
+        f"<p class='muted'>{extra}{_beside(results, before, key, percent)}</p></div>"
         for label, key, percent, extra in cards
     )
     label = f"{escape(last)} on words it never trained on"
@@ -86,7 +86,7 @@ def results_section(results: Results) -> str:
             if part in parts:
                 body += _result_row(player, parts[part], place)
     return (
-        "<section><h2>Results</h2><p>The bar is the win rate, the dark line its 95 % Wilson interval. Guesses are "
+        "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval. Guesses are "
         "counted on won games, then with each loss as one more than the last turn. Rates on the right are per turn.</p>"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
@@ -247,9 +247,9 @@ def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beside(results: Results, player: str | None, key: str, percent: bool) -> str:
-    if player is None:
+    if player is None or "held_out" not in results[player]:
         return ""
-    return f" <span class='muted'>{escape(player)}: {_value(results[player]['held_out'].get(key), percent)}</span>"
+    return f"{escape(player)}: {_value(results[player]['held_out'].get(key), percent)}"
 
 
 def _difference(estimate: Estimate, scale: float, digits: str) -> str:

@@ -1,0 +1,306 @@
+"""How many games a second a model plays: our rollout beside TRL's own `environment_factory` loop.
+
+    python benchmarks/rollouts.py [--model runs/quickstart/grpo] [--games 256] [--turns 6] [--repeats 3] [--json]
+
+Both sides play the same secrets with the same model object, all games in one batch, at temperature 1, in the compact
+style. Ours is `rollout.play` with `TransformersSampler`, from making the environments to finished trajectories.
+
+TRL's side is what `GRPOTrainer` does for one batch before it scores: it resets the environments and runs `_generate`,
+tool calls included; scoring is left out. For the embedded model the reply grammar itself is declared to be a tool call
+(`<guess>crane</guess>` calls `guess("crane")`) and a tool's result is framed like any answer, so that the tokens read
+and sampled are those of our own games, with no word spent on describing a tool. TRL stops a sequence at
+`max_completion_length` tokens, answers included, so it gets the budget of a whole game: for every turn our
+limit on a reply plus an answer. Its last guess is sampled but need not be carried out, which spares it a seventh reply.
+What it cannot be told is that a game is over: a solved one is played on.
+
+Without `--model`, one is made and taught for a minute, until most replies are listed words; it wins few games, and
+nearly all last to the end. The last rows play longer and longer games, with an untrained model that never wins.
+"""
+
+import argparse
+import copy
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from measure import Rate, rate_of, ratio_of, show_rates, take_turns
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl import GRPOConfig, GRPOTrainer
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import (
+    GameSettings,
+    ModelSettings,
+    OptimizerSettings,
+    RunConfig,
+    SamplingSettings,
+    SFTSettings,
+    TeacherSettings,
+    TraceSettings,
+)
+from wordle_rl.dataset import encode_traces
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import Rules
+from wordle_rl.modeling import load_model
+from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.rollout import Start, play
+from wordle_rl.runs import Run
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.sft import train_sft
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.tiny import END, REPLY
+from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.words import WordList, load_words, split_secrets
+
+SAMPLING = SamplingSettings(max_completion_tokens=12)
+GROUP_SIZE = 8
+_ANSWER_TOKENS = 8
+"""Room for one answer and its frame; a compact answer has six tokens."""
+
+TOOL_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message.role == 'assistant' -%}"
+    f"{{{{- '{REPLY}' + (message.content or '') -}}}}"
+    "{%- for call in message.tool_calls or [] -%}"
+    "{%- if call.function.name == 'guess' -%}"
+    "{{- '<guess>' + (call.function.arguments.word or '') + '</guess>' -}}"
+    "{%- else -%}{{- call.function.name + (call.function.arguments | tojson) -}}{%- endif -%}"
+    "{%- endfor -%}"
+    f"{{{{- '{END}' -}}}}"
+    "{%- else -%}{{- message.content -}}{%- endif -%}"
+    "{%- endfor -%}"
+    f"{{%- if add_generation_prompt -%}}{{{{- '{REPLY}' -}}}}{{%- endif -%}}"
+)
+"""The embedded model's template with tool calls; tokens are those of the original."""
+
+TOOL_GRAMMAR: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": REPLY,
+    "fields": {
+        "tool_calls": {
+            "open": "<guess>",
+            "close": "</guess>",
+            "repeats": True,
+            "content": "text",
+            "transform": {"type": "function", "function": {"name": "guess", "arguments": {"word": "{content}"}}},
+        },
+        "content": {"close": END, "content": "text"},
+    },
+}
+"""How TRL is to find the tool call in a reply."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one rollout came to: games, guesses carried out, tokens sampled, games won."""
+
+    games: int
+    turns: int
+    tokens: int
+    wins: int
+
+    def __str__(self) -> str:
+        return f"{self.turns / self.games:.2f} turns, {self.tokens / self.games:.1f} tokens a game, {self.wins} won"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is played with."""
+
+    words: WordList
+    prompter: Prompter
+    model: PreTrainedModel
+    codec: ChatCodec
+
+
+class RolloutDoneError(Exception):
+    """Raised once TRL has its completions, since scoring them is not timed."""
+
+
+class RolloutTrainer(GRPOTrainer):
+    """TRL's trainer, stopped after its generation."""
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        _, _, self.sampled_masks, *_ = super()._generate(prompts)
+        raise RolloutDoneError
+
+    def roll_out(self, rows: list[dict[str, Any]]) -> float:
+        """Seconds for one batch of games."""
+        started = time.perf_counter()
+        try:
+            self._generate_and_score_completions(rows)
+        except RolloutDoneError:
+            return time.perf_counter() - started
+        raise RuntimeError("TRL went on without generating")
+
+
+def main() -> None:
+    """Play both sides in turn, then ever longer games, and print the rates."""
+    parser = argparse.ArgumentParser(description="Time rollouts.")
+    parser.add_argument("--model", help="directory of a model trained in the compact style; default: make one")
+    parser.add_argument("--games", type=int, default=256, help=f"games per batch, a multiple of {GROUP_SIZE}")
+    parser.add_argument("--turns", type=int, default=6, help="turns per game")
+    parser.add_argument("--repeats", type=int, default=3, help="batches of each side; the median is shown")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    words = load_words()
+    prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(options.turns))
+    model, codec = load_model(ModelSettings(path=options.model), seed=0) if options.model else teach(words, prompter)
+    secrets = list(split_secrets(words, seed=0).train[: options.games // GROUP_SIZE])
+    secrets = [secret for secret in secrets for _ in range(GROUP_SIZE)]
+    rates = compare(Table(words, prompter, model, codec), secrets, options.repeats)
+    rates += longer_games(words, options.turns, secrets, options.repeats)
+    show_rates(f"Rollouts, {len(secrets)} games a batch", "games", rates, as_json=options.json)
+
+
+def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
+    """Our rollout and TRL's on the same games, in turn, after one batch of each to warm up."""
+    log: dict[str, list[Played]] = {"wordle-rl": [], "TRL environment_factory": []}
+    own, trl = log
+    jobs = {own: ours(table, secrets, log[own])}
+    with tempfile.TemporaryDirectory() as directory:
+        jobs[trl] = trls(table, secrets, log[trl], Path(directory))
+        take_turns(jobs, 1)
+        seconds = take_turns(jobs, repeats)
+    notes = {own: f"{log[own][-1]}; {ratio_of(seconds[own], seconds[trl]):.1f} x TRL", trl: str(log[trl][-1])}
+    return [rate_of(name, len(secrets), times, notes[name]) for name, times in seconds.items()]
+
+
+def longer_games(words: WordList, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
+    """Our rollout with the turn cap doubled and doubled again; every game lasts to its cap."""
+    model, codec = load_model(ModelSettings(), seed=0)
+    caps = [turns, 2 * turns, 4 * turns]
+    jobs, log = {}, {}
+    for cap in caps:
+        name = f"wordle-rl, {cap} turns"
+        prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(cap))
+        log[name] = list[Played]()
+        jobs[name] = ours(Table(words, prompter, model, codec), secrets, log[name])
+    take_turns(jobs, 1)
+    seconds = take_turns(jobs, repeats)
+    first = seconds[f"wordle-rl, {turns} turns"]
+    rates = []
+    for name, times in seconds.items():
+        times_longer = statistics.median(times) / statistics.median(first)
+        rates.append(rate_of(name, len(secrets), times, f"untrained; {log[name][-1]}; time x {times_longer:.2f}"))
+    return rates
+
+
+def ours(table: Table, secrets: Sequence[str], log: list[Played]) -> Callable[[], float]:
+    """A job that plays one batch with our rollout."""
+    sampler = TransformersSampler(table.model, table.codec, SAMPLING)
+    starts = [Start(secret) for secret in secrets]
+
+    def job() -> float:
+        started = time.perf_counter()
+        games = play(starts, table.words, table.prompter, sampler)
+        elapsed = time.perf_counter() - started
+        turns = sum(len(game.transcript.turns) for game in games)
+        tokens = sum(sum(segment.loss_mask) for game in games for segment in game.segments)
+        log.append(Played(len(games), turns, tokens, sum(game.transcript.won for game in games)))
+        return elapsed
+
+    return job
+
+
+def trls(table: Table, secrets: Sequence[str], log: list[Played], directory: Path) -> Callable[[], float]:
+    """A job that plays one batch with TRL's loop."""
+    trainer = make_trainer(table, len(secrets), directory)
+    rows = [{"prompt": table.prompter.opening(), "secret": secret} for secret in secrets]
+
+    def job() -> float:
+        elapsed = trainer.roll_out(copy.deepcopy(rows))
+        games = [environment.game for environment in trainer.environments]
+        turns = sum(len(game.turns) for game in games)
+        tokens = sum(sum(mask) for mask in trainer.sampled_masks)
+        log.append(Played(len(games), turns, tokens, sum(game.stop_reason == "solved" for game in games)))
+        return elapsed
+
+    return job
+
+
+class GuessingGame:
+    """Our environment in the form TRL asks for: `reset`, and a method that is the tool."""
+
+    def __init__(self, words: WordList, prompter: Prompter) -> None:
+        self._words, self._prompter = words, prompter
+        self.game: WordleEnv
+
+    def reset(self, secret: str, **_: object) -> None:
+        """Begin a new game; the prompt is in the dataset."""
+        self.game = WordleEnv(secret, self._words, self._prompter)
+
+    def guess(self, word: str) -> str:
+        """Guess the secret word.
+
+        Args:
+            word: A listed word.
+
+        Returns:
+            The marks of its letters.
+        """
+        if self.game.stop_reason is None:
+            self.game.step(self._prompter.reply(word))
+        return self._prompter.feedback(self.game.turns)["content"]
+
+
+def make_trainer(table: Table, num_games: int, directory: Path) -> RolloutTrainer:
+    """TRL's trainer around the same model object, with a copy of the tokenizer that knows the tool."""
+    tokenizer: PreTrainedTokenizerBase = copy.deepcopy(table.codec.tokenizer)
+    tokenizer.chat_template = TOOL_TEMPLATE
+    tokenizer.response_template = TOOL_GRAMMAR
+    turns = table.prompter.rules.max_turns
+    arguments = GRPOConfig(
+        output_dir=str(directory),
+        per_device_train_batch_size=num_games,
+        num_generations=GROUP_SIZE,
+        max_completion_length=turns * (SAMPLING.max_completion_tokens + _ANSWER_TOKENS),
+        max_tool_calling_iterations=turns - 1,
+        temperature=SAMPLING.temperature,
+        bf16=False,
+        gradient_checkpointing=False,
+        use_cpu=table.model.device.type == "cpu",
+        report_to=[],
+        disable_tqdm=True,
+        log_level="error",
+    )
+    return RolloutTrainer(
+        model=table.model,
+        reward_funcs=no_reward,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"prompt": [table.prompter.opening()] * num_games}),
+        processing_class=tokenizer,
+        environment_factory=lambda: GuessingGame(table.words, table.prompter),
+    )
+
+
+def no_reward(completions: list[Any], **_: object) -> list[float]:
+    """TRL wants a reward; it is never asked for one here."""
+    return [0.0] * len(completions)
+
+
+def teach(words: WordList, prompter: Prompter, num_games: int = 16_000) -> tuple[PreTrainedModel, ChatCodec]:
+    """The embedded model after a short lesson on solver games: enough to write well-formed replies."""
+    teacher = TeacherSettings(random_opener_rate=0.2, noise_rate=0.1, stray_rate=0.0)
+    traces = TraceSettings(num_games=num_games, teacher=teacher)
+    split = split_secrets(words, seed=0)
+    secrets = draw_secrets(words, split, traces, seed=0)
+    games = solver_traces(words, secrets, SolverTeacher(Solver(words)), traces, seed=0)
+    model, codec = load_model(ModelSettings(), seed=0)
+    examples = encode_traces(games, prompter, codec, max_length=1024).examples
+    optimizer = OptimizerSettings(name="muon", learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
+    game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
+    with tempfile.TemporaryDirectory() as directory:
+        run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)
+        train_sft(model, codec, examples, SFTSettings(optimizer=optimizer), run)
+    return model, codec
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,414 @@
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.env import StopReason
+from wordle_rl.evaluate import Evaluation, EvaluationError, GameRecord, TurnRecord, figures_by_split
+from wordle_rl.game import Outcome, Rules, score_guess
+from wordle_rl.report import ReportError, read_run, write_report
+from wordle_rl.report.charts import (
+    MAX_POINTS,
+    Series,
+    bar_of_shares,
+    format_value,
+    line_chart,
+    nice_ticks,
+    running_mean,
+)
+from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_TRAINING_GAMES, games_payload
+from wordle_rl.report.page import fill, json_for_script
+from wordle_rl.runs import RunError
+from wordle_rl.words import Split
+
+HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{script}} & \u2028"
+SPLIT = Split(train=("crane", "crate"), val=("trace",), test=("grape", "speed"), seed=0, fingerprint="f" * 64)
+ANSWERS = SPLIT.named("all")
+
+
+def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
+    turns = tuple(
+        TurnRecord(reply or f"<guess>{g}</guess>", g, score_guess(secret, g), Outcome.SCORED, False, False, 0.25)
+        for g in guesses
+    )
+    won = guesses[-1] == secret
+    return GameRecord(secret, won, len(turns), StopReason.SOLVED if won else StopReason.OUT_OF_TURNS, turns)
+
+
+def evaluation(name: str, records: list[GameRecord]) -> Evaluation:
+    return Evaluation(name, f"runs/x/{name}", ("all",), Rules(), SPLIT.fingerprint, tuple(records))
+
+
+SFT = evaluation("sft", [game(secret, *["fuzzy"] * 6) for secret in ANSWERS])
+GRPO = evaluation("grpo", [game(secret, "lymph", secret) for secret in ANSWERS])
+
+
+def metric_row(step: int, **values: float) -> dict[str, Any]:
+    return {"stage": "grpo", "step": step, "win_rate": 0.1 * step, "reward/win": 0.1, "seconds/rollout": 1.5, **values}
+
+
+def training_game(step: int, reply: str = "<guess>crane</guess>") -> dict[str, Any]:
+    turn = {"reply": reply, "guess": "crane", "marks": "GGGGG", "outcome": "scored", "given": False}
+    rewards = {"reward": 0.5, "components": {"win": 1.0, "speed": 0.0}}
+    return {"step": step, "secret": "crane", "won": True, "reward": 0.5, "turns": [turn | rewards], "stage": "grpo"}
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def make_run(run_dir: Path) -> Path:
+    run_dir.mkdir(parents=True)
+    results = {e.name: {part: asdict(f) for part, f in figures_by_split(e, SPLIT).items()} for e in (SFT, GRPO)}
+    (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0}}))
+    split = {"train": SPLIT.train, "val": SPLIT.val, "test": SPLIT.test}
+    (run_dir / "manifest.json").write_text(json.dumps({"command": "wordle-rl train", "seed": 7, "split": split}))
+    (run_dir / "config.json").write_text(json.dumps({"model": {"path": "tiny"}}))
+    sft_rows = [{"stage": "sft", "step": step, "loss": 3.0 / step} for step in range(1, 50)]
+    write_lines(run_dir / "metrics.jsonl", sft_rows + [metric_row(step) for step in range(1, 9)])
+    write_lines(run_dir / "games.jsonl", [training_game(step) for step in (1, 2, 3)])
+    SFT.save(run_dir / "eval" / "sft.json")
+    GRPO.save(run_dir / "eval" / "grpo.json")
+    return run_dir
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page as a browser takes it apart: its elements, its text, the content of its scripts."""
+
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+        elif self.cdata_elem is None:
+            self.text += data
+
+    @property
+    def games(self) -> dict[str, Any]:
+        payload: dict[str, Any] = json.loads(self.scripts[0])
+        return payload
+
+
+def read_page(run_dir: Path) -> Page:
+    page = Page()
+    page.feed(write_report(run_dir).read_text(encoding="utf-8"))
+    return page
+
+
+# --- what is on the page ----------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
+    page = read_page(make_run(tmp_path / "my-run"))
+    for wanted in ("my-run", "wordle-rl train", "model tiny", "seed 7", "held-out words", "100.0 %", "2.000", "7.000"):
+        assert wanted in page.text
+    charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
+    assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
+    assert any(label.startswith("Reward components: win from") for label in charts)
+    assert any(label.startswith("Loss: loss from 3 at step 1") for label in charts)
+    assert "rollout" in page.text
+    assert "Not in this run" not in page.text
+
+
+def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    row = re.search(r"<th scope='row'>held-out words</th>(.*?)</tr>", html)
+    assert row is not None
+    assert re.findall(r"<td>(\d+)</td>", row[1])[:4] == ["0", "0", "2", "0"]
+
+
+def test_every_game_can_be_browsed(tmp_path: Path) -> None:
+    sources = read_page(make_run(tmp_path / "run")).games["sources"]
+    assert [(source["id"], len(source["games"])) for source in sources] == [("sft", 5), ("grpo", 5), ("training", 3)]
+    speed = next(g for g in sources[1]["games"] if g["s"] == "speed")
+    lymph = {"g": "lymph", "m": "XXXYX", "r": 0.25}
+    assert speed == {"s": "speed", "p": "test", "w": 1, "n": 2, "t": [lymph, {"g": "speed", "m": "GGGGG", "r": 0.25}]}
+    assert [g["k"] for g in sources[2]["games"]] == [3, 2, 1]
+    assert sources[2]["games"][0]["t"] == [{"g": "crane", "m": "GGGGG", "x": 0.5, "c": {"win": 1.0}}]
+
+
+def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
+    payload = games_payload(read_run(run_dir))
+    assert payload["sources"][1]["games"] == [{"s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}]
+
+
+# --- safe and self-contained ------------------------------------------------------------------------------------------
+
+
+def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
+    calm = make_run(tmp_path / "run")
+    expected = [tag for tag, _ in read_page(calm).tags]
+    hostile = make_run(tmp_path / "hostile" / "run")
+    evaluation("grpo", [game(secret, "lymph", secret, reply=HOSTILE) for secret in ANSWERS]).save(
+        hostile / "eval" / "grpo.json"
+    )
+    write_lines(hostile / "games.jsonl", [training_game(step, HOSTILE) for step in (1, 2, 3)])
+    page = read_page(hostile)
+    assert [tag for tag, _ in page.tags] == expected
+    assert page.games["sources"][1]["games"][0]["t"][0]["q"] == HOSTILE
+    assert page.games["sources"][2]["games"][0]["t"][0]["q"] == HOSTILE
+
+
+def test_names_and_settings_become_text(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    expected = len([tag for tag, _ in read_page(run_dir).tags if tag in {"script", "img"}])
+    (run_dir / "manifest.json").write_text(
+        json.dumps({"command": HOSTILE, "words": HOSTILE, "hardware": {"x": HOSTILE}})
+    )
+    write_lines(
+        run_dir / "metrics.jsonl", [metric_row(step, **{HOSTILE: 1.0, f"reward/{HOSTILE}": 2.0}) for step in (1, 2)]
+    )
+    results = json.loads((run_dir / "results.json").read_text())
+    (run_dir / "results.json").write_text(json.dumps(results | {HOSTILE: results["sft"]}))
+    page = read_page(run_dir)
+    assert len([tag for tag, _ in page.tags if tag in {"script", "img"}]) == expected
+    assert HOSTILE in page.text
+
+
+def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
+    page = read_page(make_run(tmp_path / "run"))
+    assert len(page.scripts) == 2
+    policy = next(attrs["content"] or "" for _, attrs in page.tags if "http-equiv" in attrs)
+    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    page = read_page(make_run(tmp_path / "run"))
+    loading = {"src", "href", "srcset", "action", "data", "poster", "background"}
+    assert not [attrs for _, attrs in page.tags if loading & attrs.keys()]
+    assert not [tag for tag, _ in page.tags if tag in {"link", "img", "iframe", "object", "embed", "base"}]
+    html = (tmp_path / "run" / "report.html").read_text()
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest", html)
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
+def test_json_in_a_script_element_says_the_same_and_cannot_end_it(value: Any) -> None:
+    text = json_for_script(value)
+    assert json.loads(text) == value
+    assert "<" not in text
+
+
+def test_values_are_never_read_as_templates() -> None:
+    assert fill("{{a}}-{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}-{{a}}"
+
+
+def test_a_report_needs_no_torch() -> None:
+    code = "import sys; sys.modules.update(torch=None, trl=None, transformers=None); import wordle_rl.report"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# --- small enough -----------------------------------------------------------------------------------------------------
+
+
+def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    long_reply = "<think>" + "é" * 1500 + "</think>\n<guess>lymph</guess>"
+    long_games = [
+        game("speed", *["lymph"] * 4, "speed", reply=long_reply)
+    ] * 2734  # one object, so that memory is small
+    for name in ("sft", "grpo"):
+        evaluation(name, long_games).save(run_dir / "eval" / f"{name}.json")
+    write_lines(run_dir / "games.jsonl", [training_game(step) for step in range(MAX_TRAINING_GAMES + 500)])
+    page = read_page(run_dir)
+    assert (run_dir / "report.html").stat().st_size < 5_000_000
+    sources = page.games["sources"]
+    assert [len(source["games"]) for source in sources] == [2734, 2734, MAX_TRAINING_GAMES]
+    assert sources[2]["games"][0]["k"] == MAX_TRAINING_GAMES + 499
+    assert f"The latest {MAX_TRAINING_GAMES} of {MAX_TRAINING_GAMES + 500}" in sources[2]["note"]
+    replies = [turn["q"] for source in sources for g in source["games"] for turn in g["t"] if "q" in turn]
+    assert sum(len(reply.removesuffix("…").encode()) for reply in replies) <= MAX_REPLY_BYTES
+    assert "cut after" in sources[0]["note"] or "left out" in sources[0]["note"]
+
+
+def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
+    steps, values = np.arange(1.0, 5001.0), np.sin(np.arange(5000) / 300) + 2
+    html = line_chart("t", "n", [Series("a", steps, values)])
+    [(_, attrs)] = [tag for tag in _parsed(html).tags if "data-series" in tag[1]]
+    [curve] = json.loads(attrs["data-series"] or "")
+    assert len(curve["x"]) == len(curve["y"]) == MAX_POINTS
+    assert (curve["x"][0], curve["x"][-1]) == (1, 5000)
+    assert np.mean(curve["y"]) == pytest.approx(values.mean(), abs=0.01)
+
+
+# --- whatever is missing or damaged -----------------------------------------------------------------------------------
+
+PARTS = (
+    "results.json",
+    "manifest.json",
+    "config.json",
+    "metrics.jsonl",
+    "games.jsonl",
+    "eval/sft.json",
+    "eval/grpo.json",
+)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_missing_part_is_named_and_the_rest_is_shown(tmp_path: Path, part: str) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / part).unlink()
+    text = read_page(run_dir).text
+    assert f"Not in this run, so not on this page: {part}." in text
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_any_single_part_makes_a_page(tmp_path: Path, part: str) -> None:
+    whole = make_run(tmp_path / "whole")
+    alone = tmp_path / "alone"
+    (alone / part).parent.mkdir(parents=True)
+    (alone / part).write_bytes((whole / part).read_bytes())
+    assert "Not in this run" in read_page(alone).text
+
+
+def test_without_results_the_figures_come_from_the_games(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    stored = read_run(run_dir).results
+    (run_dir / "results.json").unlink()
+    assert read_run(run_dir).results == stored
+
+
+@pytest.mark.parametrize("part", ["metrics.jsonl", "games.jsonl"])
+@pytest.mark.parametrize("line", ["{", "[]", '{"stage": 3}'])
+def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, part: str, line: str) -> None:
+    run_dir = make_run(tmp_path / "run")
+    path = run_dir / part
+    sound = path.read_text()
+    path.write_text(sound + line + "\n")
+    with pytest.raises((RunError, ReportError), match=rf"{re.escape(part)}:{sound.count(chr(10)) + 1} "):
+        write_report(run_dir)
+    assert not (run_dir / "report.html").exists()
+
+
+@pytest.mark.parametrize("part", ["results.json", "manifest.json", "config.json"])
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_file_is_named(tmp_path: Path, part: str, content: str) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / part).write_text(content)
+    with pytest.raises(ReportError, match=re.escape(part)):
+        write_report(run_dir)
+
+
+def test_damaged_games_are_named(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / "eval" / "sft.json").write_text("{}")
+    with pytest.raises(EvaluationError, match=r"sft\.json"):
+        write_report(run_dir)
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="no run directory"):
+        write_report(tmp_path / "nowhere")
+    with pytest.raises(ReportError, match="no part of a run"):
+        write_report(tmp_path)
+
+
+def test_a_step_logged_again_after_a_resume_counts_once(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    write_lines(run_dir / "metrics.jsonl", [metric_row(1), metric_row(2), metric_row(3), metric_row(2, loss=5.0)])
+    rows = read_run(run_dir).metrics["grpo"]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert rows[1]["loss"] == 5.0
+
+
+def test_values_that_are_no_numbers_leave_a_gap(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    rows = [
+        metric_row(step) | {"entropy": value} for step, value in enumerate((0.5, None, float("nan"), 0.25), start=1)
+    ]
+    write_lines(run_dir / "metrics.jsonl", rows)
+    html = write_report(run_dir).read_text()
+    assert "entropy from 0.5 at step 1 to 0.25 at step 4" in html
+    assert "nan" not in html.split("<script", 1)[0].lower()
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+def _parsed(html: str) -> Page:
+    page = Page()
+    page.feed(html)
+    return page
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_ticks_enclose_both_ends_in_a_few_even_steps(low: float, span: float) -> None:
+    ticks = nice_ticks(low, low + span)
+    assert ticks[0] <= low + 1e-6 * span
+    assert ticks[-1] >= low + span - 1e-6 * span
+    assert 2 <= len(ticks) <= 7
+    assert np.allclose(np.diff(ticks), ticks[1] - ticks[0], rtol=1e-3)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=100))
+def test_a_running_mean_is_the_mean_of_its_window(values: list[float]) -> None:
+    reach = max(1, len(values) // 20)
+    slow = [np.mean(values[max(0, i - reach) : i + reach + 1]) for i in range(len(values))]
+    assert running_mean(np.array(values)) == pytest.approx(np.array(slow), abs=1e-9)
+
+
+def test_a_curve_is_drawn_where_its_values_are() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0, 10.0]), np.array([0.0, 1.0, 0.5]))])
+    [(_, line)] = [tag for tag in _parsed(html).tags if tag[0] == "polyline"]
+    points = [tuple(map(float, point.split(","))) for point in (line["points"] or "").split()]
+    (left, bottom), (middle, top), (right, half) = points
+    assert left < middle < right
+    assert middle == pytest.approx((left + right) / 2)
+    assert top < half < bottom
+    assert half == pytest.approx((top + bottom) / 2)
+
+
+def test_a_single_value_is_a_dot() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([3.0]), np.array([0.0]))])
+    assert [tag for tag, _ in _parsed(html).tags].count("circle") == 1
+
+
+def test_curves_of_one_chart_differ_in_more_than_colour() -> None:
+    css = (Path(__file__).parents[1] / "src/wordle_rl/report/page.css").read_text()
+    dashes = [re.search(rf"\.line\.s{place} \{{ stroke-dasharray: ([\d ]+);", css) for place in range(1, 8)]
+    assert len({dash[1] for dash in dashes if dash}) == 7
+
+
+def test_shares_add_up_and_the_largest_comes_first() -> None:
+    text = _parsed(bar_of_shares([("small", 1.0), ("large", 3.0)], "s")).text
+    assert text == "large3 s75.0 %small1 s25.0 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "percent", "shown"),
+    [
+        (0.5, True, "50.0 %"),
+        (3.0, False, "3"),
+        (12345.0, False, "12,345"),
+        (1234.5, False, "1,234"),
+        (1e-20, False, "0"),
+    ],
+)
+def test_numbers_are_short(value: float, percent: bool, shown: str) -> None:
+    assert format_value(value, percent) == shown
