@@ -27,8 +27,8 @@ from wordle_rl.report.charts import (
     nice_ticks,
     running_mean,
 )
-from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_TRAINING_GAMES, games_payload
-from wordle_rl.report.page import fill, json_for_script
+from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_TRAINING_GAMES, games_payload, json_for_script
+from wordle_rl.report.page import fill
 from wordle_rl.runs import RunError
 from wordle_rl.words import Split
 
@@ -243,8 +243,21 @@ def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_pa
     assert sources[2]["games"][0]["k"] == MAX_TRAINING_GAMES + 499
     assert f"The latest {MAX_TRAINING_GAMES} of {MAX_TRAINING_GAMES + 500}" in sources[2]["note"]
     replies = [turn["q"] for source in sources for g in source["games"] for turn in g["t"] if "q" in turn]
-    assert sum(len(reply.removesuffix("…").encode()) for reply in replies) <= MAX_REPLY_BYTES
-    assert "cut after" in sources[0]["note"] or "left out" in sources[0]["note"]
+    assert 0.9 * MAX_REPLY_BYTES < sum(len(json_for_script(reply).encode()) for reply in replies) <= MAX_REPLY_BYTES
+
+
+def test_replies_of_held_out_words_are_cut_last(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    played = [game(secret, "lymph", secret, reply="x" * 2000) for secret in ANSWERS]
+    evaluation("grpo", played * 200).save(run_dir / "eval" / "grpo.json")
+    grpo = games_payload(read_run(run_dir))["sources"][1]
+    kept = {g["s"]: {len(turn["q"].removesuffix("…")) for turn in g["t"]} for g in grpo["games"]}
+    assert kept["grape"] == kept["speed"] == {2000}
+    assert kept["crane"] == kept["trace"] != {2000}
+    (limit,) = kept["crane"]
+    assert (
+        f"whole for held-out words and training samples, cut after {limit:,} characters for other words" in grpo["note"]
+    )
 
 
 def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:

@@ -84,6 +84,17 @@ class ModelSettings(Section):
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     """Type the weights are loaded in."""
 
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size {self.hidden_size} must be an even multiple of num_heads {self.num_heads}, "
+                "since positions turn the numbers of a head in pairs"
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
+        return self
+
 
 class TeacherSettings(Section):
     """How far solver-teacher games stray from best play. Rates are chances per turn unless said otherwise."""
@@ -94,6 +105,8 @@ class TeacherSettings(Section):
     """Chance per game that a random answer opens it."""
     noise_rate: float = Field(0.25, ge=0, le=1)
     """A random word that is still possible, instead of the best one."""
+    outside_noise_rate: float = Field(0.25, ge=0, le=1)
+    """The same in games whose secret is outside the answers; there it also teaches words that are never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
     max_turns: int = Field(6, ge=1, le=20)
@@ -101,8 +114,8 @@ class TeacherSettings(Section):
 
     @model_validator(mode="after")
     def _rates_fit(self) -> Self:
-        if self.noise_rate + self.stray_rate > 1:
-            raise ValueError("noise_rate and stray_rate together must not exceed 1")
+        if max(self.noise_rate, self.outside_noise_rate) + self.stray_rate > 1:
+            raise ValueError("a noise rate and stray_rate together must not exceed 1")
         return self
 
 
@@ -157,7 +170,7 @@ class SFTSettings(Section):
     epochs: float = Field(1.0, gt=0)
     """Passes over the games."""
     batch_size: int = Field(256, ge=1)
-    """Games per optimizer step and process."""
+    """Games per batch and process."""
     gradient_accumulation_steps: int = Field(1, ge=1)
     """Batches per optimizer step."""
     max_length: int = Field(1024, ge=8)
@@ -258,6 +271,15 @@ class GRPOSettings(Section):
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl per step."""
 
+    @model_validator(mode="after")
+    def _can_learn(self) -> Self:
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        games = self.groups_per_step * self.group_size
+        if self.micro_batch_size and games % self.micro_batch_size:
+            raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
+        return self
+
 
 class EvalSettings(Section):
     """Evaluation."""
@@ -289,13 +311,15 @@ class RunConfig(Section):
     """Multi-turn GRPO."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
     """Where training metrics go beside metrics.jsonl."""
 
     @model_validator(mode="after")
-    def _turns_agree(self) -> Self:
+    def _sections_agree(self) -> Self:
+        if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
+            raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
         if self.traces.teacher.max_turns > self.game.max_turns:
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"

@@ -26,13 +26,14 @@ from transformers import (
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings
+from wordle_rl.config import GRPOSettings
 from wordle_rl.modeling import make_optimizer, save_model, wants_bf16
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Run
 from wordle_rl.training import (
     Progress,
     RunCallback,
+    WholeCheckpoints,
     drop_checkpoints,
     held_interrupt,
     last_checkpoint,
@@ -42,7 +43,7 @@ from wordle_rl.training import (
 _STATE_FILE = "wordle_rl_state.json"
 
 
-class WordleGRPOTrainer(GRPOTrainer):
+class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     """`GRPOTrainer` with an advantage per token and a clock on each part of a step."""
 
     roller: Roller
@@ -177,7 +178,7 @@ def train_grpo(
         state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
-        checkpoint = last_checkpoint(checkpoints)
+        checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -197,10 +198,6 @@ def _arguments(
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
-    if rows % micro:
-        raise ConfigError(
-            f"grpo.micro_batch_size {settings.micro_batch_size} must divide the {rows // rows_per_game} games of a step"
-        )
     return GRPOConfig(
         output_dir=str(checkpoints),
         per_device_train_batch_size=micro,

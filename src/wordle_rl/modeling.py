@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
+from wordle_rl.runs import RunError
 from wordle_rl.tiny import make_model, make_tokenizer
 
 
@@ -37,14 +39,10 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
             seed=seed,
         )
     else:
-        _check_directory(settings.path)
-        try:
+        with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path)
             dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
             model = AutoModelForCausalLM.from_pretrained(settings.path, dtype=dtype)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, json.JSONDecodeError) as error:
-            first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ConfigError(f"cannot load a model from {settings.path!r}: {first_line}") from error
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)  # type: ignore[arg-type]  # transformers decorates `to` without its type
     attention = settings.attn_implementation or ("eager" if device.type == "cpu" else None)
@@ -53,25 +51,73 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
     return model, ChatCodec(tokenizer, settings.template_kwargs)
 
 
+def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
+    """The codec of a model and the most tokens it takes, if it says, without loading its weights.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    if settings.path == "tiny":
+        return ChatCodec(make_tokenizer(), settings.template_kwargs), settings.max_length
+    with _loading(settings.path):
+        tokenizer = AutoTokenizer.from_pretrained(settings.path)
+        config = AutoConfig.from_pretrained(settings.path)
+    return ChatCodec(tokenizer, settings.template_kwargs), _context_of(config)
+
+
+@contextmanager
+def _loading(path: str) -> Iterator[None]:
+    """Tell in one line what is wrong with a model directory or hub name."""
+    _check_directory(path)
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"cannot load a model from {path!r}: {first_line}") from error
+
+
 def _check_directory(path: str) -> None:
-    """A path that looks local must hold a model; otherwise the hub would be asked for it."""
+    """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
     directory = Path(path)
     if directory.is_dir():
         if not (directory / "config.json").is_file():
             raise ConfigError(f"{path} is no model directory: it has no config.json")
+        for file in sorted(directory.glob("*.safetensors")):
+            try:
+                with safe_open(file, framework="pt"):  # reads the header alone, and compares it with the file's size
+                    pass
+            except SafetensorError as error:
+                raise ConfigError(f"{file} is damaged ({error}); copy or train the model again") from None
     elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
         raise ConfigError(f"no model directory {path}")
 
 
 def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> None:
-    """Save weights, tokenizer and the chat template that was trained with as one directory."""
-    model.save_pretrained(directory)
-    codec.tokenizer.save_pretrained(directory)
+    """Save weights, tokenizer and the chat template that was trained with as one directory, every file whole.
+
+    Raises:
+        RunError: If they cannot be written.
+    """
+    partial = directory.with_name(f".{directory.name}.partial")
+    try:
+        model.save_pretrained(partial)
+        codec.tokenizer.save_pretrained(partial)
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in partial.iterdir():
+            file.replace(directory / file.name)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def context_length(model: PreTrainedModel) -> int | None:
     """The most tokens the model takes, if it says."""
-    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return _context_of(model.config)
+
+
+def _context_of(config: PreTrainedConfig) -> int | None:
+    length = getattr(config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length is not None else None
 
 

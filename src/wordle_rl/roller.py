@@ -85,12 +85,13 @@ class Roller:
 
     def _starts(self, num_groups: int, step: int, process: int) -> list[Start]:
         rng = random.Random(f"{self.seed}:{step}:{process}")
+        hard_mode = self.arena.prompter.rules.hard_mode
         starts = []
         secrets = self.picker.pick(num_groups, step, process)
         self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
         for secret in secrets:
-            start = Start(secret, random_given(self.arena.words, secret, rng, self.settings.max_given))
-            starts += [start] * self.settings.group_size
+            given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
+            starts += [Start(secret, given)] * self.settings.group_size
         return starts
 
     def _play(self, trainer: GRPOTrainer, starts: list[Start], step: int, process: int) -> list[Trajectory]:

@@ -25,6 +25,7 @@ from wordle_rl.runs import Run
 from wordle_rl.training import (
     Progress,
     RunCallback,
+    WholeCheckpoints,
     drop_checkpoints,
     held_interrupt,
     last_checkpoint,
@@ -90,7 +91,7 @@ def train_sft(
     return directory
 
 
-class GameSFTTrainer(SFTTrainer):
+class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
     """`SFTTrainer` with the loss worked out directly where the vocabulary is small.
 
     TRL's tiled head spares the memory of logits over a large vocabulary. Over a few hundred tokens there is

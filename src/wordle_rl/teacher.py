@@ -1,8 +1,8 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
-Only the board decides what the teacher says; the secret never does. Strays and a chosen opener aside, it always
-names a word that is still possible, and of those the one that splits the rest into the most classes. A secret from
-outside the answers is played like any other until no answer fits the board any more; there the teacher falls silent,
+Only the board and chance decide what the teacher says; the secret never does. Strays and a chosen opener aside, it
+always names a word that is still possible, and of those the one that splits the rest into the most classes. A secret
+from outside the answers is played alike until no answer fits the board any more; there the teacher falls silent,
 which ends the game. Such games show a policy boards that single out answers which were never anybody's secret.
 """
 
@@ -65,6 +65,8 @@ class SolverTeacher:
         self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
         self._num_codes = 3**self.words.word_length
+        self._is_answer = np.zeros(len(guesses), np.bool_)
+        self._is_answer[self._answer_as_guess] = True
         self._best: dict[bytes, tuple[int, int]] = {}
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
@@ -105,6 +107,7 @@ class SolverTeacher:
         classes = np.zeros(shape, np.int32)
         possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
         active = np.arange(len(secrets))
+        noise = np.where(self._is_answer[secrets], settings.noise_rate, settings.outside_noise_rate)
         for turn in range(settings.max_turns):
             remaining[active, turn] = possible[active].sum(axis=1)
             active = active[remaining[active, turn] > 0]
@@ -114,7 +117,9 @@ class SolverTeacher:
                 chosen = self._openers(len(active), settings, opener, rng)
                 stray = np.zeros(len(active), np.bool_)
             else:
-                chosen, stray, classes[active, turn] = self._choose(possible[active], settings, rng)
+                chosen, stray, classes[active, turn] = self._choose(
+                    possible[active], noise[active], settings.stray_rate, rng
+                )
             code = self._codes[chosen, secrets[active]]
             guesses[active, turn], codes[active, turn] = chosen, code
             taught[active, turn] = ~stray
@@ -127,12 +132,16 @@ class SolverTeacher:
         return np.where(rng.random(count) < settings.random_opener_rate, random, opener).astype(np.int32)
 
     def _choose(
-        self, possible: npt.NDArray[np.bool_], settings: TeacherSettings, rng: np.random.Generator
+        self,
+        possible: npt.NDArray[np.bool_],
+        noise: npt.NDArray[np.float64],
+        stray_rate: float,
+        rng: np.random.Generator,
     ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
         """One guess per board, whether it is a stray, and its classes; `possible` has shape (boards, answers)."""
         draw = rng.random(len(possible))
-        stray = draw < settings.stray_rate
-        noisy = ~stray & (draw < settings.stray_rate + settings.noise_rate)
+        stray = draw < stray_rate
+        noisy = ~stray & (draw < stray_rate + noise)
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):

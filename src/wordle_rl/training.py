@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,15 @@ from types import FrameType
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings
 from wordle_rl.modeling import rate_factor
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, RunError
 
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a few words on how it goes."""
@@ -46,6 +49,9 @@ def held_interrupt() -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         request.wanted = True
 
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield request
+        return
     before = signal.signal(signal.SIGINT, handle)
     try:
         yield request
@@ -95,9 +101,34 @@ def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings
     return LambdaLR(optimizer, lambda step: rate_factor(settings, step, total_steps))
 
 
-def last_checkpoint(directory: Path) -> str | None:
-    """The newest checkpoint below a directory, or None."""
-    return get_last_checkpoint(str(directory)) if directory.is_dir() else None
+class WholeCheckpoints(Trainer):
+    """A trainer that leaves no half-written checkpoint behind."""
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        try:
+            super()._save_checkpoint(model, trial)
+        except (OSError, SafetensorError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+            directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            shutil.rmtree(directory, ignore_errors=True)
+            first_line = str(error).strip().split("\n")[0]
+            raise RunError(f"cannot save checkpoint {directory}: {first_line}; free space and run again") from error
+
+
+def last_checkpoint(directory: Path, *needed: str) -> str | None:
+    """The newest whole checkpoint below a directory, or None.
+
+    A process that was killed may leave half a checkpoint, which is passed over.
+
+    Args:
+        directory: Where the checkpoints are.
+        needed: Files a checkpoint must hold besides the trainer's own state, which is written last.
+    """
+    whole = [
+        checkpoint
+        for checkpoint in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+        if all((checkpoint / name).is_file() for name in (TRAINER_STATE_NAME, *needed))
+    ]
+    return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rsplit("-", 1)[1]))) if whole else None
 
 
 def drop_checkpoints(directory: Path) -> None:

@@ -7,7 +7,9 @@ say nothing are left out. Long replies are cut so that the page stays small enou
 
 from __future__ import annotations
 
+import json
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,9 +18,9 @@ from wordle_rl.report.read import RunRecord
 
 MAX_TRAINING_GAMES = 2000
 """Sample games of training kept on the page, the newest."""
-MAX_REPLY_BYTES = 2_000_000
-"""Room for replies on the whole page, as UTF-8."""
-_REPLY_LIMITS = (8000, 2000, 800, 300, 120, 40, 0)
+MAX_REPLY_BYTES = 2_500_000
+"""Room for replies on the whole page, as written there."""
+_FIRST_SHARE = 0.75  # of that room, for the games most looked at: held-out words and samples of training
 
 Json = dict[str, Any]
 
@@ -37,33 +39,62 @@ def games_payload(run: RunRecord) -> Json:
             note += f" The latest {len(newest)} of {len(run.games)} recorded games."
         games = [_training_game(row, run.split_of) for row in newest]
         sources.append({"id": "training", "label": "training samples", "note": note, "games": games})
-    limit = cut_replies(sources)
-    if limit is not None:
-        for source in sources:
-            source["note"] += f" Replies are cut after {limit} characters." if limit else " Replies are left out."
+    cut_replies(sources)
     return {"sources": sources}
 
 
-def cut_replies(sources: list[Json]) -> int | None:
-    """Shorten replies in place until they fit into MAX_REPLY_BYTES.
+def json_for_script(value: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element or start a comment.
 
-    Returns:
-        The characters each reply was cut to, or None if all are whole.
+    Examples:
+        >>> json_for_script("</script>")
+        '"\\\\u003c/script>"'
     """
-    turns = [turn for source in sources for game in source["games"] for turn in game["t"] if "q" in turn]
-    if sum(_size(turn["q"]) for turn in turns) <= MAX_REPLY_BYTES:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written to a file
+
+
+def cut_replies(sources: list[Json]) -> None:
+    """Shorten replies in place until they fit into MAX_REPLY_BYTES, and say so in the notes of their sources."""
+    first: list[Json] = []
+    others: list[Json] = []
+    for source in sources:
+        for game in source["games"]:
+            looked_at = source["id"] == "training" or game.get("p") == "test"
+            (first if looked_at else others).extend(turn for turn in game["t"] if "q" in turn)
+    if _size(first) + _size(others) <= MAX_REPLY_BYTES:
+        return
+    limit_of_first = _cut(first, max(int(_FIRST_SHARE * MAX_REPLY_BYTES), MAX_REPLY_BYTES - _size(others)))
+    limit_of_others = _cut(others, MAX_REPLY_BYTES - _size(first))
+    for source in sources:
+        source["note"] += (
+            f" Replies are {_told(limit_of_first)} for held-out words and training samples, "
+            f"{_told(limit_of_others)} for other words."
+        )
+
+
+def _cut(turns: list[Json], room: int) -> int | None:
+    """Cut replies to the longest common limit with which they fit into `room` bytes; None: they fit whole."""
+    if _size(turns) <= room:
         return None
-    limit = next(limit for limit in _REPLY_LIMITS if sum(_size(turn["q"][:limit]) for turn in turns) <= MAX_REPLY_BYTES)
+    longest = max(len(turn["q"]) for turn in turns)
+    limit = max(0, bisect_right(range(longest), room, key=lambda limit: _size(turns, limit)) - 1)
     for turn in turns:
-        if limit == 0:
-            del turn["q"]
-        elif len(turn["q"]) > limit:
-            turn["q"] = turn["q"][:limit] + "…"
+        turn["q"] = _shortened(turn["q"], limit)
     return limit
 
 
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
+def _told(limit: int | None) -> str:
+    return "whole" if limit is None else f"cut after {limit:,} characters"
+
+
+def _shortened(reply: str, limit: int | None) -> str:
+    return reply if limit is None or len(reply) <= limit else reply[:limit] + "…"
+
+
+def _size(turns: list[Json], limit: int | None = None) -> int:
+    """Bytes of the replies on the page, each cut to `limit` characters."""
+    return sum(len(json_for_script(_shortened(turn["q"], limit)).encode()) for turn in turns)
 
 
 def _evaluated(name: str, evaluation: Evaluation, split_of: Mapping[str, str]) -> Json:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from wordle_rl.report.games import games_payload
+from wordle_rl.report.games import games_payload, json_for_script
 from wordle_rl.report.read import RunRecord, in_order, read_run
 from wordle_rl.report.sections import (
     comparison_section,
@@ -71,17 +69,6 @@ def render(run: RunRecord) -> str:
 def fill(template: str, values: dict[str, str]) -> str:
     """Put values into a template's `{{name}}` places in one pass, so that values are never read as templates."""
     return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
-
-
-def json_for_script(value: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element or start a comment.
-
-    Examples:
-        >>> json_for_script("</script>")
-        '"\\\\u003c/script>"'
-    """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written to a file
 
 
 def _asset(name: str) -> str:
