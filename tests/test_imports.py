@@ -21,6 +21,7 @@ ORDER = (
     "chat",
     "config",
     "runs",
+    "fit",
     "samplers",
     "rollout",
     "teacher",

@@ -4,21 +4,19 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
-from html.parser import HTMLParser
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import Page, parse_page
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import Evaluation, EvaluationError, GameRecord, TurnRecord, figures_by_split
 from wordle_rl.game import Outcome, Rules, score_guess
 from wordle_rl.report import ReportError, read_run, write_report
-from wordle_rl.report.charts import (
     MAX_POINTS,
     Series,
     bar_of_shares,
@@ -71,7 +69,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def make_run(run_dir: Path) -> Path:
     run_dir.mkdir(parents=True)
     results = {e.name: {part: asdict(f) for part, f in figures_by_split(e, SPLIT).items()} for e in (SFT, GRPO)}
-    (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0}}))
+    (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0, "total": 12.0}}))
     split = {"train": SPLIT.train, "val": SPLIT.val, "test": SPLIT.test}
     (run_dir / "manifest.json").write_text(json.dumps({"command": "wordle-rl train", "seed": 7, "split": split}))
     (run_dir / "config.json").write_text(json.dumps({"model": {"path": "tiny"}}))
@@ -83,38 +81,8 @@ def make_run(run_dir: Path) -> Path:
     return run_dir
 
 
-@dataclass
-class Page(HTMLParser):
-    """A page as a browser takes it apart: its elements, its text, the content of its scripts."""
-
-    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    scripts: list[str] = field(default_factory=list)
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_data(self, data: str) -> None:
-        if self.cdata_elem == "script":
-            self.scripts[-1] += data
-        elif self.cdata_elem is None:
-            self.text += data
-
-    @property
-    def games(self) -> dict[str, Any]:
-        payload: dict[str, Any] = json.loads(self.scripts[0])
-        return payload
-
-
 def read_page(run_dir: Path) -> Page:
-    page = Page()
-    page.feed(write_report(run_dir).read_text(encoding="utf-8"))
-    return page
+    return parse_page(write_report(run_dir).read_text(encoding="utf-8"))
 
 
 # --- what is on the page ----------------------------------------------------------------------------------------------
@@ -128,7 +96,8 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
     assert any(label.startswith("Reward components: win from") for label in charts)
     assert any(label.startswith("Loss: loss from 3 at step 1") for label in charts)
-    assert "rollout" in page.text
+    assert "rollout1.5 s100.0 %" in page.text
+    assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
     assert "Not in this run" not in page.text
 
 
@@ -260,16 +229,6 @@ def test_replies_of_held_out_words_are_cut_last(tmp_path: Path) -> None:
     )
 
 
-def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
-    steps, values = np.arange(1.0, 5001.0), np.sin(np.arange(5000) / 300) + 2
-    html = line_chart("t", "n", [Series("a", steps, values)])
-    [(_, attrs)] = [tag for tag in _parsed(html).tags if "data-series" in tag[1]]
-    [curve] = json.loads(attrs["data-series"] or "")
-    assert len(curve["x"]) == len(curve["y"]) == MAX_POINTS
-    assert (curve["x"][0], curve["x"][-1]) == (1, 5000)
-    assert np.mean(curve["y"]) == pytest.approx(values.mean(), abs=0.01)
-
-
 # --- whatever is missing or damaged -----------------------------------------------------------------------------------
 
 PARTS = (
@@ -359,69 +318,3 @@ def test_values_that_are_no_numbers_leave_a_gap(tmp_path: Path) -> None:
     html = write_report(run_dir).read_text()
     assert "entropy from 0.5 at step 1 to 0.25 at step 4" in html
     assert "nan" not in html.split("<script", 1)[0].lower()
-
-
-# --- charts -----------------------------------------------------------------------------------------------------------
-
-
-def _parsed(html: str) -> Page:
-    page = Page()
-    page.feed(html)
-    return page
-
-
-@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
-def test_ticks_enclose_both_ends_in_a_few_even_steps(low: float, span: float) -> None:
-    ticks = nice_ticks(low, low + span)
-    assert ticks[0] <= low + 1e-6 * span
-    assert ticks[-1] >= low + span - 1e-6 * span
-    assert 2 <= len(ticks) <= 7
-    assert np.allclose(np.diff(ticks), ticks[1] - ticks[0], rtol=1e-3)
-
-
-@given(st.lists(st.floats(-100, 100), min_size=1, max_size=100))
-def test_a_running_mean_is_the_mean_of_its_window(values: list[float]) -> None:
-    reach = max(1, len(values) // 20)
-    slow = [np.mean(values[max(0, i - reach) : i + reach + 1]) for i in range(len(values))]
-    assert running_mean(np.array(values)) == pytest.approx(np.array(slow), abs=1e-9)
-
-
-def test_a_curve_is_drawn_where_its_values_are() -> None:
-    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0, 10.0]), np.array([0.0, 1.0, 0.5]))])
-    [(_, line)] = [tag for tag in _parsed(html).tags if tag[0] == "polyline"]
-    points = [tuple(map(float, point.split(","))) for point in (line["points"] or "").split()]
-    (left, bottom), (middle, top), (right, half) = points
-    assert left < middle < right
-    assert middle == pytest.approx((left + right) / 2)
-    assert top < half < bottom
-    assert half == pytest.approx((top + bottom) / 2)
-
-
-def test_a_single_value_is_a_dot() -> None:
-    html = line_chart("t", "n", [Series("a", np.array([3.0]), np.array([0.0]))])
-    assert [tag for tag, _ in _parsed(html).tags].count("circle") == 1
-
-
-def test_curves_of_one_chart_differ_in_more_than_colour() -> None:
-    css = (Path(__file__).parents[1] / "src/wordle_rl/report/page.css").read_text()
-    dashes = [re.search(rf"\.line\.s{place} \{{ stroke-dasharray: ([\d ]+);", css) for place in range(1, 8)]
-    assert len({dash[1] for dash in dashes if dash}) == 7
-
-
-def test_shares_add_up_and_the_largest_comes_first() -> None:
-    text = _parsed(bar_of_shares([("small", 1.0), ("large", 3.0)], "s")).text
-    assert text == "large3 s75.0 %small1 s25.0 %"
-
-
-@pytest.mark.parametrize(
-    ("value", "percent", "shown"),
-    [
-        (0.5, True, "50.0 %"),
-        (3.0, False, "3"),
-        (12345.0, False, "12,345"),
-        (1234.5, False, "1,234"),
-        (1e-20, False, "0"),
-    ],
-)
-def test_numbers_are_short(value: float, percent: bool, shown: str) -> None:
-    assert format_value(value, percent) == shown

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.config import load_config
-from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.runs import RunError, read_jsonl, read_object
 from wordle_rl.words import load_words, split_secrets
 
 
@@ -43,7 +42,7 @@ def audit(directory: Path) -> Audit:
         raise RunError(f"{directory} is no run directory: it has no config.json")
     config = load_config(stored)
     words = load_words(config.words.source)
-    recorded = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))["fingerprint"]
+    recorded = read_object(directory / "manifest.json").get("fingerprint")
     if recorded != words.fingerprint:
         raise RunError(f"word list {words.name!r} has changed since {directory} was made; audit it with the old one")
     split = split_secrets(words, config.words.split_seed)

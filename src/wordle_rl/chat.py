@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _USER = "\N{SECTION SIGN}user\N{SECTION SIGN}"
 _REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
 _MAX_CACHED_TEXTS = 500_000
+_MAX_CACHED_PROMPTS = 10_000
 
 
 class ChatTemplateError(ValueError):
@@ -55,6 +56,7 @@ class ChatCodec:
         pad = tokenizer.pad_token_id
         self.pad_id = int(pad) if pad is not None else self.turn_end_ids[0]
         self._cache: dict[str, tuple[int, ...]] = {}
+        self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a whole prompt, ending where the policy is to speak.
@@ -98,7 +100,7 @@ class ChatCodec:
             ValueError: If the messages do not alternate prompt, reply, prompt, reply.
         """
         first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-        ids = self.encode(self._render(messages[:first]))
+        ids = list(self._opening_ids(messages[:first]))
         mask = [0] * len(ids)
         for offset, message in enumerate(messages[first:]):
             is_reply = offset % 2 == 0
@@ -120,6 +122,16 @@ class ChatCodec:
     def encode(self, text: str) -> list[int]:
         """Ids of a piece of text exactly as it stands."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _opening_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the messages before the first reply; most games share them."""
+        key = tuple((message["role"], message["content"]) for message in messages)
+        ids = self._prompts.get(key)
+        if ids is None:
+            if len(self._prompts) >= _MAX_CACHED_PROMPTS:
+                self._prompts.clear()
+            ids = self._prompts[key] = tuple(self.encode(self._render(messages)))
+        return ids
 
     def _cached(self, text: str) -> tuple[int, ...]:
         ids = self._cache.get(text)

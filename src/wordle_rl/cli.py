@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from wordle_rl import commands
 from wordle_rl.chat import ChatTemplateError
-from wordle_rl.config import ConfigError, EvalSettings, RunConfig, SamplingSettings, TraceSettings, load_config
+from wordle_rl.config import (
+    ConfigError,
+    EvalSettings,
+    RunConfig,
+    SamplingSettings,
+    TraceSettings,
+    describe,
+    load_config,
+)
 from wordle_rl.dataset import DatasetLimits
 from wordle_rl.evaluate import EvaluationError
 from wordle_rl.game import Dictionary
 from wordle_rl.pipeline import Stage
 from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.report import ReportError
 from wordle_rl.reward import RewardError
 from wordle_rl.runs import RunError
 from wordle_rl.solver import SolverError
@@ -31,6 +45,7 @@ _USER_ERRORS = (
     RunError,
     EvaluationError,
     RewardError,
+    ReportError,
     ChatTemplateError,
     OSError,
 )
@@ -40,7 +55,7 @@ Words = Annotated[
     str,
     tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
 ]
-Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
+Seed = Annotated[int, Field(ge=0), tyro.conf.arg(help="Seed of everything drawn at random.")]
 
 
 def words(
@@ -165,15 +180,30 @@ def run_config(arguments: list[str], until: Stage | None = None) -> None:
     given = arguments and not arguments[0].startswith("-")
     base = load_config(Path(arguments[0])) if given else RunConfig()
     name = until or "run"
-    parsed = tyro.cli(
-        RunArguments,
-        prog=f"wordle-rl {name} [CONFIG.toml]",
-        description=_DESCRIPTIONS[name],
-        default=RunArguments(out=Path("runs") / (Path(arguments[0]).stem if given else "run"), config=base),
-        args=arguments[1:] if given else arguments,
-        config=_STYLE,
-    )
+    with _plain_refusals():
+        parsed = tyro.cli(
+            RunArguments,
+            prog=f"wordle-rl {name} [CONFIG.toml]",
+            description=_DESCRIPTIONS[name],
+            default=RunArguments(out=Path("runs") / (Path(arguments[0]).stem if given else "run"), config=base),
+            args=arguments[1:] if given else arguments,
+            config=_STYLE,
+        )
     commands.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
+
+
+@contextmanager
+def _plain_refusals() -> Iterator[None]:
+    """Say in one line, as for a config file, what tyro would draw a box around."""
+    heard = io.StringIO()
+    try:
+        with redirect_stderr(heard):
+            yield
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        words = re.sub(r"[\u2500-\u257f]", " ", heard.getvalue()).split()
+        raise ConfigError(" ".join(words).partition(" [type=")[0]) from None
 
 
 _DESCRIPTIONS = {
@@ -316,8 +346,9 @@ def main(arguments: list[str] | None = None) -> int:
                 args=given or ["--help"],
                 config=_STYLE,
             )
-    except _USER_ERRORS as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(error)}", highlight=False)
+    except (*_USER_ERRORS, ValidationError) as error:
+        message = describe(error) if isinstance(error, ValidationError) else str(error)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(message)}", highlight=False)
         return 2
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; what was finished is kept, and the same command goes on from there")
@@ -335,8 +366,8 @@ def _described(name: str) -> Callable[..., None]:
     return stand_in
 
 
-def _escaped(error: BaseException) -> str:
-    return " ".join(str(error).split()).replace("[", r"\[")
+def _escaped(message: str) -> str:
+    return escape(" ".join(message.split()))
 
 
 if __name__ == "__main__":

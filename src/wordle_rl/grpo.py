@@ -7,7 +7,6 @@ turn is trained on exactly once, under the prompt it was sampled from.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings
 from wordle_rl.modeling import make_optimizer, save_model, wants_bf16
 from wordle_rl.roller import Arena, Roller, prompt_budget
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, read_object, write_json
 from wordle_rl.training import (
     Progress,
     RunCallback,
@@ -118,11 +117,11 @@ class _StateCallback(TrainerCallback):
             "cumulative_wins": roller.cumulative_wins,
         }
         directory = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        (directory / _STATE_FILE).write_text(json.dumps(record), encoding="utf-8")
+        write_json(directory / _STATE_FILE, record)
 
     def load(self, checkpoint: str) -> None:
         """Restore the roller's record from a checkpoint."""
-        record = json.loads((Path(checkpoint) / _STATE_FILE).read_text(encoding="utf-8"))
+        record = read_object(Path(checkpoint) / _STATE_FILE)
         self._roller.picker.load_state(record["spread"])
         self._roller.best_compliance = record["best_compliance"]
         self._roller.cumulative_wins = record["cumulative_wins"]

@@ -6,9 +6,7 @@ run goes on with the same command.
 
 from __future__ import annotations
 
-import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,10 +19,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
+from wordle_rl.fit import check_fit
 from wordle_rl.players import GAME_FILE
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
-from wordle_rl.runs import Run, peak_memory_gib, write_json, write_jsonl
+from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
@@ -52,19 +51,38 @@ class Pipeline:
         self.words: WordList = load_words(config.words.source)
         self.split: Split = split_secrets(self.words, config.words.split_seed)
         self.prompter: Prompter = config.game.prompter(self.words.word_length)
-        self.run = Run.create(directory, config, self.split)
         self.solver = Solver(self.words)
+        self.run = Run(directory)
         self._timings = directory / "timings.json"
-        if self._timings.is_file():
-            self.run.seconds = json.loads(self._timings.read_text(encoding="utf-8"))
+        self._peak_memory_gib = 0.0
 
     def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
         """Run all stages up to and with `until`; the results if the chain got that far."""
+        if until != "traces":
+            self._check_model()
+        self.run = Run.create(self.run.directory, self.config, self.split)
+        if self._timings.is_file():
+            spent = read_object(self._timings)
+            self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
         stages: dict[Stage, Callable[[], None]] = {"traces": self._traces, "sft": self._sft, "grpo": self._grpo}
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             if stage in stages:
                 stages[stage]()
         return self._report() if until == "report" else None
+
+    def _check_model(self) -> None:
+        """Refuse a model that is missing or too small before anything is written."""
+        if _is_trained(self.run.directory / "sft"):
+            return
+        try:
+            from wordle_rl.modeling import load_codec
+        except ModuleNotFoundError as error:
+            raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
+        codec, context = load_codec(self.config.model)
+        budgets = {"eval.max_completion_tokens": self.config.eval.max_completion_tokens}
+        if self.config.grpo.steps:
+            budgets["grpo.sampling.max_completion_tokens"] = self.config.grpo.sampling.max_completion_tokens
+        check_fit(self.words, self.prompter, codec, context, budgets)
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
@@ -118,8 +136,7 @@ class Pipeline:
         if settings.steps == 0 or _is_trained(self.run.directory / "grpo"):
             return
         model, codec = load_model(self._model_at("sft"), self.config.seed)
-        needs_solver = settings.reward.schedule().rubric_at(0).needs_solver
-        arena = Arena(self.words, self.prompter, self.split.train, self.solver if needs_solver else None)
+        arena = Arena(self.words, self.prompter, self.split.train, self.solver)
         with self._stage("grpo", "GRPO", settings.steps) as advance:
             directory = train_grpo(
                 model,
@@ -143,7 +160,7 @@ class Pipeline:
             }
         results["seconds"] = {stage: round(seconds, 1) for stage, seconds in self.run.seconds.items()}
         results["seconds"]["total"] = round(sum(self.run.seconds.values()), 1)
-        results["peak_memory_gib"] = round(peak_memory_gib(), 2)
+        results["peak_memory_gib"] = round(self._peak_memory_gib, 2)
         write_json(self.run.directory / "results.json", results)
         write_report(self.run.directory)
         return results
@@ -201,10 +218,14 @@ class Pipeline:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        with Progress(*columns, console=self.console) as bar, self.run.stage(name):
-            task = bar.add_task(title, total=total or None, note="")
-            yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
-        write_json(self._timings, self.run.seconds)
+        try:
+            with Progress(*columns, console=self.console) as bar, self.run.stage(name):
+                task = bar.add_task(title, total=total or None, note="")
+                yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+        finally:
+            self._peak_memory_gib = max(self._peak_memory_gib, peak_memory_gib())
+            spent = {"seconds": self.run.seconds, "peak_memory_gib": self._peak_memory_gib}
+            write_json(self._timings, spent)
 
 
 def eval_secrets(split: Split, max_games: int) -> Sequence[str]:
@@ -235,7 +256,8 @@ def elapsed(seconds: float) -> str:
     """Seconds as minutes and seconds.
 
     Examples:
-        >>> elapsed(245.2)
-        '4 min 5 s'
+        >>> elapsed(245.2), elapsed(4000)
+        ('4 min 5 s', '66 min 40 s')
     """
-    return time.strftime("%-M min %-S s", time.gmtime(seconds))
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s"

@@ -107,7 +107,12 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object that a run stored.
+
+    Raises:
+        RunError: If the file holds something else.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -136,9 +141,9 @@ class Run:
         remedy = "name another --out, or pass --overwrite to start anew"
         resolved, facts = config.model_dump(mode="json"), manifest(config, split)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
-        if config_path.is_file() and _read_object(config_path) != resolved:
+        if config_path.is_file() and read_object(config_path) != resolved:
             raise RunError(f"{directory} holds a run with other settings; {remedy}")
-        if manifest_path.is_file() and _read_object(manifest_path).get("fingerprint") != split.fingerprint:
+        if manifest_path.is_file() and read_object(manifest_path).get("fingerprint") != split.fingerprint:
             raise RunError(f"{directory} holds a run with other words under the name {config.words.source!r}; {remedy}")
         write_json(config_path, resolved)
         write_json(manifest_path, facts)

@@ -47,7 +47,7 @@ _CURVES = {
     "learning_rate": ("Learning rate", "As scheduled."),
 }
 _STAGE_NAMES = {"sft": "Supervised fine-tuning", "grpo": "Reinforcement learning (GRPO)"}
-_EXACT = {"cumulative_wins", "learning_rate"}
+_EXACT = {"cumulative_wins", "learning_rate", "num_tokens"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch"}
 
 
@@ -165,7 +165,7 @@ def run_section(run: RunRecord) -> str:
     facts = ""
     seconds = run.facts.get("seconds")
     if isinstance(seconds, dict):
-        stages = [(str(name), float(value)) for name, value in seconds.items() if _is_number(value)]
+        stages = [(str(k), float(v)) for k, v in seconds.items() if k != "total" and _is_number(v)]  # total: their sum
         facts += _time_bar("Seconds of the whole run", stages, "s")
     others = {name: value for name, value in run.facts.items() if name != "seconds"}
     for title, content in (("Other results", others), ("Manifest", _short(run.manifest)), ("Settings", run.config)):

@@ -1,0 +1,40 @@
+"""A page as a browser takes it apart, for the report tests."""
+
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page as a browser takes it apart: its elements, its text, the content of its scripts."""
+
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+        elif self.cdata_elem is None:
+            self.text += data
+
+    @property
+    def games(self) -> dict[str, Any]:
+        payload: dict[str, Any] = json.loads(self.scripts[0])
+        return payload
+
+
+def parse_page(html: str) -> Page:
+    page = Page()
+    page.feed(html)
+    return page

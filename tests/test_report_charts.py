@@ -1,0 +1,86 @@
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import parse_page
+
+from wordle_rl.report.charts import (
+    MAX_POINTS,
+    Series,
+    bar_of_shares,
+    format_value,
+    line_chart,
+    nice_ticks,
+    running_mean,
+)
+
+
+def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
+    steps, values = np.arange(1.0, 5001.0), np.sin(np.arange(5000) / 300) + 2
+    html = line_chart("t", "n", [Series("a", steps, values)])
+    [(_, attrs)] = [tag for tag in parse_page(html).tags if "data-series" in tag[1]]
+    [curve] = json.loads(attrs["data-series"] or "")
+    assert len(curve["x"]) == len(curve["y"]) == MAX_POINTS
+    assert (curve["x"][0], curve["x"][-1]) == (1, 5000)
+    assert np.mean(curve["y"]) == pytest.approx(values.mean(), abs=0.01)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_ticks_enclose_both_ends_in_a_few_even_steps(low: float, span: float) -> None:
+    ticks = nice_ticks(low, low + span)
+    assert ticks[0] <= low + 1e-6 * span
+    assert ticks[-1] >= low + span - 1e-6 * span
+    assert 2 <= len(ticks) <= 7
+    assert np.allclose(np.diff(ticks), ticks[1] - ticks[0], rtol=1e-3)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=100))
+def test_a_running_mean_is_the_mean_of_its_window(values: list[float]) -> None:
+    reach = max(1, len(values) // 20)
+    slow = [np.mean(values[max(0, i - reach) : i + reach + 1]) for i in range(len(values))]
+    assert running_mean(np.array(values)) == pytest.approx(np.array(slow), abs=1e-9)
+
+
+def test_a_curve_is_drawn_where_its_values_are() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0, 10.0]), np.array([0.0, 1.0, 0.5]))])
+    [(_, line)] = [tag for tag in parse_page(html).tags if tag[0] == "polyline"]
+    points = [tuple(map(float, point.split(","))) for point in (line["points"] or "").split()]
+    (left, bottom), (middle, top), (right, half) = points
+    assert left < middle < right
+    assert middle == pytest.approx((left + right) / 2)
+    assert top < half < bottom
+    assert half == pytest.approx((top + bottom) / 2)
+
+
+def test_a_single_value_is_a_dot() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([3.0]), np.array([0.0]))])
+    assert [tag for tag, _ in parse_page(html).tags].count("circle") == 1
+
+
+def test_curves_of_one_chart_differ_in_more_than_colour() -> None:
+    css = (Path(__file__).parents[1] / "src/wordle_rl/report/page.css").read_text()
+    dashes = [re.search(rf"\.line\.s{place} \{{ stroke-dasharray: ([\d ]+);", css) for place in range(1, 8)]
+    assert len({dash[1] for dash in dashes if dash}) == 7
+
+
+def test_shares_add_up_and_the_largest_comes_first() -> None:
+    text = parse_page(bar_of_shares([("small", 1.0), ("large", 3.0)], "s")).text
+    assert text == "large3 s75.0 %small1 s25.0 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "percent", "shown"),
+    [
+        (0.5, True, "50.0 %"),
+        (3.0, False, "3"),
+        (12345.0, False, "12,345"),
+        (1234.5, False, "1,234"),
+        (1e-20, False, "0"),
+    ],
+)
+def test_numbers_are_short(value: float, percent: bool, shown: str) -> None:
+    assert format_value(value, percent) == shown
