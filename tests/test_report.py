@@ -17,14 +17,6 @@ from wordle_rl.env import StopReason
 from wordle_rl.evaluate import Evaluation, EvaluationError, GameRecord, TurnRecord, figures_by_split
 from wordle_rl.game import Outcome, Rules, score_guess
 from wordle_rl.report import ReportError, read_run, write_report
-    MAX_POINTS,
-    Series,
-    bar_of_shares,
-    format_value,
-    line_chart,
-    nice_ticks,
-    running_mean,
-)
 from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_TRAINING_GAMES, games_payload, json_for_script
 from wordle_rl.report.page import fill
 from wordle_rl.runs import RunError

@@ -55,7 +55,7 @@ Words = Annotated[
     str,
     tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
 ]
-Seed = Annotated[int, Field(ge=0), tyro.conf.arg(help="Seed of everything drawn at random.")]
+Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
 
 
 def words(
@@ -192,6 +192,11 @@ def run_config(arguments: list[str], until: Stage | None = None) -> None:
     commands.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
 
 
+_TYRO_PREFIX = re.compile(
+    r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, )?"
+)
+
+
 @contextmanager
 def _plain_refusals() -> Iterator[None]:
     """Say in one line, as for a config file, what tyro would draw a box around."""
@@ -202,8 +207,9 @@ def _plain_refusals() -> Iterator[None]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        words = re.sub(r"[\u2500-\u257f]", " ", heard.getvalue()).split()
-        raise ConfigError(" ".join(words).partition(" [type=")[0]) from None
+        words = " ".join(re.sub(r"[\u2500-\u257f]", " ", heard.getvalue()).split())
+        message = _TYRO_PREFIX.sub(r"\1: ", words).partition(" [type=")[0]
+        raise ConfigError(message.partition(" For full helptext")[0]) from None
 
 
 _DESCRIPTIONS = {

@@ -98,6 +98,8 @@ def solve(source: str, opener: str | None, tree: bool, secret: str | None, top: 
 
 def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
     """Teacher games to a file."""
+    if seed < 0:
+        raise ConfigError(f"seed {seed} must not be negative")
     found = load_words(source)
     secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
     with messages.status("teacher plays…") as status:

@@ -142,7 +142,7 @@ class SamplingSettings(Section):
     max_completion_tokens: int = Field(512, ge=1)
     """Bound on one turn's reply, thinking included."""
     max_batch_size: int = Field(1024, ge=1)
-    """Games sampled at once, which bounds the key/value cache."""
+    """Games per forward pass, which bounds activations; the key/value cache holds all games in play."""
 
 
 class OptimizerSettings(Section):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape
 from wordle_rl.runs import write_jsonl
@@ -139,21 +140,40 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """What a row must keep to. `max_turns` bounds the guesses of a game, `max_words` the words of its replies."""
+    """What a row must keep to. `max_turns` bounds the guesses of a game, `max_words` the words of its replies.
+
+    Raises:
+        ConfigError: If a bound leaves room for no game.
+    """
 
     max_turns: int = 6
     max_words: int = 4096
     won_only: bool = True
 
+    def __post_init__(self) -> None:
+        for name, bound in (("max_turns", self.max_turns), ("max_words", self.max_words)):
+            if bound < 1:
+                raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
+
 
 def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
     """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    if trace.secret not in words:
+        return "unlisted_secret"
+    if not trace.turns:
+        return "no_turns"
+    if any(turn.guess == trace.secret for turn in trace.turns[:-1]):
+        return "plays_on_after_win"
     if limits.won_only and not trace.won:
         return "not_won"
     if len(trace.turns) > limits.max_turns:
         return "too_many_turns"
     if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
         return "too_long"
+    return _fault_of_turns(trace, words)
+
+
+def _fault_of_turns(trace: Trace, words: WordList) -> str | None:
     board = trace.board()
     for count, turn in enumerate(trace.turns):
         if len(turn.guess) != len(trace.secret) or turn.guess not in words:

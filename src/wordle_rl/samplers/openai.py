@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from openai import APIConnectionError, APIError, AsyncOpenAI, AuthenticationError, OpenAI
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
@@ -89,9 +89,11 @@ class OpenAISampler:
                     top_p=self._sampling.top_p,
                     max_tokens=self._sampling.max_completion_tokens,
                 )
-            except APIError as error:
-                return Completion("", error=f"{type(error).__name__}: {error}"[:200])
-        if not answer.choices:
+            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                return Completion("", error=reason.replace(self._key, "(key)")[:200])
+        # A server that is no chat endpoint may send anything with status 200.
+        if not isinstance(answer, ChatCompletion) or not answer.choices:
             return Completion("", error="the endpoint sent no choices")
         choice = answer.choices[0]
         return Completion(choice.message.content or "", overlong=choice.finish_reason == "length")

@@ -1,0 +1,59 @@
+"""Laws of the leak audit: it counts what was trained on and finds what should not have been."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.audit import audit
+from wordle_rl.config import RunConfig
+from wordle_rl.runs import Run, RunError, write_jsonl
+from wordle_rl.words import Split, load_words, split_secrets
+
+SPLIT: Split = split_secrets(load_words())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run.create(tmp_path / "run", RunConfig(), SPLIT)
+    write_jsonl(made.directory / "traces.jsonl", [{"secret": SPLIT.train[0]}, {"secret": "aahed"}])
+    made.append("secrets.jsonl", {"stage": "grpo", "step": 0, "secrets": list(SPLIT.train[:3])})
+    made.append("games.jsonl", {"secret": SPLIT.train[1]})
+    return made
+
+
+def test_clean_run_is_clean_and_counted(run: Run) -> None:
+    found = audit(run.directory)
+    assert found.clean
+    assert found.num_secrets == {"traces.jsonl": 2, "secrets.jsonl": 3, "games.jsonl": 1}
+
+
+@pytest.mark.parametrize("held_out", [SPLIT.test[0], SPLIT.val[0]])
+def test_held_out_secret_is_found_in_every_record(run: Run, held_out: str) -> None:
+    run.append("traces.jsonl", {"secret": held_out})
+    run.append("secrets.jsonl", {"step": 1, "secrets": [SPLIT.train[5], held_out]})
+    run.append("games.jsonl", {"secret": held_out})
+    found = audit(run.directory)
+    assert not found.clean
+    assert found.leaks == (("traces.jsonl", held_out), ("secrets.jsonl", held_out), ("games.jsonl", held_out))
+
+
+def test_split_is_recomputed_and_not_taken_from_the_manifest(run: Run) -> None:
+    path = run.directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["split"] = {"seed": 0, "train": [], "val": [], "test": []}
+    path.write_text(json.dumps(manifest))
+    run.append("traces.jsonl", {"secret": SPLIT.test[3]})
+    assert audit(run.directory).leaks == (("traces.jsonl", SPLIT.test[3]),)
+
+
+def test_changed_word_list_is_refused(run: Run) -> None:
+    path = run.directory / "manifest.json"
+    path.write_text(path.read_text().replace(SPLIT.fingerprint, "0" * 64))
+    with pytest.raises(RunError, match="has changed"):
+        audit(run.directory)
+
+
+def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run directory"):
+        audit(tmp_path)
