@@ -5,6 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from training_fixtures import (  # noqa: F401  # fixtures, found here by every test file
+    plain_traces,
+    sixty,
+    solver,
+    split,
+    traces,
+    word_directory,
+)
 
 from wordle_rl.words import WordList, load_words
 

@@ -170,6 +170,14 @@ def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
     assert evaluation.figures().mean_regret == pytest.approx(sum(regrets) / 6)
 
 
+def test_regret_knows_how_many_turns_are_left() -> None:
+    evaluation = play_script([("speed", ["fuzzy", "lymph"])], solver=SOLVER, rules=Rules(max_turns=2))
+    left = SOLVER.candidates([("fuzzy", score_guess("speed", "fuzzy"))])
+    last = evaluation.records[0].turns[1].regret
+    assert last == SOLVER.regret("lymph", left, turns_left=1)
+    assert last != SOLVER.regret("lymph", left, turns_left=2)
+
+
 def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None:
     evaluation = evaluate(ANSWERS, WORDS, PROMPTER, solver_player(), solver=SOLVER)
     figures = evaluation.figures()

@@ -135,20 +135,56 @@ def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
     assert page.games["sources"][2]["games"][0]["t"][0]["q"] == HOSTILE
 
 
-def test_names_and_settings_become_text(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    expected = len([tag for tag, _ in read_page(run_dir).tags if tag in {"script", "img"}])
-    (run_dir / "manifest.json").write_text(
-        json.dumps({"command": HOSTILE, "words": HOSTILE, "hardware": {"x": HOSTILE}})
-    )
-    write_lines(
-        run_dir / "metrics.jsonl", [metric_row(step, **{HOSTILE: 1.0, f"reward/{HOSTILE}": 2.0}) for step in (1, 2)]
-    )
+def named_run(run_dir: Path, name: str) -> Path:
+    """A run that says `name` wherever a run may say something of its own."""
+    make_run(run_dir)
+    manifest = {"command": name, "words": name, "git_commit": name, "hardware": {"processor": name}, "python": name}
+    (run_dir / "manifest.json").write_text(json.dumps(manifest))
+    (run_dir / "config.json").write_text(json.dumps({"model": {"path": name}}))
+    metrics = {name: 1.0, f"reward/{name}": 2.0, f"reward/b{name}": 2.0, f"seconds/{name}": 3.0, "stage": name}
+    write_lines(run_dir / "metrics.jsonl", [{**metrics, "step": step} for step in (1, 2)])
     results = json.loads((run_dir / "results.json").read_text())
-    (run_dir / "results.json").write_text(json.dumps(results | {HOSTILE: results["sft"]}))
-    page = read_page(run_dir)
-    assert len([tag for tag, _ in page.tags if tag in {"script", "img"}]) == expected
-    assert HOSTILE in page.text
+    results["sft"]["held_out"]["guess_distribution"] = {name: 1, "loss": 1}
+    (run_dir / "results.json").write_text(json.dumps(results | {name: results["sft"], "seconds": {name: 1.0}}))
+    evaluation(name, list(GRPO.records)).save(run_dir / "eval" / "grpo.json")
+    return run_dir
+
+
+def structure(page: Page) -> list[tuple[str, list[str]]]:
+    return [(tag, list(attrs)) for tag, attrs in page.tags]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        HOSTILE,
+        "<script>document.title='x'</script>",
+        "<img src=x onerror=alert(1)>",
+        "<!-- ",
+        "</pre></title></style></section>",
+        '" onmouseover="alert(1)',
+        "' onmouseover='alert(1)",
+        "&lt;b&gt;",
+    ],
+)
+def test_names_and_settings_become_text(tmp_path: Path, name: str) -> None:
+    calm = read_page(named_run(tmp_path / "calm", "calm"))
+    page = read_page(named_run(tmp_path / "run", name))
+    assert structure(page) == structure(calm)
+    assert page.text.count("calm") == 0
+    assert page.text.count(name) >= 8
+
+
+def test_the_name_of_the_directory_becomes_text(tmp_path: Path) -> None:
+    calm = read_page(make_run(tmp_path / "calm"))
+    page = read_page(make_run(tmp_path / "<img src=x onerror='alert(1)'>"))
+    assert structure(page) == structure(calm)
+
+
+def test_the_script_never_builds_markup_from_strings() -> None:
+    script = (Path(__file__).parents[1] / "src/wordle_rl/report/page.js").read_text()
+    assert "textContent" in script
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|setHTML", script)
 
 
 def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
@@ -295,7 +331,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_step_logged_again_after_a_resume_counts_once(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    write_lines(run_dir / "metrics.jsonl", [metric_row(1), metric_row(2), metric_row(3), metric_row(2, loss=5.0)])
+    write_lines(run_dir / "metrics.jsonl", [metric_row(3), metric_row(1), metric_row(2), metric_row(2, loss=5.0)])
     rows = read_run(run_dir).metrics["grpo"]
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert rows[1]["loss"] == 5.0

@@ -61,6 +61,15 @@ def test_a_single_value_is_a_dot() -> None:
     assert [tag for tag, _ in parse_page(html).tags].count("circle") == 1
 
 
+def test_several_curves_are_named_with_their_first_and_last_values() -> None:
+    steps = np.array([1.0, 2.0])
+    html = line_chart("t", "n", [Series("up", steps, steps / 4), Series("down", steps, -steps)], percent=True)
+    page = parse_page(html)
+    assert "up 25.0 % → 50.0 %down -100.0 % → -200.0 %" in page.text
+    classes = {attrs["class"] for tag, attrs in page.tags if tag == "polyline"}
+    assert classes == {"line s0", "line s1"}
+
+
 def test_curves_of_one_chart_differ_in_more_than_colour() -> None:
     css = (Path(__file__).parents[1] / "src/wordle_rl/report/page.css").read_text()
     dashes = [re.search(rf"\.line\.s{place} \{{ stroke-dasharray: ([\d ]+);", css) for place in range(1, 8)]

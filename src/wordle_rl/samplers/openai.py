@@ -32,6 +32,9 @@ class EndpointSettings(BaseModel):
     """Retries with growing pauses after rate limits, time-outs and server errors."""
 
 
+_NO_KEY = "no-key-needed"
+
+
 class OpenAISampler:
     """Asks a chat endpoint. A request that keeps failing makes its game an error, never a loss.
 
@@ -45,7 +48,7 @@ class OpenAISampler:
         self.codec = None
         self._endpoint = endpoint
         self._sampling = sampling
-        self._key = os.environ.get("OPENAI_API_KEY") or "none"
+        self._key = os.environ.get("OPENAI_API_KEY") or _NO_KEY
         self._check()
 
     def begin(self) -> None:

@@ -1,0 +1,149 @@
+"""Laws of the configuration: shipped files load, wrong keys are named, impossible settings are refused."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig, Section, describe, load_config
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").rglob("*.toml"))
+
+
+def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
+    found = [root]
+    for field in root.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += sections(field.annotation)
+    return found
+
+
+def load(tmp_path: Path, text: str) -> RunConfig:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_loads_and_says_what_it_is_for(path: Path) -> None:
+    config = load_config(path)
+    assert config != RunConfig()
+    assert path.read_text().startswith("# "), "a shipped config opens with what it is for"
+    assert tomllib.loads(path.read_text())
+
+
+def test_there_are_shipped_configs() -> None:
+    assert "quickstart" in {path.stem for path in CONFIGS}
+
+
+def test_the_defaults_survive_json() -> None:
+    config = RunConfig()
+    assert RunConfig.model_validate(json.loads(config.model_dump_json())) == config
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_stored_config_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
+    config = load_config(path)
+    (tmp_path / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
+    assert load_config(tmp_path / "config.json") == config
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.__name__)
+def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[BaseModel]) -> None:
+    assert issubclass(section, Section)
+    for name, field in section.model_fields.items():
+        assert field.description, f"{section.__name__}.{name} has no description"
+        assert field.description.endswith((".", "…", "}.")), f"{section.__name__}.{name}"
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(section(), next(iter(section.model_fields)), None)
+
+
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "[grpo]\ngroupsize = 4\n")
+    message = str(caught.value)
+    assert "unknown setting grpo.groupsize (did you mean grpo.group_size?)" in message
+    assert "run.toml" in message
+    assert "\n" not in message
+
+
+def test_a_misspelt_key_deep_down_is_named_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.optimizer\.learningrate .*sft\.optimizer\.learning_rate"):
+        load(tmp_path, "[sft.optimizer]\nlearningrate = 0.1\n")
+
+
+def test_a_misspelt_section_is_named_and_nonsense_gets_no_hint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting trace \(did you mean traces\?\)"):
+        load(tmp_path, "[trace]\nnum_games = 3\n")
+    with pytest.raises(ConfigError, match=r"unknown setting zzzzqqq$"):
+        load(tmp_path, "zzzzqqq = 1\n")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 1\n[sft]\nbatchsize = 2\n")
+    for name in ("seed", "grpo.group_size", "sft.batchsize"):
+        assert name in str(caught.value)
+
+
+IMPOSSIBLE = {
+    "group of one": ("[grpo]\ngroup_size = 1", "grpo.group_size"),
+    "too many given": ("[grpo]\nmax_given = 6", "max_given 6"),
+    "no group": ("[grpo]\ngroups_per_step = 0", "groups_per_step"),
+    "uneven micro-batch": ("[grpo]\ngroups_per_step = 2\ngroup_size = 4\nmicro_batch_size = 3", "micro_batch_size 3"),
+    "greedy policy": ("[grpo.sampling]\ntemperature = 0", "temperature 0"),
+    "negative temperature": ("[grpo.sampling]\ntemperature = -1", "temperature"),
+    "no tokens": ("[grpo.sampling]\nmax_completion_tokens = 0", "max_completion_tokens"),
+    "teacher outlasts game": ("[game]\nmax_turns = 4", "teacher.max_turns 6"),
+    "rates above one": ("[traces.teacher]\nnoise_rate = 0.8\nstray_rate = 0.5", "together"),
+    "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "hard_mode"),
+    "no games": ("[traces]\nnum_games = 0", "num_games"),
+    "no rate": ("[sft.optimizer]\nlearning_rate = 0", "learning_rate"),
+    "heads do not divide": ("[model]\nnum_heads = 3", "num_heads 3"),
+    "key heads do not divide": ("[model]\nnum_heads = 4\nnum_kv_heads = 3", "num_kv_heads 3"),
+    "odd head": ("[model]\nhidden_size = 12\nnum_heads = 4", "even multiple"),
+    "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
+    "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
+    "unknown reward": ("[grpo.reward]\npreset = 'gold'", "'gold'"),
+    "unknown tracker": ("report_to = ['paper']", "report_to"),
+    "negative seed": ("seed = -1", "seed"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, tmp_path: Path) -> None:
+    text, named = IMPOSSIBLE[case]
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_hard_mode_without_strays_is_fine(tmp_path: Path) -> None:
+    assert load(tmp_path, "[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0").game.hard_mode
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no config file .*nowhere\.toml"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("content", [b"[grpo", b"seed = = 1", b"\xff\xfe\x00"])
+def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"bad\.toml"):
+        load_config(path)
+
+
+def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
+    with pytest.raises(ValidationError) as caught:
+        GRPOSettings(optimizer=OptimizerSettings(), groups_per_step=1, group_size=2, micro_batch_size=7)
+    assert describe(caught.value) == "config: micro_batch_size 7 must divide the 2 games of a step"
+
+
+def test_the_prompter_of_a_game_has_its_rules() -> None:
+    prompter = RunConfig.model_validate({"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {"stray_rate": 0}}}).game.prompter(4)
+    assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)

@@ -1,0 +1,109 @@
+"""Laws of the secret picker: mixed records are drawn more, the same step draws the same."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.focus import SecretPicker
+
+SECRETS = [f"word{i}" for i in range(8)]
+SPREADS = st.dictionaries(st.sampled_from(SECRETS), st.floats(0, 3), max_size=8)
+
+
+def weight(picker: SecretPicker, secret: str) -> float:
+    return float(picker.weights()[SECRETS.index(secret)])
+
+
+def draws(picker: SecretPicker, steps: int = 400) -> Counter[str]:
+    return Counter(secret for step in range(steps) for secret in picker.pick(2, step))
+
+
+def test_constant_groups_are_drawn_less_than_mixed_ones() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    for secret in SECRETS:
+        picker.update(secret, 0.0 if secret in SECRETS[:4] else 1.0)
+    drawn = draws(picker)
+    assert max(drawn[s] for s in SECRETS[:4]) * 4 < min(drawn[s] for s in SECRETS[4:])
+    assert all(drawn[s] > 0 for s in SECRETS[:4]), "a constant secret must come back now and then"
+
+
+def test_an_untried_secret_counts_as_the_widest() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    picker.update("word0", 0.2)
+    picker.update("word1", 0.7)
+    assert weight(picker, "word5") == pytest.approx(weight(picker, "word1"))
+    assert weight(picker, "word5") > weight(picker, "word0")
+
+
+def test_without_focus_all_are_alike() -> None:
+    picker = SecretPicker(SECRETS, 0.0, 0)
+    picker.update("word0", 3.0)
+    picker.update("word1", 0.0)
+    assert picker.weights() == pytest.approx([1 / 8] * 8)
+
+
+def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    for secret in SECRETS:
+        picker.update(secret, 0.0)
+    assert picker.weights() == pytest.approx([1 / 8] * 8)
+
+
+@given(SPREADS, st.floats(0, 1))
+def test_weights_are_chances(spreads, focus) -> None:
+    picker = SecretPicker(SECRETS, focus, 0)
+    for secret, spread in spreads.items():
+        picker.update(secret, spread)
+    weights = picker.weights()
+    assert weights.sum() == pytest.approx(1.0)
+    assert (weights > 0).all()
+
+
+def test_recent_groups_count_more_than_old_ones() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    picker.update("word0", 1.0)
+    for _ in range(5):
+        picker.update("word0", 0.0)
+    assert picker.state()["word0"] == pytest.approx(0.5**5)
+
+
+@given(st.integers(0, 50), st.integers(0, 5), st.integers(1, 8))
+def test_the_same_seed_step_and_process_draw_the_same_without_repeats(seed, step, count) -> None:
+    first, second = SecretPicker(SECRETS, 0.5, seed), SecretPicker(SECRETS, 0.5, seed)
+    assert first.pick(count, step) == second.pick(count, step)
+    assert len(set(first.pick(count, step))) == count
+
+
+def test_steps_and_processes_draw_differently() -> None:
+    picker = SecretPicker(SECRETS, 0.5, 0)
+    assert len({tuple(picker.pick(4, step)) for step in range(10)}) > 5
+    assert len({tuple(picker.pick(4, 0, process)) for process in range(10)}) > 5
+
+
+def test_more_secrets_than_there_are_repeat() -> None:
+    assert len(SecretPicker(SECRETS[:2], 0.5, 0).pick(5, 0)) == 5
+
+
+@given(SPREADS)
+def test_the_record_survives_a_round_trip_through_json(spreads) -> None:
+    picker = SecretPicker(SECRETS, 0.7, 3)
+    for secret, spread in spreads.items():
+        picker.update(secret, spread)
+    again = SecretPicker(SECRETS, 0.7, 3)
+    again.load_state(json.loads(json.dumps(picker.state())))
+    assert (again.weights() == picker.weights()).all()
+    assert again.pick(3, 11) == picker.pick(3, 11)
+
+
+def test_a_record_of_other_secrets_is_ignored() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    picker.load_state({"gone": 1.0, "word3": 0.5})
+    assert picker.state() == {"word3": 0.5}
+
+
+def test_no_secrets_are_refused() -> None:
+    with pytest.raises(ValueError, match="training split is empty"):
+        SecretPicker([], 0.5, 0)

@@ -1,0 +1,223 @@
+"""Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from training_fixtures import TINY, fast, small_model, weights_of  # noqa: E402
+
+from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings  # noqa: E402
+from wordle_rl.modeling import (  # noqa: E402
+    MuonWithAdamW,
+    context_length,
+    load_codec,
+    load_model,
+    make_optimizer,
+    rate_factor,
+    save_model,
+    wants_bf16,
+)
+from wordle_rl.runs import RunError  # noqa: E402
+from wordle_rl.training import make_scheduler  # noqa: E402
+
+
+@pytest.fixture
+def saved(tokenizer, codec, tmp_path: Path) -> Path:
+    save_model(small_model(tokenizer), codec, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        ids = torch.randint(10, 100, (4, 12), generator=generator)
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+
+
+def test_the_embedded_model_is_the_same_for_the_same_seed() -> None:
+    settings = ModelSettings(**TINY)
+    first, second, other = (load_model(settings, seed)[0] for seed in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not torch.equal(first.get_input_embeddings().weight, other.get_input_embeddings().weight)
+
+
+def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, codec) -> None:
+    model, again = load_model(ModelSettings(path=str(saved)), 0)
+    original = weights_of(small_model(tokenizer))
+    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
+    assert again.tokenizer.chat_template == codec.tokenizer.chat_template
+    assert again.turn_end_ids == codec.turn_end_ids
+    assert not list(saved.parent.glob(".*")), "nothing is left of the saving"
+
+
+def test_saving_over_a_directory_keeps_what_else_is_there(saved: Path, tokenizer, codec) -> None:
+    (saved / "checkpoints").mkdir()
+    save_model(small_model(tokenizer, seed=1), codec, saved)
+    assert (saved / "checkpoints").is_dir()
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        save_model(small_model(tokenizer), codec, tmp_path / "taken" / "model")
+    (tmp_path / "model").write_text("a file in the way")
+    with pytest.raises(RunError, match="model"):
+        save_model(small_model(tokenizer), codec, tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
+
+
+def test_the_codec_comes_without_the_weights(saved: Path, codec) -> None:
+    again, context = load_codec(ModelSettings(path=str(saved)))
+    assert (again.stop_ids, context) == (codec.stop_ids, 1024)
+    assert load_codec(ModelSettings(max_length=77))[1] == 77
+
+
+def damage(directory: Path, how: str) -> Path:
+    if how == "missing":
+        return directory / "nowhere"
+    if how == "empty":
+        shutil.rmtree(directory)
+        directory.mkdir()
+    if how == "truncated weights":
+        weights = directory / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+    if how == "no weights":
+        (directory / "model.safetensors").unlink()
+    if how == "bad config":
+        (directory / "config.json").write_text('{"model_type": ')
+    if how == "unknown model type":
+        (directory / "config.json").write_text('{"model_type": "abacus"}')
+    if how == "bad tokenizer":
+        (directory / "tokenizer.json").write_text("{}")
+    return directory
+
+
+DAMAGE = ["missing", "empty", "truncated weights", "no weights", "bad config", "unknown model type", "bad tokenizer"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_model_is_refused_in_one_line_that_names_it(how: str, saved: Path) -> None:
+    path = damage(saved, how)
+    with pytest.raises(ConfigError) as caught:
+        load_model(ModelSettings(path=str(path)), 0)
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [how for how in DAMAGE if how != "no weights"])
+def test_damage_shows_before_the_weights_are_loaded(how: str, saved: Path) -> None:
+    with pytest.raises(ConfigError):
+        load_codec(ModelSettings(path=str(damage(saved, how))))
+
+
+def test_the_context_is_what_the_model_says(tokenizer) -> None:
+    model = small_model(tokenizer)
+    assert context_length(model) == 1024
+    model.config.max_position_embeddings = None
+    assert context_length(model) is None
+
+
+def test_precision_that_is_asked_for_is_kept() -> None:
+    assert wants_bf16("bf16")
+    assert not wants_bf16("fp32")
+    assert isinstance(wants_bf16("auto"), bool)
+
+
+def test_muon_takes_the_matrices_inside_the_layers_and_adamw_the_rest(tokenizer) -> None:
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, fast("muon"))
+    assert isinstance(optimizer, MuonWithAdamW)
+    by_id = {id(parameter): name for name, parameter in model.named_parameters()}
+    muon, adamw = ({by_id[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert muon
+    assert all("proj" in name for name in muon)
+    assert not any("proj" in name for name in adamw)
+    assert muon | adamw == set(by_id.values())
+    assert [group["lr"] for group in optimizer.param_groups] == [0.02, 3e-3]
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_every_weight_moves(name: str, tokenizer) -> None:
+    model = small_model(tokenizer)
+    before = weights_of(model)
+    train_a_little(model, make_optimizer(model, fast(name)), 2)
+    still = [name for name, parameter in model.named_parameters() if torch.equal(before[name], parameter)]
+    assert not still
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_frozen_weights_are_left_alone(name: str, tokenizer) -> None:
+    model = small_model(tokenizer)
+    frozen = model.model.layers[0].mlp.up_proj.weight
+    frozen.requires_grad_(False)
+    before = frozen.clone()
+    train_a_little(model, make_optimizer(model, fast(name, weight_decay=0.1)), 2)
+    assert torch.equal(before, frozen)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_an_optimizer_restored_from_disk_goes_on_as_before(name: str, tokenizer, tmp_path: Path) -> None:
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, fast(name))
+    train_a_little(model, optimizer, 3)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state.pt")
+    train_a_little(model, optimizer, 2, seed=1)
+
+    again = small_model(tokenizer, seed=9)
+    restored = make_optimizer(again, fast(name))
+    state = torch.load(tmp_path / "state.pt")
+    again.load_state_dict(state["model"])
+    restored.load_state_dict(state["optimizer"])
+    train_a_little(again, restored, 2, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+    forgetful = small_model(tokenizer, seed=9)
+    forgetful.load_state_dict(state["model"])
+    train_a_little(forgetful, make_optimizer(forgetful, fast(name)), 2, seed=1)
+    assert not all(torch.equal(a, b) for a, b in zip(model.parameters(), forgetful.parameters(), strict=True))
+
+
+def test_the_schedule_moves_both_parts_of_muon_and_survives_a_restore(tokenizer) -> None:
+    settings = OptimizerSettings(name="muon", learning_rate=1e-3, warmup_share=0.0, schedule="linear")
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, settings)
+    scheduler = make_scheduler(optimizer, settings, 10)
+    for _ in range(5):
+        optimizer.step()
+        scheduler.step()
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.01, 5e-4])
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    scheduler.step()
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.008, 4e-4])
+
+
+@given(
+    st.sampled_from(["constant", "linear", "cosine", "stable_decay"]),
+    st.floats(0, 0.9),
+    st.integers(1, 300),
+)
+def test_the_rate_stays_between_zero_and_its_peak_and_rises_then_never_rises_again(schedule, warmup, total) -> None:
+    settings = OptimizerSettings(schedule=schedule, warmup_share=warmup)
+    rates = [rate_factor(settings, step, total) for step in range(total)]
+    assert all(0.0 <= rate <= 1.0 for rate in rates)
+    assert rates[0] > 0
+    rising = round(warmup * total)
+    assert all(a < b for a, b in zip(rates[:rising], rates[1:rising], strict=False))
+    assert all(a >= b for a, b in zip(rates[rising:], rates[rising + 1 :], strict=False))
+
+
+def test_the_rate_by_hand() -> None:
+    linear = OptimizerSettings(warmup_share=0.1, schedule="linear")
+    assert [rate_factor(linear, step, 20) for step in (0, 1, 2, 11)] == pytest.approx([0.5, 1.0, 1.0, 0.5])
+    cosine = OptimizerSettings(warmup_share=0.0, schedule="cosine")
+    assert [rate_factor(cosine, step, 4) for step in range(4)] == pytest.approx([1.0, 0.853553, 0.5, 0.146447])
+    stable = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
+    assert [rate_factor(stable, step, 10) for step in (0, 4, 7, 10)] == pytest.approx([1.0, 1.0, 0.51, 0.02])

@@ -1,0 +1,199 @@
+"""Laws of the run directory: every file is whole or absent, and damage is named."""
+
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+from training_fixtures import make_run, rows, write_word_directory
+
+from wordle_rl import __version__
+from wordle_rl.config import RunConfig
+from wordle_rl.runs import (
+    Run,
+    RunError,
+    manifest,
+    peak_memory_gib,
+    read_jsonl,
+    read_object,
+    write_json,
+    write_jsonl,
+    write_text_atomically,
+)
+from wordle_rl.words import load_words, split_secrets
+
+
+@pytest.fixture
+def small_disk():
+    """Files may not grow beyond 4 KiB while this is on, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, before)
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def test_text_is_written_whole_below_directories_that_were_not_there(tmp_path: Path) -> None:
+    write_text_atomically(tmp_path / "a" / "b.txt", "grün\n")
+    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "grün\n"
+    assert files(tmp_path) == ["a/b.txt"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, small_disk: int) -> None:
+    path = tmp_path / "results.json"
+    write_json(path, {"old": True})
+    with pytest.raises(RunError, match=r"cannot write .*results\.json.*free space"):
+        write_json(path, {"new": "x" * 3 * small_disk})
+    assert json.loads(path.read_text()) == {"old": True}
+    assert files(tmp_path) == ["results.json"]
+
+
+def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, small_disk: int) -> None:
+    with pytest.raises(RunError, match=r"traces\.jsonl"):
+        write_jsonl(tmp_path / "traces.jsonl", ({"n": n} for n in range(10_000)))
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_leaves_no_half_line_in_the_metrics(tmp_path: Path, small_disk: int) -> None:
+    run = Run(tmp_path)
+    run.append("metrics.jsonl", {"step": 1})
+    with pytest.raises(RunError, match=r"metrics\.jsonl"):
+        run.append("metrics.jsonl", {"step": 2, "text": "x" * 2 * small_disk})
+    assert rows(tmp_path / "metrics.jsonl") == [{"step": 1}]
+
+
+def test_rows_that_fail_to_come_leave_nothing(tmp_path: Path) -> None:
+    def broken():
+        yield {"n": 1}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_jsonl(tmp_path / "rows.jsonl", broken())
+    assert files(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        write_json(tmp_path / "taken" / "results.json", {})
+    with pytest.raises(RunError, match="taken"):
+        write_jsonl(tmp_path / "taken" / "rows.jsonl", [{}])
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "results.json", {"rate": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        Run(tmp_path).append("metrics.jsonl", {"loss": float("inf")})
+    assert files(tmp_path) == []
+
+
+def test_rows_come_back_as_written(tmp_path: Path) -> None:
+    written = [{"guess": "crane", "n": 1}, {"guess": "grün", "n": None}]
+    assert write_jsonl(tmp_path / "rows.jsonl", iter(written)) == 2
+    assert list(read_jsonl(tmp_path / "rows.jsonl")) == written
+
+
+@pytest.mark.parametrize(("line", "what"), [('{"half": ', "no JSON"), ("[1, 2]", "list"), ("", "no JSON")])
+def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n' + line + "\n")
+    read = read_jsonl(path)
+    assert [next(read), next(read)] == [{"a": 1}, {"a": 2}]
+    with pytest.raises(RunError, match=rf"rows\.jsonl:3 .*{what}"):
+        next(read)
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no file .*rows\.jsonl"):
+        next(read_jsonl(tmp_path / "rows.jsonl"))
+
+
+def test_appended_lines_follow_each_other(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step in range(3):
+        run.append("metrics.jsonl", {"step": step})
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:
+    run = make_run(tmp_path / "run", sixty)
+    run.append("metrics.jsonl", {"step": 1})
+    make_run(tmp_path / "run", sixty)
+    assert files(tmp_path / "run") == ["config.json", "manifest.json", "metrics.jsonl"]
+
+
+def test_a_run_with_other_settings_is_refused_and_left_alone(tmp_path: Path, sixty, split) -> None:
+    make_run(tmp_path, sixty)
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(RunError, match="other settings.*--overwrite"):
+        Run.create(tmp_path, RunConfig(seed=1), split)
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_a_run_whose_words_have_changed_is_refused(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path / "run", sixty)
+    directory = write_word_directory(tmp_path / "words")
+    answers = (directory / "answers.txt").read_text().splitlines()[1:]
+    (directory / "answers.txt").write_text("\n".join(answers) + "\n")
+    with pytest.raises(RunError, match="other words"):
+        Run.create(tmp_path / "run", RunConfig(), split_secrets(load_words(str(directory))))
+
+
+def test_a_file_is_no_run_directory(tmp_path: Path, sixty) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken is a file"):
+        make_run(tmp_path / "taken", sixty)
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ['{"half', "[]"])
+def test_a_damaged_config_is_named(content: str, tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match=r"config\.json"):
+        make_run(tmp_path, sixty)
+
+
+def test_a_damaged_object_is_named(tmp_path: Path) -> None:
+    (tmp_path / "timings.json").write_text("{")
+    with pytest.raises(RunError, match=r"timings\.json is no JSON"):
+        read_object(tmp_path / "timings.json")
+
+
+def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
+    facts = manifest(RunConfig(seed=7), split)
+    assert facts["wordle_rl"] == __version__
+    assert facts["fingerprint"] == sixty.fingerprint
+    assert facts["seed"] == 7
+    assert (facts["selected_on"], facts["reported_on"]) == ("val", "test")
+    parts = facts["split"]
+    assert sorted([*parts["train"], *parts["val"], *parts["test"]]) == list(sixty.answers)
+    assert {"torch", "transformers", "trl", "numpy"} <= set(facts["libraries"])
+    assert facts["hardware"]["cores"] == len(os.sched_getaffinity(0))
+    assert facts["hardware"]["memory_gib"] > 0
+    assert facts["command"].startswith("wordle-rl")
+    assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
+
+
+def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) -> None:
+    clock = iter([0.0, 2.0, 10.0, 13.0])
+    monkeypatch.setattr("wordle_rl.runs.time.perf_counter", lambda: next(clock))
+    run = Run(tmp_path)
+    with run.stage("sft"):
+        pass
+    with pytest.raises(KeyboardInterrupt), run.stage("sft"):
+        raise KeyboardInterrupt
+    assert run.seconds == {"sft": 5.0}
+
+
+def test_peak_memory_is_in_gib() -> None:
+    assert 0.01 < peak_memory_gib() < 64
