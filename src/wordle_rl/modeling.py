@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging as library_logging
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
@@ -26,6 +28,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
     Raises:
         ConfigError: If there is no such model or it is damaged.
     """
+    library_logging.disable_progress_bar()  # its bars would tear ours
     if settings.path == "tiny":
         tokenizer = make_tokenizer()
         model = make_model(
@@ -199,5 +202,5 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
     if settings.schedule == "linear":
         return 1.0 - done
     if settings.schedule == "cosine":
-        return 0.5 * (1.0 + float(torch.cos(torch.tensor(done * torch.pi))))
+        return 0.5 * (1.0 + math.cos(done * math.pi))
     return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)

@@ -204,6 +204,8 @@ class Pipeline:
         return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
 
     def _finish_model(self, directory: Path) -> None:
+        """Leave what the model was trained with beside it; evaluations of an earlier one are void."""
+        (self.run.directory / "eval" / f"{directory.name}.json").unlink(missing_ok=True)
         write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
 
     @contextmanager

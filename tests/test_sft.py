@@ -1,0 +1,206 @@
+"""Laws of supervised fine-tuning: it learns, only what is taught, and an interruption changes nothing."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
+from trl import SFTConfig, SFTTrainer  # noqa: E402
+
+import wordle_rl.sft as sft_module  # noqa: E402
+from wordle_rl.config import ConfigError, ModelSettings, SFTSettings  # noqa: E402
+from wordle_rl.dataset import Example, encode_traces  # noqa: E402
+from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.prompt import Shape  # noqa: E402
+from wordle_rl.runs import RunError  # noqa: E402
+from wordle_rl.sft import as_dataset, train_sft  # noqa: E402
+from wordle_rl.training import last_checkpoint  # noqa: E402
+
+SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
+
+
+@pytest.fixture(scope="session")
+def examples(plain_traces, codec) -> list[Example]:
+    return encode_traces(plain_traces, compact(), codec, 1000).examples
+
+
+def close(a: dict, b: dict) -> bool:
+    return all(torch.allclose(a[name], b[name], atol=1e-6) for name in a)
+
+
+def loss_of(model, examples: list[Example]) -> float:
+    """Mean cross-entropy over the learnt tokens, one game at a time and without any trainer."""
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for example in examples:
+            ids = torch.tensor([example.token_ids])
+            logprobs = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
+            for place in range(1, ids.shape[1]):
+                if example.loss_mask[place]:
+                    total -= float(logprobs[place - 1, ids[0, place]])
+                    count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_loss_falls_and_the_model_is_saved(shape, optimizer, plain_traces, tokenizer, codec, sixty, tmp_path) -> None:
+    examples = encode_traces(plain_traces, compact(shape), codec, 1000).examples
+    model = small_model(tokenizer)
+    before = loss_of(model, examples)
+    settings = SETTINGS.model_copy(update={"optimizer": fast(optimizer), "epochs": 2})
+    directory = train_sft(model, codec, examples, settings, make_run(tmp_path, sixty))
+    after = loss_of(model, examples)
+    assert after < 0.85 * before
+    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
+    assert close(weights_of(model), weights_of(saved))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "manifest.json", "metrics.jsonl", "sft"]
+    assert not (directory / "checkpoints").exists()
+
+
+def test_metrics_hold_a_line_per_step(examples, tokenizer, codec, sixty, tmp_path) -> None:
+    told = []
+    train_sft(
+        small_model(tokenizer), codec, examples, SETTINGS, make_run(tmp_path, sixty), progress=lambda *a: told.append(a)
+    )
+    found = rows(tmp_path / "metrics.jsonl")
+    steps = 3 * -(-len(examples) // 16)
+    assert [row["step"] for row in found] == list(range(1, steps + 1))
+    assert all(row["stage"] == "sft" and row["loss"] > 0 and row["seconds"] >= 0 for row in found)
+    assert found[-1]["loss"] < found[0]["loss"]
+    assert 0 <= found[-1]["mean_token_accuracy"] <= 1
+    assert [done for done, _, _ in told] == list(range(1, steps + 1))
+    assert {total for _, total, _ in told} == {steps}
+
+
+def test_the_first_logged_loss_is_the_one_worked_out_by_hand(examples, tokenizer, codec, sixty, tmp_path) -> None:
+    few = examples[:16]
+    expected = loss_of(small_model(tokenizer), few)
+    train_sft(small_model(tokenizer), codec, few, SETTINGS.model_copy(update={"epochs": 1}), make_run(tmp_path, sixty))
+    assert rows(tmp_path / "metrics.jsonl")[0]["loss"] == pytest.approx(expected, abs=2e-4)
+
+
+def test_both_ways_to_work_out_the_loss_train_alike(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    """The direct loss and TRL's own, over micro-batches of unequal length."""
+    settings = SETTINGS.model_copy(update={"batch_size": 8, "gradient_accumulation_steps": 2, "epochs": 1})
+    models = [small_model(tokenizer), small_model(tokenizer)]
+    train_sft(models[0], codec, examples, settings, make_run(tmp_path / "direct", sixty))
+    monkeypatch.setattr(sft_module, "SMALL_VOCABULARY", 0)
+    train_sft(models[1], codec, examples, settings, make_run(tmp_path / "theirs", sixty))
+    losses = [[row["loss"] for row in rows(tmp_path / name / "metrics.jsonl")] for name in ("direct", "theirs")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_labels_are_the_taught_tokens_and_minus_100_everywhere_else(traces, codec) -> None:
+    examples = encode_traces(traces, compact(), codec, 1000).examples
+    table = as_dataset(examples)
+    assert len(table) == len(examples)
+    for row, example in zip(table, examples, strict=True):
+        assert row["input_ids"] == example.token_ids
+        assert row["length"] == len(example.token_ids)
+        expected = [t if m else -100 for t, m in zip(example.token_ids, example.loss_mask, strict=True)]
+        assert row["labels"] == expected
+
+
+def test_the_trainer_hands_the_labels_on_unchanged(traces, tokenizer, codec, tmp_path) -> None:
+    """TRL neither re-tokenises nor re-masks what it is given; padding alone is added, on the right."""
+    examples = encode_traces(traces, compact(), codec, 1000).examples[:8]
+    args = SFTConfig(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=8,
+        max_length=None,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to=[],
+        dataset_kwargs={"skip_prepare_dataset": True},
+    )
+    trainer = SFTTrainer(
+        small_model(tokenizer), args=args, train_dataset=as_dataset(examples), processing_class=codec.tokenizer
+    )
+    [batch] = trainer.get_train_dataloader()
+    got = set()
+    for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
+        length = len(ids) - next((i for i, x in enumerate(reversed(ids)) if x != codec.pad_id), 0)
+        assert labels[length:] == [-100] * (len(labels) - length)
+        got.add((tuple(ids[:length]), tuple(label != -100 for label in labels[:length])))
+    assert got == {(tuple(e.token_ids), tuple(map(bool, e.loss_mask))) for e in examples}
+
+
+class StopAt:
+    """Presses Ctrl-C when a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, done: int, _total: int, _note: str) -> None:
+        if done == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("stop_at", [3, 4, 7, 12])
+def test_interrupted_and_resumed_equals_uninterrupted(optimizer, stop_at, examples, tokenizer, codec, sixty, tmp_path) -> None:
+    """Steps 3 and 7 lie within an epoch of four steps, 4 at its end, 12 at the end of all."""
+    settings = SETTINGS.model_copy(update={"optimizer": fast(optimizer)})
+    whole = small_model(tokenizer)
+    train_sft(whole, codec, examples, settings, make_run(tmp_path / "whole", sixty))
+
+    run = make_run(tmp_path / "broken", sixty)
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(small_model(tokenizer), codec, examples, settings, run, progress=StopAt(stop_at))
+    checkpoint = last_checkpoint(tmp_path / "broken" / "sft" / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.endswith(f"checkpoint-{stop_at}")
+    assert not (tmp_path / "broken" / "sft" / "model.safetensors").exists()
+
+    resumed = small_model(tokenizer, seed=5)  # every weight must come from the checkpoint
+    train_sft(resumed, codec, examples, settings, run)
+    steps = [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")]
+    assert steps == list(range(1, 13))
+    assert close(weights_of(whole), weights_of(resumed))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_is_not_held_back(examples, tokenizer, codec, sixty, tmp_path) -> None:
+    def twice(done: int, _total: int, _note: str) -> None:
+        if done == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(small_model(tokenizer), codec, examples, SETTINGS, make_run(tmp_path, sixty), progress=twice)
+    assert last_checkpoint(tmp_path / "sft" / "checkpoints") is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_half_written_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    for step, files in ((5, ["trainer_state.json"]), (10, ["trainer_state.json"]), (15, ["model.safetensors"])):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        for name in files:
+            (tmp_path / f"checkpoint-{step}" / name).write_text("{}")
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+    assert last_checkpoint(tmp_path, "wordle_rl_state.json") is None
+    assert last_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_removed_and_named(
+    examples, tokenizer, codec, sixty, tmp_path, monkeypatch
+) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:668] . unexpected pos 64 vs 0")
+
+    settings = SETTINGS.model_copy(update={"save_steps": 2})
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(RunError, match="cannot save checkpoint .*checkpoint-2.*free space"):
+        train_sft(small_model(tokenizer), codec, examples, settings, make_run(tmp_path, sixty))
+    assert not (tmp_path / "sft" / "checkpoints" / "checkpoint-2").exists()
+
+
+def test_without_games_nothing_is_trained(tokenizer, codec, sixty, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="no games to train on"):
+        train_sft(small_model(tokenizer), codec, [], SETTINGS, make_run(tmp_path, sixty))
