@@ -220,7 +220,7 @@ _DESCRIPTIONS = {
 
 
 def evaluate(
-    player: str,
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])],
     words: Words = "default",
     split: SplitName = "held_out",
     split_seed: int = 0,
@@ -294,7 +294,7 @@ def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> 
 
 
 def play(
-    player: str = "human",
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
     secret: str | None = None,
     words: Words = "default",
     temperature: float = 0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -88,14 +88,22 @@ def turn_conversations(trace: Trace, prompter: Prompter) -> Iterator[list[Messag
             yield [*prompter.state(board[:count]), reply]
 
 
-def encode_traces(traces: Iterable[Trace], prompter: Prompter, codec: ChatCodec, max_length: int) -> Encoded:
+def encode_traces(
+    traces: Iterable[Trace],
+    prompter: Prompter,
+    codec: ChatCodec,
+    max_length: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Encoded:
     """Turn traces into token sequences exactly as a rollout would produce them.
 
     In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every
     taught turn is one. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    `on_progress` is told how many traces are done.
     """
     encoded = Encoded()
     stream = iter(traces)
+    done = 0
     while chunk := list(islice(stream, _CHUNK)):
         games = [(trace, dialogue) for trace in chunk for dialogue in _dialogues(trace, prompter)]
         _warm(codec, [dialogue for _, dialogue in games])
@@ -109,6 +117,9 @@ def encode_traces(traces: Iterable[Trace], prompter: Prompter, codec: ChatCodec,
                 encoded.rejected["nothing_taught"] += 1
             else:
                 encoded.examples.append(Example(ids, mask))
+        done += len(chunk)
+        if on_progress is not None:
+            on_progress(done)
     return encoded
 
 

@@ -35,6 +35,7 @@ from wordle_rl.training import (
     WholeCheckpoints,
     drop_checkpoints,
     held_interrupt,
+    known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
 )
@@ -162,7 +163,7 @@ def train_grpo(
     checkpoints = directory / "checkpoints"
     roller = Roller(arena, codec, settings, run, seed)
     state_callback = _StateCallback(roller)
-    with held_interrupt() as stop:
+    with held_interrupt() as stop, known_warnings_silenced():
         trainer = WordleGRPOTrainer(
             model=model,
             reward_funcs=[_game],  # type: ignore[list-item]  # a list of floats is one of maybe-floats

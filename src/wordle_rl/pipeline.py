@@ -109,8 +109,15 @@ class Pipeline:
             return
         model, codec = load_model(self.config.model, self.config.seed)
         limit = min(self.config.sft.max_length, context_length(model) or self.config.sft.max_length)
-        with self._stage("encode", "Encoding games", 0):
-            encoded = encode_traces(read_traces(self.run.directory / "traces.jsonl"), self.prompter, codec, limit)
+        num_games = self.config.traces.num_games
+        with self._stage("encode", "Encoding games", num_games) as advance:
+            encoded = encode_traces(
+                read_traces(self.run.directory / "traces.jsonl"),
+                self.prompter,
+                codec,
+                limit,
+                lambda done: advance(done, num_games, ""),
+            )
         if encoded.rejected:
             left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
             self.console.print(f"left out: {left_out}")

@@ -6,7 +6,7 @@ template is rendered while training. Games of similar length share a batch: padd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback
+from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
 from trl import SFTConfig, SFTTrainer
 
 from wordle_rl.chat import ChatCodec
@@ -28,6 +29,7 @@ from wordle_rl.training import (
     WholeCheckpoints,
     drop_checkpoints,
     held_interrupt,
+    known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
 )
@@ -71,7 +73,7 @@ def train_sft(
     directory = run.directory / "sft"
     checkpoints = directory / "checkpoints"
     dataset = as_dataset(examples)
-    with held_interrupt() as stop:
+    with held_interrupt() as stop, known_warnings_silenced():
         trainer = GameSFTTrainer(
             model=model,
             args=_arguments(settings, checkpoints, seed, report_to),
@@ -99,6 +101,11 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
     padded on the right, where a causal model cannot look, so no attention mask is needed either.
     """
 
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
+        games = self.train_dataset if train_dataset is None else train_dataset
+        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return EpochOrder(batch_size, games["length"], self.args.seed, lambda: int(self.state.epoch or 0))
+
     def compute_loss(
         self,
         model: torch.nn.Module,
@@ -121,6 +128,22 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes
         return loss
+
+
+class EpochOrder(LengthGroupedSampler):
+    """Games of similar length side by side, in an order that only the seed and the epoch decide.
+
+    The sampler of transformers draws from the global random stream, so that a training resumed in its second epoch
+    would meet some games of that epoch twice and others never.
+    """
+
+    def __init__(self, batch_size: int, lengths: Sequence[int], seed: int, epoch: Callable[[], int]) -> None:
+        super().__init__(batch_size, lengths=list(lengths))
+        self._seed, self._epoch = seed, epoch
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed((self._seed << 16) + self._epoch())
+        return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
 
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:

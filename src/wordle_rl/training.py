@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,17 @@ def held_interrupt() -> Iterator[StopRequest]:
         signal.signal(signal.SIGINT, before)
     if request.wanted:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def known_warnings_silenced() -> Iterator[None]:
+    """Keep two warnings from users who cannot act on them."""
+    with warnings.catch_warnings():
+        # Its new name is unknown to the oldest transformers we support.
+        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated", category=FutureWarning)
+        # We pin and test that part of TRL.
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'", category=UserWarning)
+        yield
 
 
 class RunCallback(TrainerCallback):
