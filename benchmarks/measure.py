@@ -21,14 +21,14 @@ class Timing:
 
     Attributes:
         job: What was timed.
-        cpu_s: Processor seconds, all threads together.
+        cpu_s: Processor seconds, all threads together; None where only the clock was read.
         wall_s: Seconds on the clock.
         repeats: How often it ran.
         note: What came out: a size, a count, a check.
     """
 
     job: str
-    cpu_s: float
+    cpu_s: float | None
     wall_s: float
     repeats: int
     note: str
@@ -122,20 +122,18 @@ def show(title: str, timings: Sequence[Timing], *, as_json: bool) -> None:
     """Print the timings as a table or as one JSON object."""
     if as_json:
         print(json.dumps({"title": title, "hardware": hardware(), "timings": [asdict(t) for t in timings]}, indent=2))
-        return
-    table = Table(title=title, caption=hardware())
-    for heading in ("job", "cpu s", "wall s", "repeats", "result"):
-        table.add_column(heading, justify="left" if heading in ("job", "result") else "right")
-    for t in timings:
-        table.add_row(t.job, f"{t.cpu_s:.4f}", f"{t.wall_s:.4f}", str(t.repeats), t.note)
-    Console().print(table)
+    else:
+        Console().print(_timing_table(timings, title=title, caption=hardware()))
 
 
-def show_rates(title: str, unit: str, rates: Sequence[Rate], *, as_json: bool) -> None:
-    """Print rates, in `unit` per second, as a table or as one JSON object."""
+def show_rates(title: str, unit: str, rates: Sequence[Rate], timings: Sequence[Timing] = (), *, as_json: bool) -> None:
+    """Print rates, in `unit` per second, and timings that go with them, as tables or as one JSON object."""
     if as_json:
-        rows = [asdict(rate) for rate in rates]
-        print(json.dumps({"title": title, "hardware": hardware(), "unit": f"{unit}/s", "rates": rows}, indent=2))
+        parts: dict[str, object] = {"title": title, "hardware": hardware(), "unit": f"{unit}/s"}
+        parts["rates"] = [asdict(rate) for rate in rates]
+        if timings:
+            parts["timings"] = [asdict(timing) for timing in timings]
+        print(json.dumps(parts, indent=2))
         return
     table = Table(title=title, caption=hardware())
     for heading in ("job", f"{unit}/s", "lowest", "highest", "repeats", "result"):
@@ -144,4 +142,17 @@ def show_rates(title: str, unit: str, rates: Sequence[Rate], *, as_json: bool) -
     for r in rates:
         figures = (f"{r.per_s:,.1f}", f"{r.lowest:,.1f}", f"{r.highest:,.1f}") if r.repeats else ("-", "-", "-")
         table.add_row(r.job, *figures, str(r.repeats), r.note)
-    Console(width=max(Console().width, 120)).print(table)
+    console = Console(width=max(Console().width, 120))
+    console.print(table)
+    if timings:
+        console.print(_timing_table(timings))
+
+
+def _timing_table(timings: Sequence[Timing], title: str | None = None, caption: str | None = None) -> Table:
+    table = Table(title=title, caption=caption)
+    for heading in ("job", "cpu s", "wall s", "repeats", "result"):
+        table.add_column(heading, justify="left" if heading in ("job", "result") else "right")
+    for t in timings:
+        cpu = "-" if t.cpu_s is None else f"{t.cpu_s:.4f}"
+        table.add_row(t.job, cpu, f"{t.wall_s:.4f}", str(t.repeats), t.note)
+    return table

@@ -1,6 +1,7 @@
 """How many games a second a model plays: our rollout beside TRL's own `environment_factory` loop.
 
-    python benchmarks/rollouts.py [--model runs/quickstart/grpo] [--games 256] [--turns 6] [--repeats 3] [--json]
+    python benchmarks/rollouts.py [--model runs/quickstart/grpo] [--games 256] [--turns 6] [--repeats 3]
+                                  [--threads 1] [--json]
 
 Both sides play the same secrets with the same model object, all games in one batch, at temperature 1, in the compact
 style. Ours is `rollout.play` with `TransformersSampler`, from making the environments to finished trajectories.
@@ -10,11 +11,14 @@ tool calls included; scoring is left out. For the embedded model the reply gramm
 (`<guess>crane</guess>` calls `guess("crane")`) and a tool's result is framed like any answer, so that the tokens read
 and sampled are those of our own games, with no word spent on describing a tool. TRL stops a sequence at
 `max_completion_length` tokens, answers included, so it gets the budget of a whole game: for every turn our
-limit on a reply plus an answer. Its last guess is sampled but need not be carried out, which spares it a seventh reply.
-What it cannot be told is that a game is over: a solved one is played on.
+limit on a reply plus an answer. It cannot be told that a game is over, so a solved one is played on. It is timed twice:
+with the last guess carried out, after which its loop samples one reply more, and without either, where what is sampled
+is one reply a turn as in our games but the last marks are never worked out.
 
-Without `--model`, one is made and taught for a minute, until most replies are listed words; it wins few games, and
-nearly all last to the end. The last rows play longer and longer games, with an untrained model that never wins.
+Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
+that all last to the end. The last rows play longer and longer games, with an untrained model that never wins.
+
+On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
 
 import argparse
@@ -22,11 +26,13 @@ import copy
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from measure import Rate, rate_of, ratio_of, show_rates, take_turns
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -147,8 +153,12 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=256, help=f"games per batch, a multiple of {GROUP_SIZE}")
     parser.add_argument("--turns", type=int, default=6, help="turns per game")
     parser.add_argument("--repeats", type=int, default=3, help="batches of each side; the median is shown")
+    parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
     words = load_words()
     prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(options.turns))
     model, codec = load_model(ModelSettings(path=options.model), seed=0) if options.model else teach(words, prompter)
@@ -161,15 +171,22 @@ def main() -> None:
 
 def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
     """Our rollout and TRL's on the same games, in turn, after one batch of each to warm up."""
-    log: dict[str, list[Played]] = {"wordle-rl": [], "TRL environment_factory": []}
-    own, trl = log
-    jobs = {own: ours(table, secrets, log[own])}
+    turns = table.prompter.rules.max_turns
+    calls = {"TRL environment_factory": turns, "TRL, last guess not played": turns - 1}
+    log: dict[str, list[Played]] = {name: [] for name in ["wordle-rl", *calls]}
+    jobs = {"wordle-rl": ours(table, secrets, log["wordle-rl"])}
     with tempfile.TemporaryDirectory() as directory:
-        jobs[trl] = trls(table, secrets, log[trl], Path(directory))
+        for name, max_calls in calls.items():
+            jobs[name] = trls(table, secrets, max_calls, log[name], Path(directory))
         take_turns(jobs, 1)
         seconds = take_turns(jobs, repeats)
-    notes = {own: f"{log[own][-1]}; {ratio_of(seconds[own], seconds[trl]):.1f} x TRL", trl: str(log[trl][-1])}
-    return [rate_of(name, len(secrets), times, notes[name]) for name, times in seconds.items()]
+    rates = []
+    for name, times in seconds.items():
+        note = str(log[name][-1])
+        if name in calls:
+            note += f"; wordle-rl is {ratio_of(seconds['wordle-rl'], times):.1f} x as fast"
+        rates.append(rate_of(name, len(secrets), times, note))
+    return rates
 
 
 def longer_games(words: WordList, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
@@ -209,14 +226,17 @@ def ours(table: Table, secrets: Sequence[str], log: list[Played]) -> Callable[[]
     return job
 
 
-def trls(table: Table, secrets: Sequence[str], log: list[Played], directory: Path) -> Callable[[], float]:
-    """A job that plays one batch with TRL's loop."""
-    trainer = make_trainer(table, len(secrets), directory)
+def trls(
+    table: Table, secrets: Sequence[str], max_calls: int, log: list[Played], directory: Path
+) -> Callable[[], float]:
+    """A job that plays one batch with TRL's loop, which carries out at most `max_calls` guesses a game."""
+    trainer = make_trainer(table, len(secrets), max_calls, directory)
     rows = [{"prompt": table.prompter.opening(), "secret": secret} for secret in secrets]
 
     def job() -> float:
         elapsed = trainer.roll_out(copy.deepcopy(rows))
-        games = [environment.game for environment in trainer.environments]
+        environments: list[GuessingGame] = trainer.environments or []
+        games = [environment.game for environment in environments]
         turns = sum(len(game.turns) for game in games)
         tokens = sum(sum(mask) for mask in trainer.sampled_masks)
         log.append(Played(len(games), turns, tokens, sum(game.stop_reason == "solved" for game in games)))
@@ -232,9 +252,9 @@ class GuessingGame:
         self._words, self._prompter = words, prompter
         self.game: WordleEnv
 
-    def reset(self, secret: str, **_: object) -> None:
-        """Begin a new game; the prompt is in the dataset."""
-        self.game = WordleEnv(secret, self._words, self._prompter)
+    def reset(self, **row: Any) -> None:
+        """Begin a new game for a row of the dataset, which holds the prompt too."""
+        self.game = WordleEnv(row["secret"], self._words, self._prompter)
 
     def guess(self, word: str) -> str:
         """Guess the secret word.
@@ -250,7 +270,7 @@ class GuessingGame:
         return self._prompter.feedback(self.game.turns)["content"]
 
 
-def make_trainer(table: Table, num_games: int, directory: Path) -> RolloutTrainer:
+def make_trainer(table: Table, num_games: int, max_calls: int, directory: Path) -> RolloutTrainer:
     """TRL's trainer around the same model object, with a copy of the tokenizer that knows the tool."""
     tokenizer: PreTrainedTokenizerBase = copy.deepcopy(table.codec.tokenizer)
     tokenizer.chat_template = TOOL_TEMPLATE
@@ -261,7 +281,7 @@ def make_trainer(table: Table, num_games: int, directory: Path) -> RolloutTraine
         per_device_train_batch_size=num_games,
         num_generations=GROUP_SIZE,
         max_completion_length=turns * (SAMPLING.max_completion_tokens + _ANSWER_TOKENS),
-        max_tool_calling_iterations=turns - 1,
+        max_tool_calling_iterations=max_calls,
         temperature=SAMPLING.temperature,
         bf16=False,
         gradient_checkpointing=False,
@@ -280,12 +300,12 @@ def make_trainer(table: Table, num_games: int, directory: Path) -> RolloutTraine
     )
 
 
-def no_reward(completions: list[Any], **_: object) -> list[float]:
+def no_reward(completions: list[Any], **_: object) -> list[float | None]:
     """TRL wants a reward; it is never asked for one here."""
     return [0.0] * len(completions)
 
 
-def teach(words: WordList, prompter: Prompter, num_games: int = 16_000) -> tuple[PreTrainedModel, ChatCodec]:
+def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[PreTrainedModel, ChatCodec]:
     """The embedded model after a short lesson on solver games: enough to write well-formed replies."""
     teacher = TeacherSettings(random_opener_rate=0.2, noise_rate=0.1, stray_rate=0.0)
     traces = TraceSettings(num_games=num_games, teacher=teacher)
@@ -298,7 +318,7 @@ def teach(words: WordList, prompter: Prompter, num_games: int = 16_000) -> tuple
     game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
     with tempfile.TemporaryDirectory() as directory:
         run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)
-        train_sft(model, codec, examples, SFTSettings(optimizer=optimizer), run)
+        train_sft(model, codec, examples, SFTSettings(optimizer=optimizer, batch_size=64), run)
     return model, codec
 
 

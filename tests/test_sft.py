@@ -17,7 +17,7 @@ from wordle_rl.dataset import Example, encode_traces  # noqa: E402
 from wordle_rl.modeling import load_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
-from wordle_rl.sft import as_dataset, train_sft  # noqa: E402
+from wordle_rl.sft import EpochOrder, as_dataset, train_sft  # noqa: E402
 from wordle_rl.training import last_checkpoint  # noqa: E402
 
 SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
@@ -98,10 +98,10 @@ def test_both_ways_to_work_out_the_loss_train_alike(examples, tokenizer, codec, 
 def test_labels_are_the_taught_tokens_and_minus_100_everywhere_else(traces, codec) -> None:
     examples = encode_traces(traces, compact(), codec, 1000).examples
     table = as_dataset(examples)
+    assert table.column_names == ["input_ids", "labels"]
     assert len(table) == len(examples)
     for row, example in zip(table, examples, strict=True):
         assert row["input_ids"] == example.token_ids
-        assert row["length"] == len(example.token_ids)
         expected = [t if m else -100 for t, m in zip(example.token_ids, example.loss_mask, strict=True)]
         assert row["labels"] == expected
 
@@ -129,6 +129,18 @@ def test_the_trainer_hands_the_labels_on_unchanged(traces, tokenizer, codec, tmp
         assert labels[length:] == [-100] * (len(labels) - length)
         got.add((tuple(ids[:length]), tuple(label != -100 for label in labels[:length])))
     assert got == {(tuple(e.token_ids), tuple(map(bool, e.loss_mask))) for e in examples}
+
+
+def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together() -> None:
+    lengths = [10 + i % 7 for i in range(400)]
+    orders = {(seed, epoch): list(EpochOrder(8, lengths, seed, lambda e=epoch: e)) for seed in (0, 1) for epoch in (0, 1)}
+    torch.rand(3)  # the global random stream plays no part
+    assert orders[0, 1] == list(EpochOrder(8, lengths, 0, lambda: 1))
+    assert len({tuple(order) for order in orders.values()}) == 4
+    for order in orders.values():
+        assert sorted(order) == list(range(400))
+        batches = [{lengths[i] for i in order[start : start + 8]} for start in range(0, 400, 8)]
+        assert sum(len(batch) for batch in batches) / len(batches) < 2.5
 
 
 class StopAt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -352,6 +353,8 @@ def main(arguments: list[str] | None = None) -> int:
                 args=given or ["--help"],
                 config=_STYLE,
             )
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (*_USER_ERRORS, ValidationError) as error:
         message = describe(error) if isinstance(error, ValidationError) else str(error)
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(message)}", highlight=False)

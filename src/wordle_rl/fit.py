@@ -32,7 +32,7 @@ def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_comp
     longest = 0
     for _ in range(_SAMPLE_GAMES):
         secret = rng.choice(words.answers)
-        guesses = [rng.choice(words.guesses) for _ in range(prompter.rules.max_turns - 1)]
+        guesses = [rng.choice(words.guesses) for _ in range(prompter.rules.max_replies - 1)]
         board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
         longest = max(longest, _prompt_tokens(board, prompter, codec, max_completion_tokens))
     return longest + max_completion_tokens

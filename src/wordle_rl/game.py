@@ -84,6 +84,11 @@ class Rules:
         if self.max_refusals < 0:
             raise ValueError(f"max_refusals must not be negative, got {self.max_refusals}")
 
+    @property
+    def max_replies(self) -> int:
+        """The most replies one game can take, free refusals included."""
+        return self.max_turns + (self.max_refusals if self.dictionary is Dictionary.APP else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -63,7 +63,7 @@ class Roller:
     @property
     def rows_per_game(self) -> int:
         """Rows TRL must leave for one game."""
-        return self.arena.prompter.rules.max_turns if self.arena.prompter.shape is Shape.STATE else 1
+        return self.arena.prompter.rules.max_replies if self.arena.prompter.shape is Shape.STATE else 1
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""

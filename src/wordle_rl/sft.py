@@ -82,6 +82,7 @@ def train_sft(
             callbacks=[RunCallback(run, "sft", stop, progress, "loss")],
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.lengths = [len(example.token_ids) for example in examples]
         steps_per_epoch = -(-len(trainer.get_train_dataloader()) // settings.gradient_accumulation_steps)
         total_steps = max(1, int(np.ceil(steps_per_epoch * settings.epochs)))
         trainer.optimizer = make_optimizer(model, settings.optimizer)
@@ -101,10 +102,13 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
     padded on the right, where a causal model cannot look, so no attention mask is needed either.
     """
 
+    lengths: Sequence[int]
+    """Tokens per game, in the order of the training set."""
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
-        games = self.train_dataset if train_dataset is None else train_dataset
+        del train_dataset  # there is only one
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return EpochOrder(batch_size, games["length"], self.args.seed, lambda: int(self.state.epoch or 0))
+        return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0))
 
     def compute_loss(
         self,
@@ -147,7 +151,7 @@ class EpochOrder(LengthGroupedSampler):
 
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:
-    """Examples as a table of `input_ids`, `labels` (-100 where nothing is learnt) and `length`."""
+    """Examples as a table of `input_ids` and `labels` (-100 where nothing is learnt)."""
     lengths = np.array([len(example.token_ids) for example in examples], dtype=np.int32)
     flat_ids = np.concatenate([np.asarray(example.token_ids, dtype=np.int32) for example in examples])
     flat_mask = np.concatenate([np.asarray(example.loss_mask, dtype=np.bool_) for example in examples])
@@ -155,7 +159,6 @@ def as_dataset(examples: Sequence[Example]) -> Dataset:
     columns = {
         "input_ids": pa.ListArray.from_arrays(offsets, pa.array(flat_ids)),
         "labels": pa.ListArray.from_arrays(offsets, pa.array(np.where(flat_mask, flat_ids, np.int32(-100)))),
-        "length": pa.array(lengths),
     }
     return Dataset(pa.table(columns))
 
@@ -174,7 +177,6 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
         use_cpu=not torch.cuda.is_available(),
         gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=settings.logging_steps,
-        train_sampling_strategy="group_by_length",
         dataset_kwargs={"skip_prepare_dataset": True},
         report_to=list(report_to),
         seed=seed,

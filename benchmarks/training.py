@@ -1,0 +1,232 @@
+"""Training tokens a second: our SFT beside a bare PyTorch loop, and where a GRPO step spends its time.
+
+    python benchmarks/training.py [--games 6000] [--batch-size 256] [--repeats 3] [--grpo-steps 3]
+                                  [--threads 1] [--json]
+
+`train_sft` and the loop train the same fresh model on the same teacher games, cut into the same batches in the same
+order, with the same optimizer, precision and learning rates. The loop is as plain as it gets: pad, forward without an
+attention mask, cross-entropy of the learnt tokens, backward, clip, step; it logs nothing and never looks back. Tokens
+are those of the games, padding left out. The clock runs from the end of the second step to the end of the last, so that
+neither side pays for being set up; a row of its own counts all of `train_sft`, from dataset to saved model.
+
+GRPO goes on from the model just trained. Its rows share out the median step by the clocks in metrics.jsonl; `rest`
+is what of a step they leave over: the optimizer and TRL's own bookkeeping.
+
+On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from measure import Rate, Timing, rate_of, ratio_of, show_rates, take_turns
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+from transformers import PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import (
+    GameSettings,
+    GRPOSettings,
+    ModelSettings,
+    OptimizerSettings,
+    RunConfig,
+    SamplingSettings,
+    SFTSettings,
+    TeacherSettings,
+    TraceSettings,
+)
+from wordle_rl.dataset import Example, encode_traces
+from wordle_rl.grpo import train_grpo
+from wordle_rl.modeling import load_model, make_optimizer, wants_bf16
+from wordle_rl.prompt import Style, Thinking
+from wordle_rl.roller import Arena
+from wordle_rl.runs import Run
+from wordle_rl.sft import EpochOrder, train_sft
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.training import make_scheduler
+from wordle_rl.words import Split, WordList, load_words, split_secrets
+
+WARM_UP_STEPS = 2
+SEED = 0
+CONFIG = RunConfig(
+    game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF),
+    traces=TraceSettings(teacher=TeacherSettings(random_opener_rate=0.2, noise_rate=0.1, stray_rate=0.0)),
+)
+OPTIMIZER = OptimizerSettings(name="muon", learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
+CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is trained on, and what is needed to play afterwards."""
+
+    words: WordList
+    split: Split
+    solver: Solver
+    examples: Sequence[Example]
+    settings: SFTSettings
+
+    def batches(self) -> list[list[Example]]:
+        """The batches of the epoch, in the order in which `train_sft` meets them."""
+        lengths = [len(example.token_ids) for example in self.examples]
+        size = self.settings.batch_size
+        order = list(EpochOrder(size, lengths, SEED, lambda: 0))
+        return [[self.examples[i] for i in order[at : at + size]] for at in range(0, len(order), size)]
+
+
+def main() -> None:
+    """Time SFT against the loop, then GRPO, and print both."""
+    parser = argparse.ArgumentParser(description="Time training.")
+    parser.add_argument("--games", type=int, default=6000, help="teacher games per epoch")
+    parser.add_argument("--batch-size", type=int, default=256, help="games per optimizer step")
+    parser.add_argument("--repeats", type=int, default=3, help="epochs of each side; the median is shown")
+    parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first; 0: none")
+    parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
+    lesson = prepare(options.games, SFTSettings(batch_size=options.batch_size, optimizer=OPTIMIZER))
+    if len(lesson.batches()) <= WARM_UP_STEPS:
+        parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
+    with tempfile.TemporaryDirectory() as directory:
+        rates, model, codec = time_sft(lesson, options.repeats, Path(directory))
+        timings = []
+        if options.grpo_steps:
+            timings = time_grpo(lesson, model, codec, options.grpo_steps, Path(directory) / "grpo")
+    title = f"Training: SFT in batches of {options.batch_size} games, parts of a GRPO step"
+    show_rates(title, "tokens", rates, timings, as_json=options.json)
+
+
+def prepare(num_games: int, settings: SFTSettings) -> Lesson:
+    """Play the teacher's games and turn them into tokens."""
+    words = load_words()
+    split = split_secrets(words, SEED)
+    solver = Solver(words)
+    traces = CONFIG.traces.model_copy(update={"num_games": num_games})
+    secrets = draw_secrets(words, split, traces, SEED)
+    games = solver_traces(words, secrets, SolverTeacher(solver), traces, SEED)
+    _, codec = load_model(ModelSettings(), SEED)
+    examples = encode_traces(games, CONFIG.game.prompter(words.word_length), codec, settings.max_length).examples
+    return Lesson(words, split, solver, examples, settings)
+
+
+def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate], PreTrainedModel, ChatCodec]:
+    """Both sides in turn.
+
+    Returns:
+        The rates and the model that `train_sft` trained last, with its codec.
+    """
+    whole: list[float] = []
+    trained: list[tuple[PreTrainedModel, ChatCodec]] = []
+
+    def ours() -> float:
+        model, codec = load_model(ModelSettings(), SEED)
+        run = Run.create(directory / f"sft-{len(whole)}", CONFIG, lesson.split)
+        ends: list[float] = []
+        started = time.perf_counter()
+        train_sft(
+            model,
+            codec,
+            lesson.examples,
+            lesson.settings,
+            run,
+            seed=SEED,
+            progress=lambda *_: ends.append(time.perf_counter()),
+        )
+        whole.append(time.perf_counter() - started)
+        trained[:] = [(model, codec)]
+        return ends[-1] - ends[WARM_UP_STEPS - 1]
+
+    seconds = take_turns({"train_sft": ours, "bare loop": lambda: bare_loop(lesson)}, repeats)
+    batches = lesson.batches()
+    timed = sum(len(example.token_ids) for batch in batches[WARM_UP_STEPS:] for example in batch)
+    everything = sum(len(example.token_ids) for example in lesson.examples)
+    own, bare = seconds["train_sft"], seconds["bare loop"]
+    about = f"{len(batches) - WARM_UP_STEPS} steps, {timed:,} tokens"
+    rates = [
+        rate_of("train_sft", timed, own, f"{about}; {ratio_of(own, bare):.2f} of the bare loop"),
+        rate_of("bare loop", timed, bare, about),
+        rate_of("train_sft, all of it", everything, whole, f"{len(batches)} steps, set-up and saving included"),
+    ]
+    return rates, *trained[0]
+
+
+def bare_loop(lesson: Lesson) -> float:
+    """One epoch by hand; the seconds after the warm-up."""
+    settings = lesson.settings
+    model, codec = load_model(ModelSettings(), SEED)
+    optimizer = make_optimizer(model, settings.optimizer)
+    batches = lesson.batches()
+    scheduler = make_scheduler(optimizer, settings.optimizer, len(batches))
+    device, bf16 = model.device, wants_bf16(settings.precision)
+    model.train()
+    started = 0.0
+    for step, batch in enumerate(batches):
+        if step == WARM_UP_STEPS:
+            started = time.perf_counter()
+        width = max(len(example.token_ids) for example in batch)
+        ids = torch.full((len(batch), width), codec.pad_id)  # (B, T)
+        learnt = torch.zeros(len(batch), width, dtype=torch.bool)  # (B, T)
+        for row, example in enumerate(batch):
+            ids[row, : len(example.token_ids)] = torch.tensor(example.token_ids)
+            learnt[row, : len(example.token_ids)] = torch.tensor(example.loss_mask, dtype=torch.bool)
+        ids, learnt = ids.to(device), learnt[:, 1:].to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            logits = model(input_ids=ids, use_cache=False).logits[:, :-1][learnt]  # (N, V)
+        loss = cross_entropy(logits.float(), ids[:, 1:][learnt])
+        loss.backward()
+        clip_grad_norm_(model.parameters(), settings.optimizer.max_grad_norm)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
+    """A few GRPO steps of the quickstart's size; the first is left out."""
+    settings = GRPOSettings(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
+    run = Run.create(directory, CONFIG, lesson.split)
+    arena = Arena(lesson.words, CONFIG.game.prompter(lesson.words.word_length), lesson.split.train, lesson.solver)
+    cpu: list[float] = []
+    wall: list[float] = []
+
+    def note_step(*_: object) -> None:
+        cpu.append(time.process_time())
+        wall.append(time.perf_counter())
+
+    train_grpo(model, codec, arena, settings, run, seed=SEED, progress=note_step)
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in rows if row["stage"] == "grpo"][1:]
+    games = settings.groups_per_step * settings.group_size
+    won = statistics.fmean(row["win_rate"] for row in rows)
+    parts = {name: statistics.median(row[f"seconds/{name}"] for row in rows) for name in CLOCKS}
+    step_wall, step_cpu = gaps(wall), gaps(cpu)
+    whole = statistics.median(step_wall)
+    parts["rest"] = whole - sum(parts.values())
+    step = Timing("step", statistics.median(step_cpu), whole, len(step_wall), f"{games} games, {won:.0%} won")
+    shares = [Timing(name, None, took, len(rows), f"{took / whole:.0%}") for name, took in parts.items()]
+    return [step, *shares]
+
+
+def gaps(times: Sequence[float]) -> list[float]:
+    """Seconds from each moment to the next."""
+    return [after - before for before, after in itertools.pairwise(times)]
+
+
+if __name__ == "__main__":
+    main()

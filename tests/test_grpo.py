@@ -1,0 +1,284 @@
+"""Laws of GRPO: the loss sees what was sampled, the sign is right, and an interruption loses nothing."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_roller import Schedule, turns_of  # noqa: E402
+from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
+
+import wordle_rl.grpo as grpo_module  # noqa: E402
+from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
+from wordle_rl.grpo import WordleGRPOTrainer, train_grpo  # noqa: E402
+from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.prompt import Shape  # noqa: E402
+from wordle_rl.roller import Arena, Roller  # noqa: E402
+from wordle_rl.training import last_checkpoint  # noqa: E402
+
+TOKENS = SamplingSettings(max_completion_tokens=6)
+SETTINGS = GRPOSettings(
+    steps=2, groups_per_step=2, group_size=4, sampling=TOKENS, optimizer=fast(), precision="fp32", sample_games=1
+)
+
+
+def by_length(_transcript, turn) -> float:
+    return len(turn.reply) % 5 / 4
+
+
+class Training:
+    """Runs `train_grpo` and keeps its roller, its batches and the rows it was given."""
+
+    def __init__(self, tokenizer, codec, words, monkeypatch) -> None:
+        self.tokenizer, self.codec, self.words = tokenizer, codec, words
+        self.rollers: list[Roller] = []
+        self.given: list[dict] = []
+        self.games: list[list] = []
+        self.batches: list[dict] = []
+        self.pay = by_length
+        training = self
+
+        class Listening(Roller):
+            def __init__(self, *args) -> None:
+                super().__init__(*args)
+                if training.pay is not None:
+                    self.schedule = Schedule(training.pay)
+                training.rollers.append(self)
+
+            def _rows(self, games):
+                training.games.append(games)
+                training.given.append(super()._rows(games))
+                return training.given[-1]
+
+        class Showing(WordleGRPOTrainer):
+            def _generate_and_score_completions(self, inputs):
+                output = super()._generate_and_score_completions(inputs)
+                ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+                attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+                with torch.no_grad():
+                    logprobs = self._get_per_token_logps_and_entropies(
+                        self.model, ids, attention, output["completion_ids"].shape[1]
+                    )[0]
+                training.batches.append({**output, "trainer_logprobs": logprobs})
+                return output
+
+        monkeypatch.setattr(grpo_module, "Roller", Listening)
+        monkeypatch.setattr(grpo_module, "WordleGRPOTrainer", Showing)
+
+    def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
+        model = model or small_model(self.tokenizer)
+        arena = Arena(self.words, compact(shape, max_turns=3), self.words.answers, None)
+        train_grpo(model, self.codec, arena, settings, make_run(directory, self.words), progress=progress)
+        return model
+
+
+@pytest.fixture
+def train(tokenizer, codec, sixty, monkeypatch) -> Training:
+    return Training(tokenizer, codec, sixty, monkeypatch)
+
+
+def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
+    return all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)
+
+
+def logprob(model, segments) -> float:
+    """Log-probability of all tokens a policy sampled in a game, one segment at a time and without any trainer."""
+    total = 0.0
+    for segment in segments:
+        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
+        with torch.no_grad():
+            scores = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
+        first = len(segment.prompt_ids)
+        for place, m in enumerate(segment.loss_mask):
+            if m:
+                total += float(scores[first + place - 1, segment.token_ids[place]])
+    return total
+
+
+def update(settings: GRPOSettings, **changes: object) -> GRPOSettings:
+    return settings.model_copy(update=changes)
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_trainer_scores_sampled_tokens_as_the_sampler_did(shape, temperature, train, tmp_path) -> None:
+    sampling = TOKENS.model_copy(update={"temperature": temperature})
+    train(tmp_path, update(SETTINGS, steps=1, sampling=sampling), shape)
+    [batch], [given] = train.batches, train.given
+    compared = 0
+    for row, (mask, sampler) in enumerate(zip(given["env_mask"], given["logprobs"], strict=True)):
+        for place, m in enumerate(mask):
+            if m:
+                assert float(batch["trainer_logprobs"][row, place]) == pytest.approx(sampler[place], abs=2e-4)
+                assert sampler[place] < 0.0
+                compared += 1
+    assert compared == sum(map(sum, given["env_mask"])) > 40
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_loss_is_masked_to_the_sampled_tokens_under_their_prompts(shape, train, tmp_path) -> None:
+    train(tmp_path, update(SETTINGS, steps=1), shape)
+    [batch], [given], [games] = train.batches, train.given, train.games
+    mask = batch["completion_mask"] * batch["tool_mask"]
+    learnt = []
+    for row in range(len(mask)):
+        prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
+        width = len(given["completion_ids"][row])
+        assert not mask[row, width:].any(), "padding is never learnt"
+        columns = {
+            "prompt_ids": [prompt],
+            "completion_ids": [batch["completion_ids"][row, :width].tolist()],
+            "env_mask": [mask[row, :width].tolist()],
+        }
+        learnt += turns_of(columns, 0)
+    sampled = []
+    for game in games:
+        for segment in game.trajectory.segments:
+            ids = segment.token_ids
+            sampled += [((*segment.prompt_ids, *ids[:start]), ids[start:stop]) for _, start, stop in segment.spans]
+    assert sorted(learnt) == sorted(sampled)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_each_token_carries_the_advantage_of_its_turn_into_the_loss(shape, train, tmp_path) -> None:
+    train(tmp_path, update(SETTINGS, steps=1), shape)
+    [batch], [given] = train.batches, train.given
+    assert batch["advantages"].shape == batch["completion_ids"].shape
+    for row, expected in enumerate(given["token_advantages"]):
+        found = batch["advantages"][row].tolist()
+        assert found[: len(expected)] == pytest.approx(expected, abs=1e-6)
+        assert not any(found[len(expected) :])
+    assert batch["advantages"].abs().max() > 0.1
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "bnpo"])
+def test_one_step_raises_the_better_game_and_lowers_the_worse(shape, loss_type, train, tmp_path) -> None:
+    seen: dict[int, float] = {}
+
+    def pay_the_first(transcript, _turn) -> float:
+        return seen.setdefault(id(transcript), float(not seen))
+
+    train.pay = pay_the_first
+    settings = update(SETTINGS, steps=1, groups_per_step=1, group_size=2, credit="game", loss_type=loss_type)
+    before = small_model(train.tokenizer)
+    after = train(tmp_path, settings, shape)
+    [[better, worse]] = train.games
+    assert better.reward.total > worse.reward.total
+    assert logprob(after, better.trajectory.segments) > logprob(before, better.trajectory.segments) + 0.01
+    assert logprob(after, worse.trajectory.segments) < logprob(before, worse.trajectory.segments) - 0.01
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_constant_groups_leave_every_weight_as_it_was(shape, train, tmp_path) -> None:
+    train.pay = lambda *_: 0.1
+    before = weights_of(small_model(train.tokenizer))
+    after = weights_of(train(tmp_path, SETTINGS, shape))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {row["zero_variance_share"] for row in rows(tmp_path / "metrics.jsonl")} == {1.0}
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_two_steps_leave_a_model_metrics_and_games(shape, train, tmp_path) -> None:
+    train.pay = None  # the shipped reward
+    told = []
+    trained = train(tmp_path, SETTINGS, shape, progress=lambda *a: told.append(a))
+    saved, _ = load_model(ModelSettings(path=str(tmp_path / "grpo")), 0)
+    assert close(weights_of(trained), weights_of(saved))
+    assert not (tmp_path / "grpo" / "checkpoints").exists()
+    found = rows(tmp_path / "metrics.jsonl")
+    assert [(row["stage"], row["step"]) for row in found] == [("grpo", 1), ("grpo", 2)]
+    for row in found:
+        assert {"loss", "grad_norm", "win_rate", "format_compliance", "cumulative_wins", "reward/win"} <= set(row)
+        parts = ("rollout", "reward", "logprobs", "forward", "backward", "update")
+        assert all(row[f"seconds/{part}"] >= 0.0 for part in parts)
+    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == [0, 1]
+    assert [row["step"] for row in rows(tmp_path / "secrets.jsonl")] == [0, 1]
+    assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_micro_batches_add_up_to_the_whole(shape, train, tmp_path) -> None:
+    models = [
+        train(tmp_path / str(size), update(SETTINGS, steps=1, micro_batch_size=size), shape) for size in (0, 4, 2)
+    ]
+    assert not close(weights_of(small_model(train.tokenizer)), weights_of(models[0]), 1e-4)
+    assert all(close(weights_of(models[0]), weights_of(model), 2e-5) for model in models[1:])
+
+
+def test_muon_moves_the_policy_too(train, tmp_path) -> None:
+    before = weights_of(small_model(train.tokenizer))
+    after = weights_of(train(tmp_path, update(SETTINGS, optimizer=fast("muon"), steps=1)))
+    assert not close(before, after, 1e-4)
+
+
+def test_a_kl_penalty_is_measured_against_the_model_it_began_with(train, tmp_path) -> None:
+    save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
+    model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
+    train(tmp_path / "run", update(SETTINGS, beta=0.1), model=model)
+    first, second = (row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl"))
+    assert first == pytest.approx(0.0, abs=1e-6)
+    assert second > 1e-6
+
+
+class StopAt:
+    """Presses Ctrl-C when a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, done: int, _total: int, _note: str) -> None:
+        if done == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_path) -> None:
+    settings = update(SETTINGS, steps=3)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, settings, progress=StopAt(2))
+    checkpoint = last_checkpoint(tmp_path / "grpo" / "checkpoints", "wordle_rl_state.json")
+    assert checkpoint is not None
+    assert checkpoint.endswith("checkpoint-2")
+    stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
+    first = train.rollers[0]
+    assert stored == {
+        "spread": first.picker.state(),
+        "best_compliance": first.best_compliance,
+        "cumulative_wins": first.cumulative_wins,
+    }
+    assert stored["spread"]
+
+    record = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text()) | {"cumulative_wins": 41}
+    (Path(checkpoint) / "wordle_rl_state.json").write_text(json.dumps(record))
+    train(tmp_path, settings, model=small_model(train.tokenizer, seed=3))
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    assert rows(tmp_path / "metrics.jsonl")[-1]["cumulative_wins"] == 41
+    second = train.rollers[1]
+    assert second.schedule.asked == [(2, first.best_compliance)]
+    untouched = set(stored["spread"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
+    assert all(second.picker.state()[secret] == stored["spread"][secret] for secret in untouched)
+    assert (tmp_path / "grpo" / "model.safetensors").is_file()
+
+
+def test_going_on_takes_the_weights_from_the_checkpoint(train, tmp_path) -> None:
+    """The resumed step's sampler scores tokens with the interrupted model's weights, not with those it was handed."""
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, update(SETTINGS, steps=2), progress=StopAt(1))
+    checkpoint, _ = load_model(ModelSettings(path=last_checkpoint(tmp_path / "grpo" / "checkpoints")), 0)
+    train(tmp_path, update(SETTINGS, steps=2), model=small_model(train.tokenizer, seed=3))
+    game = train.games[-1][0]
+    sampled = sum(sum(segment.sampler_logprobs) for segment in game.trajectory.segments)
+    assert logprob(checkpoint, game.trajectory.segments) == pytest.approx(sampled, abs=1e-3)
+
+
+def test_a_training_stopped_at_its_last_step_is_only_saved(train, tmp_path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, SETTINGS, progress=StopAt(2))
+    assert not (tmp_path / "grpo" / "model.safetensors").exists()
+    train(tmp_path, SETTINGS)
+    assert len(train.games) == 2
+    assert (tmp_path / "grpo" / "model.safetensors").is_file()

@@ -1,0 +1,269 @@
+"""Laws of the games of a step: fair starts, one row per prompt, credit on the right tokens."""
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
+
+from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.game import Dictionary  # noqa: E402
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
+from wordle_rl.reward import RewardBreakdown  # noqa: E402
+from wordle_rl.roller import Arena, Roller, prompt_budget, token_advantages  # noqa: E402
+from wordle_rl.rollout import Segment  # noqa: E402
+from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
+
+SETTINGS = GRPOSettings(
+    groups_per_step=3, group_size=4, sampling=SamplingSettings(max_completion_tokens=6), sample_games=2
+)
+
+
+class Schedule:
+    """Pays by what was said, so that even an untrained model's games differ; remembers what it was asked."""
+
+    def __init__(self, pay=lambda transcript, turn: (len(turn.reply) % 5) / 4) -> None:
+        self.pay = pay
+        self.asked: list[tuple[int, float | None]] = []
+
+    def rubric_at(self, step: int, format_compliance: float | None = None):
+        self.asked.append((step, format_compliance))
+        return self
+
+    def score(self, transcript, _solver=None) -> RewardBreakdown:
+        shares = tuple(float(self.pay(transcript, turn)) for turn in transcript.own_turns)
+        return RewardBreakdown({"said": shares}, {"said": 1.0}, shares, sum(shares))
+
+
+class Roll:
+    """A roller with a stand-in for the trainer that calls it."""
+
+    def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
+        self.model = small_model(tokenizer)
+        self.prompter = prompter or compact(max_turns=3)
+        arena = Arena(words, self.prompter, secrets or words.answers, None)
+        self.roller = Roller(arena, codec, settings, make_run(directory, words), seed=0)
+        if pay is not None:
+            self.roller.schedule = Schedule(pay)
+        self.games = []
+        keep = self.roller._rows
+        self.roller._rows = lambda games: keep(self.games.append(games) or games)
+
+    def __call__(self, step: int = 0) -> dict[str, list]:
+        settings, accelerator = self.roller.settings, SimpleNamespace(process_index=0, unwrap_model=lambda model: model)
+        trainer = SimpleNamespace(model=self.model, state=SimpleNamespace(global_step=step), accelerator=accelerator)
+        count = settings.groups_per_step * settings.group_size * self.roller.rows_per_game
+        return self.roller(["wordle"] * count, trainer)
+
+
+@pytest.fixture
+def roll(tokenizer, codec, sixty, tmp_path):
+    def make(**changes):
+        return Roll(tokenizer, codec, sixty, tmp_path / f"run{len(list(tmp_path.iterdir()))}", **changes)
+
+    return make
+
+
+def turns_of(row_of: dict[str, list], row: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(prompt, sampled tokens) of every run of ones in a row's mask."""
+    prompt, ids, mask = (row_of[name][row] for name in ("prompt_ids", "completion_ids", "env_mask"))
+    found, start = [], None
+    for place in range(len(ids) + 1):
+        on = place < len(ids) and mask[place] == 1
+        if on and start is None:
+            start = place
+        if not on and start is not None:
+            found.append((tuple(prompt + ids[:start]), tuple(ids[start:place])))
+            start = None
+    return found
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("max_given", [0, 2])
+def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_given, roll, monkeypatch) -> None:
+    spoken = []
+    sample = TransformersSampler.sample
+
+    def listen(self, requests):
+        completions = sample(self, requests)
+        spoken.extend((tuple(r.prompt_ids), c.token_ids) for r, c in zip(requests, completions, strict=True))
+        return completions
+
+    monkeypatch.setattr(TransformersSampler, "sample", listen)
+    settings = SETTINGS.model_copy(update={"max_given": max_given})
+    found = roll(settings=settings, prompter=compact(shape, max_turns=3))()
+    trained = [turn for row in range(len(found["prompt_ids"])) for turn in turns_of(found, row)]
+    assert sorted(trained) == sorted(spoken)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_every_list_has_a_row_per_prompt_and_lists_of_a_row_are_of_one_length(shape, roll) -> None:
+    played = roll(prompter=compact(shape, max_turns=3))
+    found = played()
+    assert played.roller.rows_per_game == (3 if shape is Shape.STATE else 1)
+    assert {len(column) for column in found.values()} == {12 * played.roller.rows_per_game}
+    for row in range(len(found["prompt_ids"])):
+        names = ("completion_ids", "logprobs", "env_mask", "token_advantages")
+        assert len({len(found[name][row]) for name in names}) == 1
+        assert found["completion_ids"][row], "TRL cannot pad an empty row"
+
+
+def test_blank_rows_of_short_games_teach_nothing(roll) -> None:
+    found = roll(prompter=compact(Shape.STATE, max_turns=3), settings=SETTINGS.model_copy(update={"max_given": 2}))()
+    blank = [row for row in range(len(found["env_mask"])) if not any(found["env_mask"][row])]
+    assert blank, "some games had turns given, so some rows must be blank"
+    assert all(found["token_advantages"][row] == [0.0] for row in blank)
+
+
+def test_free_refusals_take_rows_of_their_own(roll) -> None:
+    """An untrained model is refused as often as the rules allow, and each of its replies has a row."""
+    game = GameSettings(
+        style=Style.COMPACT, thinking=Thinking.OFF, shape=Shape.STATE, max_turns=2,
+        dictionary=Dictionary.APP, max_refusals=3,
+    )  # fmt: skip
+    played = roll(prompter=game.prompter(5))
+    found = played()
+    assert played.roller.rows_per_game == 5
+    assert len(found["prompt_ids"]) == 12 * 5
+    assert max(len(game.trajectory.segments) for game in played.games[0]) == 5
+
+
+@pytest.mark.parametrize("credit", ["turn", "game"])
+@pytest.mark.parametrize("shape", Shape)
+def test_advantages_stand_on_the_tokens_of_their_turn(credit, shape, roll) -> None:
+    settings = SETTINGS.model_copy(update={"credit": credit})
+    played = roll(prompter=compact(shape, max_turns=3), settings=settings, pay=lambda _, turn: len(turn.reply) % 7)
+    found = played()
+    row = 0
+    for game in played.games[0]:
+        own = iter(game.advantages)
+        for _ in game.trajectory.segments:
+            expected = [0.0] * len(found["env_mask"][row])
+            on = False
+            for place, m in enumerate(found["env_mask"][row]):
+                if m and not on:
+                    advantage = next(own)
+                on = bool(m)
+                expected[place] = advantage if m else 0.0
+            assert found["token_advantages"][row] == expected
+            row += 1
+        assert next(own, None) is None, "every own turn is credited"
+        row += played.roller.rows_per_game - len(game.trajectory.segments)
+    assert any(any(values) for values in found["token_advantages"])
+
+
+def test_token_advantages_by_hand() -> None:
+    segment = Segment((1,), (5, 6, 7, 8, 9), (1, 1, 0, 1, 1), (0.0,) * 5, ((0, 0, 2), (1, 3, 5)))
+    assert token_advantages(segment, (0.5, -2.0)) == [0.5, 0.5, 0.0, -2.0, -2.0]
+
+
+def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
+    played = roll(settings=SETTINGS.model_copy(update={"max_given": 2}))
+    played()
+    starts = [
+        (game.trajectory.transcript.secret, tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.given))
+        for game in played.games[0]
+    ]
+    groups = [starts[i : i + 4] for i in range(0, 12, 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len({group[0][0] for group in groups}) == 3
+
+
+def test_start_states_keep_to_hard_mode(sixty, roll) -> None:
+    game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, hard_mode=True)
+    settings = SETTINGS.model_copy(update={"max_given": 4, "groups_per_step": 8, "group_size": 2})
+    played = roll(prompter=game.prompter(5), settings=settings)
+    for step in range(3):
+        played(step)
+    given = [sum(t.given for t in game.trajectory.transcript.turns) for games in played.games for game in games]
+    assert max(given) >= 2
+
+
+def test_only_training_secrets_are_played(split, roll) -> None:
+    played = roll(secrets=split.train)
+    for step in range(4):
+        played(step)
+    record = rows(played.roller.run.directory / "secrets.jsonl")
+    assert [row["step"] for row in record] == [0, 1, 2, 3]
+    drawn = {secret for row in record for secret in row["secrets"]}
+    assert drawn <= set(split.train)
+    assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
+
+
+def test_the_same_seed_and_step_start_the_same_games(roll) -> None:
+    first, second = roll(), roll()
+    assert first(5)["prompt_ids"] == second(5)["prompt_ids"]
+    assert first.games[0][0].trajectory == second.games[0][0].trajectory
+
+
+def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> None:
+    played = roll(pay=lambda *_: 1.0)
+    played(0)
+    played.roller.best_compliance = 0.7
+    played(1)
+    played(2)
+    assert played.roller.schedule.asked == [(0, None), (1, 0.7), (2, 0.7)]
+
+
+def test_a_linear_schedule_moves_the_weights_with_the_steps(roll) -> None:
+    reward = {"weights": {"win": 1.0}, "then_weights": {"win": 3.0}, "over_steps": 10, "keep_order": False}
+    settings = GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward})
+    played = roll(settings=settings)
+    for step in (0, 5, 10, 20):
+        played(step)
+    assert [games[0].reward.weights["win"] for games in played.games] == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_switch_waits_for_compliance(roll) -> None:
+    reward = {"weights": {"format": 1.0}, "then_weights": {"win": 1.0}, "threshold": 0.5, "keep_order": False}
+    played = roll(settings=GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward}))
+    played(0)
+    played.roller.best_compliance = 0.6
+    played(1)
+    assert [set(games[0].reward.weights) for games in played.games] == [{"format"}, {"win"}]
+
+
+def test_constant_groups_are_counted_and_remembered(roll) -> None:
+    played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
+    played()
+    assert played.roller.metrics["zero_variance_share"] == 1.0
+    assert set(played.roller.picker.state().values()) == {0.0}
+    mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
+    mixed()
+    assert mixed.roller.metrics["zero_variance_share"] < 1.0
+    assert max(mixed.roller.picker.state().values()) > 0.0
+
+
+def test_sample_games_say_what_was_played(roll) -> None:
+    played = roll(pay=lambda _, turn: 0.25)
+    played(3)
+    found = rows(played.roller.run.directory / "games.jsonl")
+    assert len(found) == 2
+    secrets = [game.trajectory.transcript.secret for game in played.games[0]]
+    for row in found:
+        assert (row["stage"], row["step"]) == ("grpo", 3)
+        assert row["secret"] in secrets
+        assert row["reward"] == pytest.approx(0.25 * len(row["turns"]))
+        assert all(turn["reward"] == 0.25 for turn in row["turns"])
+
+
+def test_metrics_are_shares_and_sums(roll) -> None:
+    played = roll()
+    played(0)
+    metrics = played.roller.metrics
+    assert 0.0 <= metrics["format_compliance"] <= 1.0
+    assert metrics["win_rate"] == 0.0
+    assert metrics["cumulative_wins"] == 0.0
+    assert metrics["seconds/rollout"] > 0.0
+    assert "reward/win" in metrics
+
+
+def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
+    model = small_model(tokenizer)
+    assert prompt_budget(model, SETTINGS) == 1024 - 6
+    with pytest.raises(ConfigError, match=r"max_completion_tokens 1024 .*context of 1024"):
+        prompt_budget(model, GRPOSettings(sampling=SamplingSettings(max_completion_tokens=1024)))
+
+
