@@ -16,7 +16,7 @@ with the last guess carried out, after which its loop samples one reply more, an
 is one reply a turn as in our games but the last marks are never worked out.
 
 Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
-that all last to the end. The last rows play longer and longer games, with an untrained model that never wins.
+that all last to the end. The last rows double the turns, with an untrained model that never wins.
 
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
@@ -53,7 +53,7 @@ from wordle_rl.dataset import encode_traces
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.modeling import load_model
-from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -147,7 +147,7 @@ class RolloutTrainer(GRPOTrainer):
 
 
 def main() -> None:
-    """Play both sides in turn, then ever longer games, and print the rates."""
+    """Play both sides in turn, then games twice as long, and print the rates."""
     parser = argparse.ArgumentParser(description="Time rollouts.")
     parser.add_argument("--model", help="directory of a model trained in the compact style; default: make one")
     parser.add_argument("--games", type=int, default=256, help=f"games per batch, a multiple of {GROUP_SIZE}")
@@ -190,11 +190,10 @@ def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
 
 
 def longer_games(words: WordList, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
-    """Our rollout with the turn cap doubled and doubled again; every game lasts to its cap."""
+    """Our rollout with the turn cap as given and doubled; every game lasts to its cap."""
     model, codec = load_model(ModelSettings(), seed=0)
-    caps = [turns, 2 * turns, 4 * turns]
     jobs, log = {}, {}
-    for cap in caps:
+    for cap in (turns, 2 * turns):
         name = f"wordle-rl, {cap} turns"
         prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(cap))
         log[name] = list[Played]()
@@ -290,7 +289,7 @@ def make_trainer(table: Table, num_games: int, max_calls: int, directory: Path) 
         disable_tqdm=True,
         log_level="error",
     )
-    return RolloutTrainer(
+    trainer = RolloutTrainer(
         model=table.model,
         reward_funcs=no_reward,
         args=arguments,
@@ -298,6 +297,24 @@ def make_trainer(table: Table, num_games: int, max_calls: int, directory: Path) 
         processing_class=tokenizer,
         environment_factory=lambda: GuessingGame(table.words, table.prompter),
     )
+    check_same_tokens(trainer, table)
+    return trainer
+
+
+def check_same_tokens(trainer: RolloutTrainer, table: Table) -> None:
+    """Make sure that TRL frames prompts and answers in the very tokens of our games.
+
+    Raises:
+        RuntimeError: If it does not, as with a model whose tokenizer is not the embedded one.
+    """
+    opening = table.prompter.opening()
+    tokenizer: Any = trainer.processing_class
+    prompt = tokenizer.apply_chat_template(opening, tokenize=True, add_generation_prompt=True, return_dict=False)
+    result = {"role": "tool", "name": "guess", "content": "cGrXaYnXeG"}
+    answer = trainer._get_tool_suffix_ids([result])  # type: ignore[no-untyped-call]  # TRL leaves it untyped
+    own_answer = table.codec.bridge_ids(Message(role="user", content="cGrXaYnXeG"))
+    if prompt != table.codec.prompt_ids(opening) or answer != own_answer:
+        raise RuntimeError("TRL and wordle-rl frame a game differently; give an embedded model in the compact style")
 
 
 def no_reward(completions: list[Any], **_: object) -> list[float | None]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 from training_fixtures import (  # noqa: F401  # fixtures, found here by every test file
+    cli,
+    finished_run,
     plain_traces,
     sixty,
     solver,

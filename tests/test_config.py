@@ -145,5 +145,7 @@ def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
 
 
 def test_the_prompter_of_a_game_has_its_rules() -> None:
-    prompter = RunConfig.model_validate({"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {"stray_rate": 0}}}).game.prompter(4)
+    prompter = RunConfig.model_validate(
+        {"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {"stray_rate": 0}}}
+    ).game.prompter(4)
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)

@@ -114,7 +114,9 @@ def test_what_a_teacher_says_is_read_back_by_the_parser(traces) -> None:
 def test_a_state_conversation_never_shows_its_own_guess(traces) -> None:
     prompter = GameSettings(shape=Shape.STATE).prompter(5)
     for trace in traces[:20]:
-        for messages, turn in zip(turn_conversations(trace, prompter), [t for t in trace.turns if t.taught], strict=True):
+        for messages, turn in zip(
+            turn_conversations(trace, prompter), [t for t in trace.turns if t.taught], strict=True
+        ):
             seen = {past.guess for past in trace.turns[: trace.turns.index(turn)]}
             if turn.guess not in seen:
                 assert turn.guess not in messages[-2]["content"]

@@ -1,6 +1,7 @@
 """Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -210,14 +211,16 @@ def test_the_rate_stays_between_zero_and_its_peak_and_rises_then_never_rises_aga
     assert all(0.0 <= rate <= 1.0 for rate in rates)
     assert rates[0] > 0
     rising = round(warmup * total)
-    assert all(a < b for a, b in zip(rates[:rising], rates[1:rising], strict=False))
-    assert all(a >= b for a, b in zip(rates[rising:], rates[rising + 1 :], strict=False))
+    assert all(a < b for a, b in pairwise(rates[:rising]))
+    assert all(a >= b for a, b in pairwise(rates[rising:]))
 
 
 def test_the_rate_by_hand() -> None:
     linear = OptimizerSettings(warmup_share=0.1, schedule="linear")
     assert [rate_factor(linear, step, 20) for step in (0, 1, 2, 11)] == pytest.approx([0.5, 1.0, 1.0, 0.5])
     cosine = OptimizerSettings(warmup_share=0.0, schedule="cosine")
-    assert [rate_factor(cosine, step, 4) for step in range(4)] == pytest.approx([1.0, 0.853553, 0.5, 0.146447], abs=1e-6)
+    assert [rate_factor(cosine, step, 4) for step in range(4)] == pytest.approx(
+        [1.0, 0.853553, 0.5, 0.146447], abs=1e-6
+    )
     stable = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
     assert [rate_factor(stable, step, 10) for step in (0, 4, 7, 10)] == pytest.approx([1.0, 1.0, 0.51, 0.02])

@@ -10,7 +10,7 @@ from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.game import Dictionary  # noqa: E402
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
+from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
 from wordle_rl.roller import Arena, Roller, prompt_budget, token_advantages  # noqa: E402
 from wordle_rl.rollout import Segment  # noqa: E402
@@ -265,5 +265,3 @@ def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
     assert prompt_budget(model, SETTINGS) == 1024 - 6
     with pytest.raises(ConfigError, match=r"max_completion_tokens 1024 .*context of 1024"):
         prompt_budget(model, GRPOSettings(sampling=SamplingSettings(max_completion_tokens=1024)))
-
-

@@ -134,7 +134,7 @@ def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:
 def test_a_run_with_other_settings_is_refused_and_left_alone(tmp_path: Path, sixty, split) -> None:
     make_run(tmp_path, sixty)
     before = (tmp_path / "config.json").read_text()
-    with pytest.raises(RunError, match="other settings.*--overwrite"):
+    with pytest.raises(RunError, match=r"other settings.*--overwrite"):
         Run.create(tmp_path, RunConfig(seed=1), split)
     assert (tmp_path / "config.json").read_text() == before
 

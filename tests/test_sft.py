@@ -48,7 +48,9 @@ def loss_of(model, examples: list[Example]) -> float:
 
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_the_loss_falls_and_the_model_is_saved(shape, optimizer, plain_traces, tokenizer, codec, sixty, tmp_path) -> None:
+def test_the_loss_falls_and_the_model_is_saved(
+    shape, optimizer, plain_traces, tokenizer, codec, sixty, tmp_path
+) -> None:
     examples = encode_traces(plain_traces, compact(shape), codec, 1000).examples
     model = small_model(tokenizer)
     before = loss_of(model, examples)
@@ -133,7 +135,9 @@ def test_the_trainer_hands_the_labels_on_unchanged(traces, tokenizer, codec, tmp
 
 def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together() -> None:
     lengths = [10 + i % 7 for i in range(400)]
-    orders = {(seed, epoch): list(EpochOrder(8, lengths, seed, lambda e=epoch: e)) for seed in (0, 1) for epoch in (0, 1)}
+    orders = {
+        (seed, epoch): list(EpochOrder(8, lengths, seed, lambda e=epoch: e)) for seed in (0, 1) for epoch in (0, 1)
+    }
     torch.rand(3)  # the global random stream plays no part
     assert orders[0, 1] == list(EpochOrder(8, lengths, 0, lambda: 1))
     assert len({tuple(order) for order in orders.values()}) == 4
@@ -154,9 +158,12 @@ class StopAt:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("stop_at", [3, 4, 7, 12])
-def test_interrupted_and_resumed_equals_uninterrupted(optimizer, stop_at, examples, tokenizer, codec, sixty, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("optimizer", "stop_at"), [("adamw", 3), ("adamw", 4), ("adamw", 7), ("adamw", 12), ("muon", 7)]
+)
+def test_interrupted_and_resumed_equals_uninterrupted(
+    optimizer, stop_at, examples, tokenizer, codec, sixty, tmp_path
+) -> None:
     """Steps 3 and 7 lie within an epoch of four steps, 4 at its end, 12 at the end of all."""
     settings = SETTINGS.model_copy(update={"optimizer": fast(optimizer)})
     whole = small_model(tokenizer)
@@ -176,6 +183,18 @@ def test_interrupted_and_resumed_equals_uninterrupted(optimizer, stop_at, exampl
     assert steps == list(range(1, 13))
     assert close(weights_of(whole), weights_of(resumed))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_training_stopped_at_its_last_step_is_only_saved(examples, tokenizer, codec, sixty, tmp_path) -> None:
+    """Half-way through an epoch, where transformers would go on to the epoch's end."""
+    settings, run = SETTINGS.model_copy(update={"epochs": 1.5}), make_run(tmp_path, sixty)
+    stopped = small_model(tokenizer)
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(stopped, codec, examples, settings, run, progress=StopAt(6))
+    resumed = small_model(tokenizer, seed=5)
+    train_sft(resumed, codec, examples, settings, run)
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == list(range(1, 7))
+    assert close(weights_of(stopped), weights_of(resumed))
 
 
 def test_a_second_interrupt_is_not_held_back(examples, tokenizer, codec, sixty, tmp_path) -> None:
@@ -208,7 +227,7 @@ def test_a_checkpoint_that_cannot_be_written_is_removed_and_named(
 
     settings = SETTINGS.model_copy(update={"save_steps": 2})
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(RunError, match="cannot save checkpoint .*checkpoint-2.*free space"):
+    with pytest.raises(RunError, match=r"cannot save checkpoint .*checkpoint-2.*free space"):
         train_sft(small_model(tokenizer), codec, examples, settings, make_run(tmp_path, sixty))
     assert not (tmp_path / "sft" / "checkpoints" / "checkpoint-2").exists()
 

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import GameSettings, OptimizerSettings, RunConfig, TeacherSettings, TraceSettings
+from wordle_rl.config import (
+    GameSettings,
+    OptimizerSettings,
+    RunConfig,
+    TeacherSettings,
+    TraceSettings,
+    load_config,
+)
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
@@ -91,3 +98,54 @@ def fast(name: str = "adamw", **settings: object) -> OptimizerSettings:
 
 def rows(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
+    """A TOML file of a run that takes seconds; `changes` replace lines by their key, section__key = text."""
+    settings = {
+        "words": {"source": json.dumps(str(word_directory))},
+        "game": {"style": '"compact"', "thinking": '"off"'},
+        "traces": {"num_games": "200"},
+        "model": {**{name: str(size) for name, size in TINY.items()}, "max_length": "128"},
+        "sft": {"batch_size": "32", "precision": '"fp32"'},
+        "grpo": {"steps": "2", "groups_per_step": "2", "group_size": "4", "precision": '"fp32"'},
+        "grpo.sampling": {"max_completion_tokens": "12"},
+        "eval": {"max_completion_tokens": "12"},
+    }
+    for name, text in changes.items():
+        *section, key = name.split("__")
+        settings.setdefault(".".join(section), {})[key] = text
+    lines = []
+    for section, values in settings.items():
+        lines += [f"[{section}]", *(f"{key} = {text}" for key, text in values.items()), ""]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished_run(word_directory, tmp_path_factory) -> Path:
+    """A whole run in miniature: 200 games, two GRPO steps, evaluations and a report."""
+    pytest.importorskip("torch")
+    from rich.console import Console
+
+    from wordle_rl.pipeline import Pipeline
+
+    root = tmp_path_factory.mktemp("runs")
+    config = load_config(write_config(root / "mini.toml", word_directory))
+    Pipeline(config, root / "mini", Console(quiet=True))()
+    return root / "mini"
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command; its exit code, standard output and standard error."""
+
+    from wordle_rl.cli import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -77,7 +77,7 @@ class ModelSettings(Section):
     """Width of the embedded model's feed-forward layers."""
     max_length: int = Field(1024, ge=16)
     """Context of the embedded model, in tokens."""
-    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Extra chat template variables, such as {"enable_thinking": false}."""
     attn_implementation: str | None = None
     """`eager`, `sdpa`, `flash_attention_2`…; None: eager for short games on a CPU, else the library's choice."""

@@ -38,6 +38,7 @@ from wordle_rl.training import (
     known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
+    train_to_end,
 )
 
 _STATE_FILE = "wordle_rl_state.json"
@@ -181,7 +182,7 @@ def train_grpo(
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
-        trainer.train(resume_from_checkpoint=checkpoint)
+        train_to_end(trainer, checkpoint, settings.steps)
     if trainer.is_world_process_zero():
         save_model(model, codec, directory)
         drop_checkpoints(checkpoints)

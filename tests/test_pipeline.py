@@ -1,0 +1,235 @@
+"""Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from training_fixtures import NUM_ANSWERS, rows, write_config
+
+import wordle_rl.pipeline as pipeline_module
+from wordle_rl.audit import audit
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.fit import check_fit, longest_game, longest_reply
+from wordle_rl.game import Dictionary
+from wordle_rl.pipeline import Pipeline, elapsed, eval_secrets, start_anew
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs import RunError
+from wordle_rl.words import split_secrets
+
+QUIET = Console(quiet=True)
+FIGURES = {
+    "num_games", "win_rate", "win_rate_low", "win_rate_high", "mean_guesses_on_wins", "mean_guesses_loss_as_7",
+    "invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate", "mean_regret",
+}  # fmt: skip
+
+
+def tree(directory: Path) -> dict[str, tuple[int, int]]:
+    """Every file with its size and time of change."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(p.relative_to(directory)): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
+
+
+def results_of(directory: Path) -> dict:
+    return json.loads((directory / "results.json").read_text())
+
+
+def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, sixty) -> None:
+    results, split = results_of(finished_run), split_secrets(sixty)
+    assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    sizes = {"all": NUM_ANSWERS, "train": len(split.train), "held_out": len(split.test)}
+    for name in ("sft", "grpo"):
+        assert set(results[name]) == set(sizes)
+        for part, size in sizes.items():
+            figures = results[name][part]
+            assert set(figures) >= FIGURES
+            assert figures["num_games"] == size
+            assert 0 <= figures["win_rate_low"] <= figures["win_rate"] <= figures["win_rate_high"] <= 1
+            assert 1 <= figures["mean_guesses_loss_as_7"] <= 7
+            assert figures["mean_regret"] >= 0
+            for rate in ("invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate"):
+                assert 0 <= figures[rate] <= 1
+
+
+def test_results_say_what_they_cost(finished_run) -> None:
+    results = results_of(finished_run)
+    seconds = results["seconds"]
+    assert {"traces", "encode", "sft", "grpo", "eval", "total"} <= set(seconds)
+    assert seconds["total"] == pytest.approx(sum(s for name, s in seconds.items() if name != "total"), abs=0.5)
+    assert 0.1 < results["peak_memory_gib"] < 64
+
+
+def test_figures_are_those_of_the_stored_games(finished_run, sixty) -> None:
+    results = results_of(finished_run)
+    for name in ("sft", "grpo"):
+        evaluation = Evaluation.load(finished_run / "eval" / f"{name}.json")
+        assert sorted(record.secret for record in evaluation.records) == list(sixty.answers)
+        wins = sum(record.won for record in evaluation.records)
+        assert results[name]["all"]["win_rate"] == pytest.approx(wins / NUM_ANSWERS)
+
+
+def test_a_run_directory_is_complete(finished_run) -> None:
+    names = {path.name for path in finished_run.iterdir()}
+    assert names >= {
+        "config.json", "manifest.json", "traces.jsonl", "sft", "grpo", "metrics.jsonl", "games.jsonl", "secrets.jsonl",
+        "eval", "results.json", "report.html",
+    }  # fmt: skip
+    assert not [path for path in finished_run.rglob("*") if path.name.endswith(".partial")]
+    assert len(rows(finished_run / "traces.jsonl")) == 200
+    assert [r["step"] for r in rows(finished_run / "metrics.jsonl") if r["stage"] == "grpo"] == [1, 2]
+
+
+def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
+    split = split_secrets(sixty)
+    held_out = {*split.val, *split.test}
+    assert not held_out & {row["secret"] for row in rows(finished_run / "traces.jsonl")}
+    assert not held_out & {s for row in rows(finished_run / "secrets.jsonl") for s in row["secrets"]}
+    assert audit(finished_run).clean
+
+
+def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("a finished stage was worked on again")
+
+    for name in ("solver_traces", "encode_traces", "evaluate"):
+        monkeypatch.setattr(pipeline_module, name, refuse)
+    before, results = tree(finished_run), results_of(finished_run)
+    again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
+    assert again == results == results_of(finished_run)
+    after = tree(finished_run)
+    rewritten = {name for name in after if after[name] != before.get(name)}
+    assert set(before) == set(after)
+    assert rewritten <= {"config.json", "manifest.json", "results.json", "report.html"}
+
+
+def mini(tmp_path: Path, word_directory: Path, **changes: str):
+    return load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+
+
+def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) -> None:
+    config, directory = mini(tmp_path, word_directory, grpo__steps="0"), tmp_path / "run"
+    assert Pipeline(config, directory, QUIET)("traces") is None
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "config.json", "manifest.json", "timings.json", "traces.jsonl",
+    ]  # fmt: skip
+    traces = tree(directory)["traces.jsonl"]
+    assert Pipeline(config, directory, QUIET)("sft") is None
+    assert (directory / "sft" / "model.safetensors").is_file()
+    assert not (directory / "results.json").exists()
+    results = Pipeline(config, directory, QUIET)()
+    assert results is not None
+    assert set(results) == {"sft", "seconds", "peak_memory_gib"}
+    assert tree(directory)["traces.jsonl"] == traces
+
+
+@pytest.mark.parametrize("stage", ["sft", "grpo"])
+def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, tmp_path: Path, monkeypatch) -> None:
+    directory, config = tmp_path / "run", load_config(finished_run / "config.json")
+    directory.mkdir()
+    for name in ("config.json", "manifest.json", "traces.jsonl", *(["sft"] if stage == "grpo" else [])):
+        copy = shutil.copytree if (finished_run / name).is_dir() else shutil.copy
+        copy(finished_run / name, directory / name)
+
+    append = pipeline_module.Run.append
+
+    def interrupting(self, name, row) -> None:
+        append(self, name, row)
+        if name == "metrics.jsonl" and row["step"] == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    (directory / "config.json").unlink()
+    monkeypatch.setattr(pipeline_module.Run, "append", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(config, directory, QUIET)(stage)
+    assert list((directory / stage / "checkpoints").glob("checkpoint-*"))
+    interrupted = json.loads((directory / "timings.json").read_text())["seconds"][stage]
+    assert interrupted > 0
+    monkeypatch.setattr(pipeline_module.Run, "append", append)
+    Pipeline(config, directory, QUIET)(stage)
+    steps = [row["step"] for row in rows(directory / "metrics.jsonl")]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) > 1
+    assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
+
+
+REFUSED = {
+    "reply budget": ({"eval__max_completion_tokens": "7"}, "eval.max_completion_tokens 7 is too small.* 8 tokens"),
+    "sampled reply budget": ({"grpo__sampling__max_completion_tokens": "3"}, "grpo.sampling.max_completion_tokens 3"),
+    "context": ({"model__max_length": "100"}, "a game may take .* the model takes 100"),
+    "missing model": ({"model__path": '"./nowhere"'}, "no model directory ./nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_before_anything_is_written(case, word_directory, tmp_path: Path) -> None:
+    changes, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        Pipeline(mini(tmp_path, word_directory, **changes), tmp_path / "run", QUIET)()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_other_settings_is_refused(finished_run, word_directory, tmp_path: Path) -> None:
+    before = tree(finished_run)
+    with pytest.raises(RunError, match="other settings"):
+        Pipeline(mini(tmp_path, word_directory, traces__num_games="201"), finished_run, QUIET)()
+    assert tree(finished_run) == before
+
+
+def test_a_reply_is_measured_with_its_closing_token(sixty, codec) -> None:
+    compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    assert longest_reply(sixty, compact, codec) == 8  # two tags, five letters, one closing token
+    assert longest_reply(sixty, Prompter(Style.COMPACT, thinking=Thinking.REQUIRED), codec) == 10
+
+
+def test_the_longest_game_by_hand(sixty, codec) -> None:
+    """Compact: "5x6" and the reply token open it; five times a reply, its closing and five marks with a reply token."""
+    compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    assert longest_game(sixty, compact, codec, 12) == 4 + 5 * (12 + 1 + 6) + 12
+    state = Prompter(Style.COMPACT, Shape.STATE, Thinking.OFF)
+    assert longest_game(sixty, state, codec, 12) == 3 + 5 * 6 + 1 + 12
+
+
+def test_free_refusals_make_the_longest_game_longer(sixty, codec) -> None:
+    strict = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    rules = type(strict.rules)(dictionary=Dictionary.APP, max_refusals=2)
+    app = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=rules)
+    assert longest_game(sixty, app, codec, 12) == longest_game(sixty, strict, codec, 12) + 2 * 19
+
+
+def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
+    compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    check_fit(sixty, compact, codec, 111, {"eval.max_completion_tokens": 12})
+    check_fit(sixty, compact, codec, None, {"eval.max_completion_tokens": 10_000})
+    with pytest.raises(
+        ConfigError, match=r"may take 111 tokens with eval.max_completion_tokens 12, the model takes 110"
+    ):
+        check_fit(sixty, compact, codec, 110, {"eval.max_completion_tokens": 12})
+
+
+def test_an_evaluation_plays_all_or_so_many_of_each_part(sixty) -> None:
+    split = split_secrets(sixty)
+    assert sorted(eval_secrets(split, 0)) == list(sixty.answers)
+    assert eval_secrets(split, 2) == [*split.train[:2], *split.val[:2], *split.test[:2]]
+
+
+def test_only_runs_are_removed(tmp_path: Path) -> None:
+    start_anew(tmp_path / "nowhere")
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ConfigError, match="is no run directory"):
+        start_anew(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    start_anew(tmp_path)
+    assert not tmp_path.exists()
+    tmp_path.mkdir()
+
+
+def test_time_is_told_in_minutes_however_long() -> None:
+    assert [elapsed(s) for s in (0.4, 61, 3600 * 30)] == ["0 min 0 s", "1 min 1 s", "1800 min 0 s"]
