@@ -7,6 +7,7 @@ run goes on with the same command.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -58,12 +59,16 @@ class Pipeline:
 
     def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
         """Run all stages up to and with `until`; the results if the chain got that far."""
-        if until != "traces":
+        started = time.perf_counter()
+        untrained = not _is_trained(self.run.directory / "sft")
+        if until != "traces" and untrained:
             self._check_model()
         self.run = Run.create(self.run.directory, self.config, self.split)
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
+        if untrained:
+            self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
         stages: dict[Stage, Callable[[], None]] = {"traces": self._traces, "sft": self._sft, "grpo": self._grpo}
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             if stage in stages:
@@ -72,8 +77,6 @@ class Pipeline:
 
     def _check_model(self) -> None:
         """Refuse a model that is missing or too small before anything is written."""
-        if _is_trained(self.run.directory / "sft"):
-            return
         try:
             from wordle_rl.modeling import load_codec
         except ModuleNotFoundError as error:
@@ -107,7 +110,8 @@ class Pipeline:
 
         if _is_trained(self.run.directory / "sft"):
             return
-        model, codec = load_model(self.config.model, self.config.seed)
+        with self.run.stage("setup"):
+            model, codec = load_model(self.config.model, self.config.seed)
         limit = min(self.config.sft.max_length, context_length(model) or self.config.sft.max_length)
         num_games = self.config.traces.num_games
         with self._stage("encode", "Encoding games", num_games) as advance:
@@ -142,7 +146,8 @@ class Pipeline:
         settings = self.config.grpo
         if settings.steps == 0 or _is_trained(self.run.directory / "grpo"):
             return
-        model, codec = load_model(self._model_at("sft"), self.config.seed)
+        with self.run.stage("setup"):
+            model, codec = load_model(self._model_at("sft"), self.config.seed)
         arena = Arena(self.words, self.prompter, self.split.train, self.solver)
         with self._stage("grpo", "GRPO", settings.steps) as advance:
             directory = train_grpo(
