@@ -1,0 +1,65 @@
+"""Laws of the documents: what they tell people to type exists, and their example runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands_in(path: Path) -> list[str]:
+    """Every `wordle-rl …` a document shows, continuation lines joined."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"`(wordle-rl [^`\n]+)`", text)
+    for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+        found += [line.strip() for line in block.splitlines() if line.strip().startswith("wordle-rl ")]
+    return found
+
+
+COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path)})
+
+
+def test_documents_show_commands() -> None:
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_shown_exists(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, *arguments = shlex.split(command)[1:]
+    with pytest.raises(SystemExit) as done:
+        main([name, "--help"])
+    assert done.value.code == 0
+    described = capsys.readouterr().out
+    for argument in arguments:
+        if argument.startswith("--"):
+            assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
+        elif argument.startswith("configs/"):
+            assert (ROOT / argument).is_file()
+
+
+def test_the_readme_example_runs_and_shows_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "Your first guess?" in shown
+    assert "slate: s: no (further) copy" in shown
+    assert shown.rstrip().endswith("5")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_how_it_works_names_every_room() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    rooms = {
+        p.stem for p in (ROOT / "src" / "wordle_rl").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
+    }
+    assert {room for room in rooms - {"__init__"} if not re.search(rf"\b{room}\b", text)} == set()
