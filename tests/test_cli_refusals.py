@@ -33,6 +33,7 @@ BAD = {
     "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
     "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),
+    "missing tracker": (RUN + " --report-to trackio", "pip install trackio"),
     "negative seed": (RUN + " --seed -1", "seed"),
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
     "empty split to train": (RUN + " --words.source {here}/lists", "2 answers cannot give"),

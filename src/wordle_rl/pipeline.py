@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,6 +82,9 @@ class Pipeline:
             from wordle_rl.modeling import load_codec
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
+        for tracker in self.config.report_to:
+            if find_spec(tracker) is None:
+                raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
         codec, context = load_codec(self.config.model)
         budgets = {"eval.max_completion_tokens": self.config.eval.max_completion_tokens}
         if self.config.grpo.steps:
