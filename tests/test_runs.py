@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,15 +27,23 @@ from wordle_rl.runs import (
 from wordle_rl.words import load_words, split_secrets
 
 
-@pytest.fixture
-def small_disk():
-    """Files may not grow beyond 4 KiB while this is on, as on a disk that is full."""
+SMALL_DISK = 4096
+
+
+@contextmanager
+def small_disk() -> Iterator[None]:
+    """Files may not grow beyond 4 KiB in here, as on a disk that is full.
+
+    Around single calls only: the limit holds for pytest's own output too, where that goes to a file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield 4096
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_DISK, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
 
 
 def files(directory: Path) -> list[str]:
@@ -46,26 +56,26 @@ def test_text_is_written_whole_below_directories_that_were_not_there(tmp_path: P
     assert files(tmp_path) == ["a/b.txt"]
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, small_disk: int) -> None:
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     write_json(path, {"old": True})
-    with pytest.raises(RunError, match=r"cannot write .*results\.json.*free space"):
-        write_json(path, {"new": "x" * 3 * small_disk})
+    with small_disk(), pytest.raises(RunError, match=r"cannot write .*results\.json.*free space"):
+        write_json(path, {"new": "x" * 3 * SMALL_DISK})
     assert json.loads(path.read_text()) == {"old": True}
     assert files(tmp_path) == ["results.json"]
 
 
-def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, small_disk: int) -> None:
-    with pytest.raises(RunError, match=r"traces\.jsonl"):
+def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path) -> None:
+    with small_disk(), pytest.raises(RunError, match=r"traces\.jsonl"):
         write_jsonl(tmp_path / "traces.jsonl", ({"n": n} for n in range(10_000)))
     assert files(tmp_path) == []
 
 
-def test_a_full_disk_leaves_no_half_line_in_the_metrics(tmp_path: Path, small_disk: int) -> None:
+def test_a_full_disk_leaves_no_half_line_in_the_metrics(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.append("metrics.jsonl", {"step": 1})
-    with pytest.raises(RunError, match=r"metrics\.jsonl"):
-        run.append("metrics.jsonl", {"step": 2, "text": "x" * 2 * small_disk})
+    with small_disk(), pytest.raises(RunError, match=r"metrics\.jsonl"):
+        run.append("metrics.jsonl", {"step": 2, "text": "x" * 2 * SMALL_DISK})
     assert rows(tmp_path / "metrics.jsonl") == [{"step": 1}]
 
 
