@@ -26,7 +26,6 @@ from wordle_rl.runs import (
 )
 from wordle_rl.words import load_words, split_secrets
 
-
 SMALL_DISK = 4096
 
 
