@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from solver_states import some_states
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, exact, feedback_matrix
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
-from wordle_rl.words import WordList, load_words
+from wordle_rl.words import WordList
 
 
 def slow_marks(secret: str, guess: str) -> str:
@@ -48,26 +49,6 @@ def word_lists(draw: st.DrawFn, max_guesses: int = 10) -> tuple[list[str], list[
     )
     num_answers = draw(st.integers(1, len(words)))
     return words[:num_answers], words[num_answers:]
-
-
-@pytest.fixture(scope="module")
-def default_solver() -> Solver:
-    return Solver(load_words("default"), use_cache=False)
-
-
-def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
-    """(guess, candidates) pairs as a middling player meets them, after the opener."""
-    rng = np.random.default_rng(5)
-    states = []
-    words = solver.words
-    for secret in rng.choice(words.answers, num_games):
-        candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
-        while len(candidates) > 1:
-            playable = words.guesses if rng.random() < 0.5 else [words.answers[i] for i in candidates]
-            guess = str(rng.choice(playable))
-            states.append((guess, candidates))
-            candidates = solver.narrow(candidates, guess, score_guess(str(secret), guess))
-    return states
 
 
 # --- marks and matrix ---------------------------------------------------------------------------------------------

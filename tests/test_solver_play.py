@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from solver_states import some_states
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, exact, search
@@ -35,26 +36,6 @@ def word_lists(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     words = draw(st.lists(anything, min_size=1, max_size=10, unique=True))
     num_answers = draw(st.integers(1, len(words)))
     return words[:num_answers], words[num_answers:]
-
-
-@pytest.fixture(scope="module")
-def default_solver() -> Solver:
-    return Solver(load_words("default"), use_cache=False)
-
-
-def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
-    """(guess, candidates) pairs as a middling player meets them, after the opener."""
-    rng = np.random.default_rng(5)
-    states = []
-    words = solver.words
-    for secret in rng.choice(words.answers, num_games):
-        candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
-        while len(candidates) > 1:
-            playable = words.guesses if rng.random() < 0.5 else [words.answers[i] for i in candidates]
-            guess = str(rng.choice(playable))
-            states.append((guess, candidates))
-            candidates = solver.narrow(candidates, guess, score_guess(str(secret), guess))
-    return states
 
 
 # --- best play: an exhaustive oracle on tiny lists ----------------------------------------------------------------

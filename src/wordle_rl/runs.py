@@ -185,7 +185,7 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
         "words": config.words.source,
         "fingerprint": split.fingerprint,
         "seed": config.seed,
-        "selected_on": "val",
+        "selected_on": None,  # the last weights are kept; no checkpoint is chosen by its figures
         "reported_on": "test",
         "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
         "libraries": _library_versions(),
