@@ -109,6 +109,8 @@ class TeacherSettings(Section):
     """The same in games whose secret is outside the answers; there it also teaches words that are never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
+    probe_gain: int = Field(0, ge=0)
+    """Play a word that cannot be the secret where it makes so many more classes than the best possible word; 0: never."""
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
 
@@ -320,6 +322,8 @@ class RunConfig(Section):
     def _sections_agree(self) -> Self:
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
             raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
+        if self.game.hard_mode and self.traces.teacher.probe_gain:
+            raise ValueError("game.hard_mode forbids the teacher's probes; set traces.teacher.probe_gain to 0")
         if self.traces.teacher.max_turns > self.game.max_turns:
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"

@@ -1,9 +1,10 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
-Only the board and chance decide what the teacher says; the secret never does. Strays and a chosen opener aside, it
-always names a word that is still possible, and of those the one that splits the rest into the most classes. A secret
-from outside the answers is played alike until no answer fits the board any more; there the teacher falls silent,
-which ends the game. Such games show a policy boards that single out answers which were never anybody's secret.
+Only the board and chance decide what the teacher says; the secret never does. It names a word that is still possible,
+and of those the one that splits the rest into the most classes; where `probe_gain` allows, a word that cannot be the
+secret but makes that many classes more. A secret from outside the answers is played alike until no answer fits the
+board any more; there the teacher falls silent, which ends the game. Such games show a policy boards that single out
+answers which were never anybody's secret.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
 from wordle_rl.solver import Solver, feedback_matrix
+from wordle_rl.solver.partition import count_split
 from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
 
 _MAX_RIVALS = 128
+_MAX_PROBED = 32
 _MAX_MEMO = 400_000
 _CHUNK = 1024
 
@@ -67,7 +70,7 @@ class SolverTeacher:
         self._num_codes = 3**self.words.word_length
         self._is_answer = np.zeros(len(guesses), np.bool_)
         self._is_answer[self._answer_as_guess] = True
-        self._best: dict[bytes, tuple[int, int]] = {}
+        self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
         """Play one game per secret.
@@ -118,7 +121,7 @@ class SolverTeacher:
                 stray = np.zeros(len(active), np.bool_)
             else:
                 chosen, stray, classes[active, turn] = self._choose(
-                    possible[active], noise[active], settings.stray_rate, rng
+                    possible[active], noise[active], settings.stray_rate, settings.probe_gain, rng
                 )
             code = self._codes[chosen, secrets[active]]
             guesses[active, turn], codes[active, turn] = chosen, code
@@ -136,6 +139,7 @@ class SolverTeacher:
         possible: npt.NDArray[np.bool_],
         noise: npt.NDArray[np.float64],
         stray_rate: float,
+        probe_gain: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
         """One guess per board, whether it is a stray, and its classes; `possible` has shape (boards, answers)."""
@@ -150,15 +154,19 @@ class SolverTeacher:
             elif noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
-                chosen[row], classes[row] = self._best_possible(keys[row].tobytes(), possible[row])
+                chosen[row], classes[row] = self._best_guess(keys[row].tobytes(), possible[row], probe_gain)
         return chosen, stray, classes
 
-    def _best_possible(self, key: bytes, possible: npt.NDArray[np.bool_]) -> tuple[int, int]:
-        found = self._best.get(key)
+    def _best_guess(self, key: bytes, possible: npt.NDArray[np.bool_], probe_gain: int) -> tuple[int, int]:
+        found = self._best.get((key, probe_gain))
         if found is None:
             if len(self._best) >= _MAX_MEMO:
                 self._best.clear()
-            found = self._best[key] = self._split_best(np.flatnonzero(possible))
+            candidates = np.flatnonzero(possible)
+            found = self._split_best(candidates)
+            if probe_gain and found[1] + probe_gain <= len(candidates) <= _MAX_RIVALS:
+                found = self._probe(candidates, found, probe_gain)
+            self._best[key, probe_gain] = found
         return found
 
     def _split_best(self, candidates: npt.NDArray[np.intp]) -> tuple[int, int]:
@@ -175,3 +183,14 @@ class SolverTeacher:
         classes = occurs.sum(axis=1)
         best = int(np.argmax(classes))
         return int(self._answer_as_guess[rivals[best]]), int(classes[best])
+
+    def _probe(self, candidates: npt.NDArray[np.intp], found: tuple[int, int], gain: int) -> tuple[int, int]:
+        """The listed word with the most classes if it makes `gain` more than the best candidate, else that one.
+
+        For more than `_MAX_PROBED` candidates only a part of the listed words, evenly spread, is weighed.
+        """
+        step = -(-len(candidates) // _MAX_PROBED)
+        block = np.ascontiguousarray(self._answer_codes[::step, candidates].T)  # (candidates, guesses)
+        classes = count_split(block).num_classes
+        best = int(np.argmax(classes))
+        return (best * step, int(classes[best])) if classes[best] >= found[1] + gain else found
