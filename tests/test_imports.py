@@ -28,6 +28,7 @@ ORDER = (
     "traces",
     "dataset",
     "tiny",
+    "muon",
     "modeling",
     "training",
     "sft",
@@ -48,7 +49,7 @@ ORDER = (
 )
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
-TENSOR_ROOMS = {"tiny", "modeling", "training", "sft", "roller", "grpo"}
+TENSOR_ROOMS = {"tiny", "muon", "modeling", "training", "sft", "roller", "grpo"}
 TENSOR_MODULES = {"samplers.transformers", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 
 # Adapters stand outside the direction: they may import every room, and no room may import them.

@@ -110,7 +110,7 @@ class TeacherSettings(Section):
     stray_rate: float = Field(0.05, ge=0, le=1)
     """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
     probe_gain: int = Field(0, ge=0)
-    """Play a word that cannot be the secret where it makes so many more classes than the best possible word; 0: never."""
+    """Play a word that cannot be the secret where it makes so many classes more than any that can; 0: never."""
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
 

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as library_logging
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
+from wordle_rl.muon import GroupedMuon
 from wordle_rl.runs import RunError
 from wordle_rl.tiny import make_model, make_tokenizer
 
@@ -137,8 +138,6 @@ class MuonWithAdamW(Optimizer):
     """Muon for the weight matrices inside the layers, AdamW for embeddings, norms and biases.
 
     One optimizer to the outside: the parameter groups of both, one state dict, one step.
-
-    Source: Muon, Jordan et al. 2024; as in `torch.optim.Muon`, matrices only.
     """
 
     def __init__(self, named_parameters: Iterable[tuple[str, nn.Parameter]], settings: OptimizerSettings) -> None:
@@ -149,7 +148,13 @@ class MuonWithAdamW(Optimizer):
             (matrices if inside_layers else rest).append(parameter)
         decay = settings.weight_decay
         self._parts: list[Optimizer] = [
-            Muon(matrices, lr=settings.muon_learning_rate, momentum=0.95, weight_decay=decay),
+            GroupedMuon(
+                matrices,
+                lr=settings.muon_learning_rate,
+                momentum=0.95,
+                weight_decay=decay,
+                dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
+            ),
             AdamW(rest, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=decay),
         ]
         super().__init__([*matrices, *rest], {})
