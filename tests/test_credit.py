@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.credit import game_advantages, is_constant, returns_to_go, turn_advantages
+from wordle_rl.credit import game_advantages, guess_advantages, is_constant, returns_to_go, turn_advantages
 
 REWARDS = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
 GAMES = st.lists(st.lists(REWARDS, min_size=1, max_size=6).map(tuple), min_size=2, max_size=8)
-BOTH = pytest.mark.parametrize("credit", [game_advantages, turn_advantages])
+BOTH = pytest.mark.parametrize("credit", [game_advantages, turn_advantages, guess_advantages])
 SCALES = pytest.mark.parametrize("scale", [False, True])
 
 
@@ -27,6 +27,11 @@ def test_scaled_game_credit_is_divided_by_the_sample_deviation() -> None:
 def test_turn_credit_compares_what_is_still_to_come() -> None:
     # Returns to go: (3, 2), (1, 0), (2,). Means 2 at the first turn and 1 at the second.
     assert turn_advantages([(1.0, 2.0), (1.0, 0.0), (2.0,)]) == [(1.0, 1.0), (-1.0, -1.0), (0.0,)]
+
+
+def test_guess_credit_looks_at_one_turn_alone() -> None:
+    # Means of the turns: (1 + 0 + 2) / 3 = 1, then (5 + 1) / 2 = 3.
+    assert guess_advantages([(1.0, 5.0), (0.0, 1.0), (2.0,)]) == [(0.0, 2.0), (-1.0, -2.0), (1.0,)]
 
 
 def test_a_turn_that_one_game_alone_reached_is_measured_by_the_turn_before() -> None:

@@ -22,7 +22,14 @@ from wordle_rl.training import last_checkpoint  # noqa: E402
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 SETTINGS = GRPOSettings(
-    steps=2, groups_per_step=2, group_size=4, sampling=TOKENS, optimizer=fast(), precision="fp32", sample_games=1
+    steps=2,
+    groups_per_step=2,
+    group_size=4,
+    sampling=TOKENS,
+    optimizer=fast(),
+    precision="fp32",
+    sample_games=1,
+    max_refills=0,
 )
 
 

@@ -23,7 +23,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 TOLERANCE = 1e-9
-COSTS = ("regret", "repeat", "overlong", "rule_break")
+COSTS = ("regret", "quick_regret", "repeat", "overlong", "rule_break")
 
 weights = st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.floats(-5, 5), min_size=1)
 

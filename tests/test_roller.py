@@ -1,11 +1,13 @@
 """Laws of the games of a step: fair starts, one row per prompt, credit on the right tokens."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from reward_games import SOLVER, WORDS, play  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
@@ -13,11 +15,15 @@ from wordle_rl.game import Dictionary  # noqa: E402
 from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
 from wordle_rl.roller import Arena, Roller, prompt_budget, token_advantages  # noqa: E402
-from wordle_rl.rollout import Segment  # noqa: E402
+from wordle_rl.rollout import Segment, Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 
 SETTINGS = GRPOSettings(
-    groups_per_step=3, group_size=4, sampling=SamplingSettings(max_completion_tokens=6), sample_games=2
+    groups_per_step=3,
+    group_size=4,
+    sampling=SamplingSettings(max_completion_tokens=6),
+    sample_games=2,
+    max_refills=0,
 )
 
 
@@ -234,6 +240,82 @@ def test_constant_groups_are_counted_and_remembered(roll) -> None:
     mixed()
     assert mixed.roller.metrics["zero_variance_share"] < 1.0
     assert max(mixed.roller.picker.state().values()) > 0.0
+
+
+def refilling(**changes) -> GRPOSettings:
+    return SETTINGS.model_copy(update={"max_refills": 1} | changes)
+
+
+def test_constant_groups_are_played_anew_with_other_secrets(roll) -> None:
+    seen: list[str] = []
+
+    def pay(transcript, turn) -> float:
+        seen.append(transcript.secret)
+        return len(turn.reply) % 7 if len({*seen}) > 3 else 1.0  # the first three secrets teach nothing
+
+    played = roll(settings=refilling(), pay=pay)
+    found = played()
+    metrics = played.roller.metrics
+    assert metrics["zero_variance_share"] == 1.0
+    assert metrics["refilled_groups"] + metrics["skipped_groups"] == 3
+    assert metrics["refilled_groups"] > 0
+    assert len(found["prompt_ids"]) == 12
+    drawn = [row["secrets"] for row in rows(played.roller.run.directory / "secrets.jsonl")]
+    assert [len(secrets) for secrets in drawn] == [3, 3]
+    assert drawn[0] != drawn[1]
+    assert {game.trajectory.transcript.secret for game in played.games[0]} == {*drawn[1]}
+
+
+def test_groups_that_teach_are_not_played_anew(roll) -> None:
+    played = roll(settings=refilling(), pay=lambda _, turn: len(turn.reply) % 7)
+    played()
+    assert played.roller.metrics["refilled_groups"] == 3 * played.roller.metrics["zero_variance_share"]
+
+
+def test_refills_stop_after_so_many_rounds(roll) -> None:
+    played = roll(settings=refilling(max_refills=3), pay=lambda *_: 1.0)
+    played()
+    assert len(rows(played.roller.run.directory / "secrets.jsonl")) == 4
+    assert played.roller.metrics["skipped_groups"] == 3
+
+
+OUTSIDE = {"outside_rate": 1.0, "credit": "guess", "reward": {"weights": {"quick_regret": -6.0}, "keep_order": False}}
+
+
+@pytest.fixture
+def outside(tokenizer, codec, tmp_path) -> Roll:
+    """A roll over the words of the reward tests whose every secret is no answer."""
+    settings = GRPOSettings.model_validate(SETTINGS.model_dump() | OUTSIDE)
+    played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
+    played.roller.arena = replace(played.roller.arena, solver=SOLVER)
+    return played
+
+
+def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
+    outside()
+    (row,) = rows(outside.roller.run.directory / "secrets.jsonl")
+    assert not {*row["secrets"]} & {*WORDS.answers}
+    assert "win_rate" not in outside.roller.metrics
+    assert outside.roller.picker.state() == {}
+
+
+def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
+    # No answer does without e, so `crane` leaves none; without m and a there are some, until a z is proved.
+    games = [("mamma", "fuzzy", "crane"), ("crane", "mamma", "fuzzy"), ("these", "crane"), ("mamma", "these", "crane")]
+    group = [Trajectory(play("zzzzz", *words, budget=True)) for words in games]
+    (scored,) = outside.roller._score(group, step=0)
+    assert [outside.roller._num_live_turns(trajectory.transcript) for trajectory in group] == [2, 1, 1, 2]
+    for game, live in zip(scored.games, [2, 1, 1, 2], strict=True):
+        assert all(value == 0.0 for value in game.advantages[live:])
+        assert all(value != 0.0 for value in game.advantages[:live])
+    first = [game.advantages[0] for game in scored.games]
+    assert sum(first) == pytest.approx(0.0)
+    assert first[0] == first[3] != first[1]
+
+
+def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
+    with pytest.raises(ValueError, match="quick_regret"):
+        GRPOSettings(outside_rate=0.5)
 
 
 def test_sample_games_say_what_was_played(roll) -> None:

@@ -10,6 +10,7 @@ from solver_states import some_states
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, exact, feedback_matrix
+from wordle_rl.solver.exact import typical_guesses
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
 from wordle_rl.words import WordList
 
@@ -223,3 +224,38 @@ def test_best_information_bounds_every_guess_of_the_default_list(default_solver:
         best = default_solver.best_information(candidates)
         assert default_solver.information_of(guess, candidates) <= best
         assert best == default_solver.information(candidates).max()
+
+
+def test_quick_regret_knows_the_last_candidates(default_solver: Solver) -> None:
+    solver = default_solver
+    last = [solver.words.answer_index["crane"]]
+    assert solver.quick_regret("crane", last) == 0.0
+    assert solver.quick_regret("slate", last) == pytest.approx(1.0)
+    both = sorted(solver.words.answer_index[word] for word in ("crane", "trace"))
+    assert solver.quick_regret("trace", both) == 0.0
+    assert solver.quick_regret("crate", both) == pytest.approx(0.5)  # tells them apart but is neither
+    assert solver.quick_regret("crane", []) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quick_regret_is_the_cost_above_the_cheapest_guess_by_hand(small_words: WordList, seed: int) -> None:
+    solver, rng = Solver(small_words, use_cache=False), np.random.default_rng(seed)
+    candidates = np.sort(rng.choice(len(small_words.answers), 9, replace=False)).astype(np.int32)
+    names = [small_words.answers[i] for i in candidates]
+
+    def cost(guess: str) -> float:
+        classes = Counter(score_guess(secret, guess) for secret in names)
+        return sum(c * typical_guesses(c) * (marks != "GGGGG") for marks, c in classes.items()) / len(names)
+
+    costs = {guess: cost(guess) for guess in small_words.guesses}
+    for guess, spent in costs.items():
+        assert solver.quick_regret(guess, candidates) == pytest.approx(spent - min(costs.values()), abs=1e-5)
+
+
+def test_quick_regret_goes_along_with_regret(default_solver: Solver) -> None:
+    solver = default_solver
+    candidates = solver.candidates([("salet", "XYXXX")])[::4]
+    guesses = [*(solver.words.answers[i] for i in candidates[:12]), *solver.words.guesses[::900]]
+    exact = [solver.regret(guess, candidates) for guess in guesses]
+    quick = [solver.quick_regret(guess, candidates) for guess in guesses]
+    assert np.corrcoef(exact, quick)[0, 1] > 0.9

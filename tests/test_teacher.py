@@ -129,6 +129,35 @@ def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None
             board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
 
 
+def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
+    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
+    settings = PURE.model_copy(update={"probe_gain": 2})
+    games = SolverTeacher(Solver(words, use_cache=False)).play(words.answers, settings, seed=0)
+    probes = 0
+    for game in range(len(games.secrets)):
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            possible, guess = fitting(words, board), words.guesses[games.guesses[game, turn]]
+            classes = {word: len({score_guess(secret, word) for secret in possible}) for word in words.guesses}
+            best_possible = max(classes[word] for word in possible)
+            if turn and guess in possible:
+                assert max(classes.values()) < best_possible + 2
+            elif turn:
+                probes += 1
+                assert classes[guess] == max(classes.values()) >= best_possible + 2
+            board.append((guess, int(games.codes[game, turn])))
+    assert probes
+
+
+def test_probing_teachers_lose_no_game(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    plain = big_teacher.play(words.answers, PURE, seed=0)
+    probing = big_teacher.play(words.answers, PURE.model_copy(update={"probe_gain": 2}), seed=0)
+    assert probing.won.mean() > 0.999 > plain.won.mean()
+    assert probing.num_turns[probing.won].mean() < plain.num_turns[plain.won].mean()
+
+
 def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: SolverTeacher) -> None:
     words = big_teacher.words
     games = big_teacher.play(words.answers[::3], PURE, seed=0)

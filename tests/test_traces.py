@@ -153,6 +153,14 @@ def test_the_same_seed_makes_the_same_games(sixty, split, solver) -> None:
     assert games[0] != games[2]
 
 
+def test_a_probe_is_not_called_possible() -> None:
+    seen = [TraceTurn("crane", "XXXXG")]
+    said = narration(seen, "moist", 40, 17)
+    assert said.endswith("40 words are possible; moist is not, but sorts them into 17 groups.")
+    assert narration(seen, "these", 40, 17).endswith("these is one of them and sorts them into 17 groups.")
+    assert "these is not" in narration(seen, "these", 40, 17, probes=True)
+
+
 def test_without_narration_nothing_is_thought(plain_traces) -> None:
     turns = [turn for trace in plain_traces for turn in trace.turns]
     assert turns

@@ -242,8 +242,12 @@ class GRPOSettings(Section):
     """Games per backward pass; 0: all of them at once."""
     max_given: int = Field(0, ge=0)
     """Start states: 0 to so many random turns are already played (the same for a whole group)."""
-    credit: Literal["turn", "game"] = "turn"
-    """`turn`: each turn is credited with the rewards from there on; `game`: one advantage per game."""
+    outside_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups whose secret is a listed word outside the answers. No policy can know it, so such a group teaches
+    only while an answer is still possible, and by rewards that compare a guess with the solver's (`quick_regret`)."""
+    credit: Literal["turn", "game", "guess"] = "turn"
+    """`turn`: each turn is credited with the rewards from there on; `guess`: with its own alone, for rewards that tell
+    what a guess is worth for the rest of the game; `game`: one advantage per game."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
@@ -264,6 +268,8 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    max_refills: int = Field(1, ge=0)
+    """Rounds in which groups whose games all earned the same are played anew with other secrets (DAPO)."""
     precision: Precision = "auto"
     """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
     gradient_checkpointing: bool = False
@@ -277,6 +283,10 @@ class GRPOSettings(Section):
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
             raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        if self.outside_rate and not {*self.reward.schedule().rubric_at(0).weights} & {"regret", "quick_regret"}:
+            raise ValueError(
+                "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
+            )
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")

@@ -59,13 +59,32 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     """
     _check_group(turn_rewards)
     returns = [returns_to_go(rewards) for rewards in turn_rewards]
-    spread = _spread([values[0] for values in returns], scale)
-    baselines: list[float] = []
-    for turn in range(max(len(values) for values in returns)):
-        reached = [values[turn] for values in returns if len(values) > turn]
-        alone = len(reached) == 1 and baselines
-        baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
-    return [tuple(_above(value, baselines[turn]) / spread for turn, value in enumerate(values)) for values in returns]
+    return _above_the_turns_mean(returns, _spread([values[0] for values in returns], scale))
+
+
+def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
+    """Credit each turn with its own reward alone, above the mean of the group's games at that turn.
+
+    For rewards that already tell what a guess is worth for the rest of the game, as regret does: what came after
+    it is then mere luck.
+
+    Args:
+        turn_rewards: For each game of the group, the reward of each of its own turns.
+        scale: Divide all by the standard deviation of the group's total rewards.
+
+    Returns:
+        For each game one advantage per turn.
+
+    Raises:
+        ValueError: If the group has fewer than two games.
+
+    Examples:
+        >>> guess_advantages([(0.0, 1.0), (1.0, 0.0)])
+        [(-0.5, 0.5), (0.5, -0.5)]
+    """
+    _check_group(turn_rewards)
+    spread = _spread([math.fsum(rewards) for rewards in turn_rewards], scale)
+    return _above_the_turns_mean(turn_rewards, spread)
 
 
 def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
@@ -81,6 +100,15 @@ def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
         total += reward
         backwards.append(total)
     return tuple(reversed(backwards))
+
+
+def _above_the_turns_mean(turn_values: Sequence[TurnValues], spread: float) -> list[TurnValues]:
+    baselines: list[float] = []
+    for turn in range(max(len(values) for values in turn_values)):
+        reached = [values[turn] for values in turn_values if len(values) > turn]
+        alone = len(reached) == 1 and baselines
+        baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
+    return [tuple(_above(value, baselines[i]) / spread for i, value in enumerate(values)) for values in turn_values]
 
 
 def is_constant(advantages: Sequence[TurnValues]) -> bool:

@@ -37,9 +37,9 @@ class SecretPicker:
         self._seed = seed
         self._spread = np.full(len(self._secrets), np.nan)
 
-    def pick(self, count: int, step: int, process: int = 0) -> list[str]:
-        """Draw `count` secrets, without repeats while there are enough."""
-        rng = np.random.default_rng([self._seed, step, process])
+    def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
+        """Draw `count` secrets, without repeats while there are enough; `refill` counts the draws of one step."""
+        rng = np.random.default_rng([self._seed, step, process, *[refill] * (refill > 0)])
         weights = self.weights()
         repeats = count > int(np.count_nonzero(weights))
         drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)

@@ -27,7 +27,7 @@ class GroupedMuon(torch.optim.Muon):
         self._dtype = dtype
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
         """One step on every matrix that has a gradient."""
         if closure is not None:
             raise ValueError("GroupedMuon takes no closure")
@@ -38,6 +38,7 @@ class GroupedMuon(torch.optim.Muon):
                     by_shape[tuple(parameter.shape)].append(parameter)
             for matrices in by_shape.values():
                 self._update(matrices, group)
+        return None
 
     def _update(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
         directions = []
@@ -45,8 +46,9 @@ class GroupedMuon(torch.optim.Muon):
             state = self.state[matrix]
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(matrix)
-            momentum = state["momentum_buffer"].lerp_(matrix.grad, 1 - group["momentum"])
-            directions.append(matrix.grad.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum)
+            gradient: Tensor = matrix.grad  # type: ignore[assignment]  # only matrices with one come here
+            momentum = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+            directions.append(gradient.lerp(momentum, group["momentum"]) if group["nesterov"] else momentum)
         stacked = torch.stack(directions).to(self._dtype)  # (N, rows, columns)
         steps = orthogonalised(stacked, group["ns_steps"], group["ns_coefficients"], group["eps"])
         rows, columns = matrices[0].shape

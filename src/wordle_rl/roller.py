@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings
-from wordle_rl.credit import TurnValues, game_advantages, is_constant, turn_advantages
-from wordle_rl.env import random_given
+from wordle_rl.credit import TurnValues, game_advantages, guess_advantages, is_constant, turn_advantages
+from wordle_rl.env import Transcript, random_given
 from wordle_rl.focus import SecretPicker
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
@@ -48,6 +48,17 @@ class Scored:
     advantages: TurnValues
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The games that share a secret and a start; `is_constant` if none of them teaches anything."""
+
+    games: list[Scored]
+    is_constant: bool
+
+
+_CREDITS = {"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages}
+
+
 class Roller:
     """Plays the games of each step and turns them into TRL's rows."""
 
@@ -59,6 +70,7 @@ class Roller:
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
         self._sampler: TransformersSampler | None = None
+        self._outside = [word for word in arena.words.guesses if word not in arena.words.answer_index]
 
     @property
     def rows_per_game(self) -> int:
@@ -69,13 +81,22 @@ class Roller:
         """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""
         num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
-        started = time.perf_counter()
-        starts = self._starts(num_groups, step, process)
-        trajectories = self._play(trainer, starts, step, process)
-        played = time.perf_counter()
-        games = self._score(trajectories, step)
-        self.metrics["seconds/rollout"] = played - started
-        self.metrics["seconds/reward"] = time.perf_counter() - played
+        self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
+        groups = self._round(trainer, num_groups, step, process, 0)
+        first = [group for group in groups if group.is_constant]
+        refilled = 0
+        for refill in range(1, self.settings.max_refills + 1):
+            places = [place for place, group in enumerate(groups) if group.is_constant]
+            if not places:
+                break
+            for place, fresh in zip(places, self._round(trainer, len(places), step, process, refill), strict=True):
+                groups[place] = fresh
+                refilled += not fresh.is_constant
+        games = [game for group in groups for game in group.games]
+        self._measure(games)
+        self.metrics["zero_variance_share"] = len(first) / num_groups
+        self.metrics["refilled_groups"] = float(refilled)
+        self.metrics["skipped_groups"] = float(sum(group.is_constant for group in groups))
         if process == 0:
             for game in games[:: max(1, len(games) // max(1, self.settings.sample_games))][
                 : self.settings.sample_games
@@ -83,12 +104,27 @@ class Roller:
                 self.run.append("games.jsonl", {"stage": "grpo", "step": step, **game_row(game)})
         return self._rows(games)
 
-    def _starts(self, num_groups: int, step: int, process: int) -> list[Start]:
-        rng = random.Random(f"{self.seed}:{step}:{process}")
+    def _round(self, trainer: GRPOTrainer, num_groups: int, step: int, process: int, refill: int) -> list[Group]:
+        """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
+        started = time.perf_counter()
+        starts = self._starts(num_groups, step, process, refill)
+        trajectories = self._play(trainer, starts, step, process)
+        played = time.perf_counter()
+        groups = self._score(trajectories, step)
+        self.metrics["seconds/rollout"] += played - started
+        self.metrics["seconds/reward"] += time.perf_counter() - played
+        return groups
+
+    def _starts(self, num_groups: int, step: int, process: int, refill: int) -> list[Start]:
+        rng = random.Random(":".join(str(part) for part in (self.seed, step, process, *[refill] * (refill > 0))))
         hard_mode = self.arena.prompter.rules.hard_mode
-        starts = []
-        secrets = self.picker.pick(num_groups, step, process)
+        secrets = self.picker.pick(num_groups, step, process, refill)
+        if self.settings.outside_rate:
+            secrets = [
+                rng.choice(self._outside) if rng.random() < self.settings.outside_rate else secret for secret in secrets
+            ]
         self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
+        starts = []
         for secret in secrets:
             given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
             starts += [Start(secret, given)] * self.settings.group_size
@@ -107,37 +143,59 @@ class Roller:
             max_prompt_tokens=prompt_budget(self._sampler.model, self.settings),
         )
 
-    def _score(self, trajectories: list[Trajectory], step: int) -> list[Scored]:
+    def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)
-        credit = turn_advantages if self.settings.credit == "turn" else game_advantages
-        games: list[Scored] = []
-        constant = 0
-        groups = groups_of(trajectories, self.settings.group_size)
-        for group in groups:
+        credit = _CREDITS[self.settings.credit]
+        groups: list[Group] = []
+        for group in groups_of(trajectories, self.settings.group_size):
             rewards = [rubric.score(trajectory.transcript, self.arena.solver) for trajectory in group]
-            advantages = credit([reward.turn_rewards for reward in rewards], scale=self.settings.scale_advantages)
-            constant += is_constant(advantages)
-            self.picker.update(group[0].transcript.secret, statistics.pstdev(reward.total for reward in rewards))
-            games += [Scored(t, r, a) for t, r, a in zip(group, rewards, advantages, strict=True)]
-        self._measure(games, constant / len(groups))
-        return games
+            turn_rewards = [
+                reward.turn_rewards[: self._num_live_turns(trajectory.transcript)]
+                for trajectory, reward in zip(group, rewards, strict=True)
+            ]
+            advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
+            secret = group[0].transcript.secret
+            if secret in self.arena.words.answer_index:
+                self.picker.update(secret, statistics.pstdev(reward.total for reward in rewards))
+            games = [
+                Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))
+                for t, r, a in zip(group, rewards, advantages, strict=True)
+            ]
+            groups.append(Group(games, is_constant(advantages)))
+        return groups
 
-    def _measure(self, games: list[Scored], zero_variance_share: float) -> None:
+    def _num_live_turns(self, transcript: Transcript) -> int:
+        """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
+        own = len(transcript.own_turns)
+        if transcript.secret in self.arena.words.answer_index or self.arena.solver is None:
+            return own
+        solver = self.arena.solver
+        candidates, live = solver.candidates(()), 0
+        for played in transcript.turns:
+            if not len(candidates):
+                break
+            live += not played.given
+            if played.turn.guess is not None and played.turn.marks is not None:
+                candidates = solver.narrow(candidates, played.turn.guess, played.turn.marks)
+        return max(1, live)
+
+    def _measure(self, games: list[Scored]) -> None:
         transcripts = [game.trajectory.transcript for game in games]
-        wins = [transcript.turns_used for transcript in transcripts if transcript.won]
+        winnable = [t for t in transcripts if t.secret in self.arena.words.answer_index]
+        wins = [transcript.turns_used for transcript in winnable if transcript.won]
         self.cumulative_wins += len(wins)
         compliance = format_compliance(transcripts)
         self.best_compliance = max(compliance, self.best_compliance or 0.0)
         components: Counter[str] = Counter()
         for game in games:
             components.update(game.reward.values)
-        self.metrics = {
-            "win_rate": len(wins) / len(games),
+        self.metrics |= {
             "format_compliance": compliance,
-            "zero_variance_share": zero_variance_share,
             "cumulative_wins": float(self.cumulative_wins),
             **{f"reward/{name}": total / len(games) for name, total in components.items()},
         }
+        if winnable:
+            self.metrics["win_rate"] = len(wins) / len(winnable)
         if wins:
             self.metrics["mean_guesses"] = statistics.fmean(wins)
 

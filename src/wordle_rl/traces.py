@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import TraceSettings
-from wordle_rl.game import Outcome, Turn
+from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import RunError, read_jsonl
 from wordle_rl.solver import decode_marks
@@ -113,13 +113,18 @@ def _as_traces(words: WordList, games: TeacherGames, narrate: bool, seed: int) -
             if guess < 0:
                 break
             word = words.guesses[guess]
-            thinking = narration(turns, word, remaining, classes) if narrate and taught else ""
+            thinking = ""
+            if narrate and taught:
+                thinking = narration(turns, word, remaining, classes, probes=word not in words.answer_index)
             turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
         yield Trace(words.guesses[secret], tuple(turns), seed=seed)
 
 
-def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int) -> str:
-    """Say what is known, how many words remain and why this guess; every sentence is true by construction."""
+def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probes: bool = False) -> str:
+    """Say what is known, how many words remain and why this guess; every sentence is true by construction.
+
+    `probes`: the guess is no answer, so it cannot be the secret whatever the board says.
+    """
     board = [Turn(turn.guess, turn.marks, Outcome.SCORED) for turn in turns]
     known = describe_knowledge(knowledge_of(board, len(guess)))
     if remaining == 1:
@@ -128,6 +133,8 @@ def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: i
     reason = f"{guess} is one of them"
     if not turns:
         reason = f"I open with {guess}"
+    elif probes or violates_clues(guess, board):
+        reason = f"{guess} is not, but sorts them into {classes} groups"
     elif classes == remaining:
         reason = f"{guess} is one of them and tells all of them apart"
     elif classes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,8 @@ def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], so
     return min(1.0, max(0.0, solver.information_of(turn.guess, candidates) / best))
 
 
-def turn_regret(turn: Turn, candidates: NDArray[np.int32], solver: Solver) -> float:
-    """The expected guesses a turn gave away to the solver, cut to the range 0 to 1.
+def turn_regret(turn: Turn, candidates: NDArray[np.int32], regret: Callable[[str, NDArray[np.int32]], float]) -> float:
+    """The expected guesses a turn gave away to the solver, as `regret` counts them, cut to the range 0 to 1.
 
     A turn without marks taught nothing and costs 1, as a guess that tells nothing does. With no candidate left there
     is nothing to compare: 0. The count of guesses knows no limit of turns: under one the search is several times
@@ -98,4 +98,4 @@ def turn_regret(turn: Turn, candidates: NDArray[np.int32], solver: Solver) -> fl
         return 1.0
     if len(candidates) == 0:
         return 0.0
-    return min(1.0, max(0.0, solver.regret(turn.guess, candidates)))
+    return min(1.0, max(0.0, regret(turn.guess, candidates)))

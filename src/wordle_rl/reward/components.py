@@ -5,8 +5,8 @@ A component's value is the sum of its shares and lies in its stated range. There
 - terminal (`win`, `speed`): paid on the winning turn;
 - mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score over the
   number of own turns, so a longer game collects no more than a short one;
-- cost (`regret`, `repeat`, `overlong`): each turn's cost over the number of turns of the game, so every further
-  turn can only add. Costs are positive; a rubric gives them negative weights;
+- cost (`regret`, `quick_regret`, `repeat`, `overlong`): each turn's cost over the number of turns of the game, so
+  every further turn can only add. Costs are positive; a rubric gives them negative weights;
 - latest (`greens`, `yellows`, `variety`): only the last guess counts; a turn's share is the change it made.
 
 A turn that broke the rules gets the worst score of every component. The two exceptions, `format` and `length`,
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.game import Outcome, Turn
@@ -143,14 +144,23 @@ def _information(transcript: Transcript, solver: Solver | None) -> Shares:
 
 def _regret(transcript: Transcript, solver: Solver | None) -> Shares:
     checked = _checked(solver, transcript, "regret")
+    return _regret_costs(transcript, checked, checked.regret)
+
+
+def _quick_regret(transcript: Transcript, solver: Solver | None) -> Shares:
+    checked = _checked(solver, transcript, "quick_regret")
+    return _regret_costs(transcript, checked, checked.quick_regret)
+
+
+def _regret_costs(transcript: Transcript, solver: Solver, regret: Callable[[str, Any], float]) -> Shares:
     costs = []
-    candidates = checked.candidates(())
+    candidates = solver.candidates(())
     for played in transcript.turns:
         turn = played.turn
         if not played.given:
-            costs.append(turn_regret(turn, candidates, checked))
+            costs.append(turn_regret(turn, candidates, regret))
         if turn.guess is not None and turn.marks is not None:
-            candidates = checked.narrow(candidates, turn.guess, turn.marks)
+            candidates = solver.narrow(candidates, turn.guess, turn.marks)
     return _cost(transcript, costs)
 
 
@@ -310,6 +320,15 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "cost: expected guesses given away to the solver, at most 1 a turn",
+                needs_solver=True,
+            ),
+            Component(
+                "quick_regret",
+                _quick_regret,
+                _UNIT,
+                _UNIT,
+                _UNIT,
+                "the same from looking one guess ahead, which costs little",
                 needs_solver=True,
             ),
             Component("repeat", _repeat, _UNIT, _UNIT, _UNIT, "cost: guesses already on the board"),
