@@ -21,7 +21,7 @@ from wordle_rl.config import EvalSettings, RunConfig, TraceSettings
 from wordle_rl.runs import Run
 
 COMMANDS = [
-    "words", "solve", "traces", "analyze", "dataset", "eval", "compare",
+    "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
     "report", "audit", "play", "run", "sft", "grpo",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]

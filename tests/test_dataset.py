@@ -16,10 +16,11 @@ from wordle_rl.dataset import (
     encode_traces,
     fault_of,
     summarise,
+    summarise_teachers,
     turn_conversations,
     write_dataset,
 )
-from wordle_rl.game import score_guess
+from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Guess, Shape, Style, Thinking
 from wordle_rl.traces import Trace, TraceTurn
 
@@ -132,9 +133,16 @@ FAULTS = {
     "wrong_marks": replace(SOUND, turns=(replace(SOUND.turns[0], marks="GGGYG"), SOUND.turns[1])),
     "violates_clues": game("crane", "crate", "pesto", "crane"),
     "no_turns": Trace("crane", ()),
+    "error": replace(SOUND, error="down"),
+    "malformed_turn": replace(SOUND, turns=(TraceTurn("", "", outcome=Outcome.MALFORMED), *SOUND.turns)),
+    "unlisted_turn": replace(SOUND, turns=(TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED), *SOUND.turns)),
+    "too_many_tokens": replace(SOUND, completion_tokens=101),
+    "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
+    "thinking_announces_another_guess": game("crane", "crane", thinking="I'll play crate."),
+    "thinking_calls_a_ruled_out_word_possible": game("crane", "crate", "crane", thinking="crate fits"),
     "plays_on_after_win": game("crane", "crane", "crane"),
 }
-LIMITS = DatasetLimits(max_turns=3, max_words=30)
+LIMITS = DatasetLimits(max_turns=3, max_words=30, max_tokens=100)
 
 
 @pytest.mark.parametrize("reason", FAULTS)
@@ -147,6 +155,18 @@ def test_a_sound_game_has_no_fault_and_a_disowned_guess_is_none(small_words) -> 
     assert fault_of(STRAYED, small_words, LIMITS) is None
 
 
+def test_probes_are_kept_if_asked_for(small_words) -> None:
+    probing = FAULTS["violates_clues"]
+    assert fault_of(probing, small_words, replace(LIMITS, consistent_only=False)) is None
+    stray = replace(probing, turns=(*probing.turns[:1], replace(probing.turns[1], marks="GGGGG"), *probing.turns[2:]))
+    assert fault_of(stray, small_words, replace(LIMITS, consistent_only=False)) == "wrong_marks"
+
+
+def test_unchecked_thinking_is_kept_if_asked_for(small_words) -> None:
+    loose = replace(LIMITS, check_thinking=False)
+    assert fault_of(FAULTS["thinking_announces_another_guess"], small_words, loose) is None
+
+
 def test_lost_games_are_kept_if_asked_for(small_words) -> None:
     assert fault_of(FAULTS["not_won"], small_words, replace(LIMITS, won_only=False)) is None
 
@@ -157,7 +177,7 @@ def test_the_teachers_own_games_are_sound(sixty, traces) -> None:
     assert faults[None] == sum(trace.won for trace in traces)
 
 
-@pytest.mark.parametrize("limits", [{"max_turns": 0}, {"max_words": 0}])
+@pytest.mark.parametrize("limits", [{"max_turns": 0}, {"max_words": 0}, {"max_tokens": -1}])
 def test_limits_that_leave_no_game_are_refused(limits) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):
         DatasetLimits(**limits)
@@ -218,6 +238,23 @@ def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:
         ("abbey", 1, 0, None, 0.0),
         ("crane", 2, 2, 1.5, 1.0),
         ("civic", 1, 1, 1.0, 1.0),
+    ]
+
+
+def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
+    lost = replace(FAULTS["malformed_turn"], turns=FAULTS["malformed_turn"].turns[:2], teacher="m", seed=1)
+    failed = replace(SOUND, error="down", teacher="m", seed=2)
+    mended = replace(SOUND, error="down", teacher="m")
+    games = [SOUND, mended, lost, failed, failed, replace(SOUND, teacher="m"), replace(failed, secret="civic")]
+    found = {(row.secret, row.teacher): row for row in summarise(games)}
+    assert set(found) == {("crane", "solver"), ("crane", "m"), ("civic", "m")}
+    row = found["crane", "m"]
+    assert (row.num_games, row.num_wins, row.num_errors, row.num_broken_turns, row.win_rate) == (2, 1, 1, 1, 0.5)
+    assert (found["civic", "m"].num_games, found["civic", "m"].num_errors) == (0, 1)
+    teachers = summarise_teachers(games)
+    assert [(r.teacher, r.num_games, r.num_wins, r.num_errors) for r in teachers] == [
+        ("m", 2, 1, 2),
+        ("solver", 1, 1, 0),
     ]
 
 

@@ -2,16 +2,14 @@
 
 import json
 import logging
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 pytest.importorskip("openai")
+
+from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.evaluate import evaluate
@@ -19,77 +17,6 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
-
-KEY = "sk-very-secret-key-123"
-Answer = tuple[int, object]
-
-
-def chat(text: str | None, finish_reason: str = "stop") -> Answer:
-    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": text}}
-    return 200, {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-
-
-class FakeEndpoint:
-    """A chat server whose answer is a function of the request's number (from 0) and body."""
-
-    def __init__(self, answer: Callable[[int, dict], Answer]) -> None:
-        self.answer, self.requests, self.headers = answer, [], []
-        self.busy = self.busiest = 0
-        lock, endpoint = threading.Lock(), self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.reply(200, {"object": "list", "data": []})
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with lock:
-                    number = len(endpoint.requests)
-                    endpoint.requests.append(body)
-                    endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
-                    endpoint.busy += 1
-                    endpoint.busiest = max(endpoint.busiest, endpoint.busy)
-                status, value = endpoint.answer(number, body)
-                with lock:
-                    endpoint.busy -= 1
-                self.reply(status, value)
-
-            def reply(self, status: int, value: object) -> None:
-                content = value if isinstance(value, bytes) else json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                with suppress(BrokenPipeError, ConnectionResetError):  # a client that ran out of patience
-                    self.wfile.write(content)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[..., FakeEndpoint]]:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    servers = []
-
-    def start(answer: Callable[[int, dict], Answer]) -> FakeEndpoint:
-        servers.append(FakeEndpoint(answer))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def sampler(endpoint: FakeEndpoint, sampling: SamplingSettings | None = None, **settings: object) -> OpenAISampler:

@@ -1,5 +1,6 @@
 """Laws of teacher games: checked again from scratch, never with a held-out secret, and true in every sentence."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import Trace, TraceTurn, draw_secrets, narration, read_traces, solver_traces
 from wordle_rl.words import WordList, split_secrets
@@ -112,6 +115,24 @@ def test_what_narration_says_of_letters_is_true_of_the_secret(traces) -> None:
     assert checked > 100
 
 
+def test_a_probe_is_never_called_possible() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch", "abbey")
+    words = WordList("rhymes", answers, (*answers, "clamp", "whelm"))
+    settings = TraceSettings(
+        num_games=40, narrate=True, outside_rate=0.0, teacher=TeacherSettings(probe_gain=1, noise_rate=0.0)
+    )
+    secrets = draw_secrets(words, split_secrets(words), settings, 0)
+    kinds = Counter()
+    for trace in solver_traces(words, secrets, SolverTeacher(Solver(words)), settings, 0):
+        for count, turn in enumerate(trace.turns):
+            if turn.taught and count and turn.remaining > 1:
+                fits = turn.guess in possible(words, trace.turns[:count])
+                assert ("is one of them" in turn.thinking) == fits
+                assert ("is none of them" in turn.thinking) == (not fits)
+                kinds[fits] += 1
+    assert all(kinds[fits] for fits in (True, False)), kinds
+
+
 def test_narration_of_the_first_turn_claims_nothing_of_the_board() -> None:
     assert narration([], "crane", 60, 0) == "Any of 60 words is possible; I open with crane."
 
@@ -153,14 +174,6 @@ def test_the_same_seed_makes_the_same_games(sixty, split, solver) -> None:
     assert games[0] != games[2]
 
 
-def test_a_probe_is_not_called_possible() -> None:
-    seen = [TraceTurn("crane", "XXXXG")]
-    said = narration(seen, "moist", 40, 17)
-    assert said.endswith("40 words are possible; moist is not, but sorts them into 17 groups.")
-    assert narration(seen, "these", 40, 17).endswith("these is one of them and sorts them into 17 groups.")
-    assert "these is not" in narration(seen, "these", 40, 17, probes=True)
-
-
 def test_without_narration_nothing_is_thought(plain_traces) -> None:
     turns = [turn for trace in plain_traces for turn in trace.turns]
     assert turns
@@ -194,6 +207,7 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
         {"secret": "crane", "turns": [{"guess": "crane"}]},
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "odd": 1}]},
         {"secret": "crane", "turns": 3},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "outcome": "odd"}]},
     ],
 )
 def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
@@ -201,6 +215,16 @@ def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "traces.jsonl", [sound, row])
     with pytest.raises(RunError, match=r"traces\.jsonl:2 is no trace"):
         list(read_traces(tmp_path / "traces.jsonl"))
+
+
+def test_rows_hold_what_a_language_model_left_only_where_it_left_something() -> None:
+    row = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
+    assert set(row) == {"secret", "turns", "teacher", "seed"}
+    assert set(row["turns"][0]) == {"guess", "marks", "taught", "remaining", "thinking"}
+    broken = TraceTurn("", "", outcome=Outcome.MALFORMED, costs_turn=False, reply="no", finish="length")
+    trace = Trace("crane", (broken,), "m", 3, "down", 5, 6)
+    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    assert trace.board() == [Turn(None, None, Outcome.MALFORMED, costs_turn=False)]
 
 
 def test_a_trace_is_won_only_by_its_last_guess() -> None:

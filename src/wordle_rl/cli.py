@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.markup import escape
 
@@ -22,6 +22,7 @@ from wordle_rl.chat import ChatTemplateError
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
+    LLMTeacherSettings,
     RunConfig,
     SamplingSettings,
     TraceSettings,
@@ -31,6 +32,7 @@ from wordle_rl.config import (
 from wordle_rl.dataset import DatasetLimits
 from wordle_rl.evaluate import EvaluationError
 from wordle_rl.game import Dictionary
+from wordle_rl.imports import Format
 from wordle_rl.pipeline import Stage
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import ReportError
@@ -97,19 +99,40 @@ def traces(
     out: Path,
     words: Words = "default",
     settings: Annotated[TraceSettings, tyro.conf.arg(name="")] = TraceSettings(),
-    kind: Annotated[Literal["solver"], tyro.conf.arg(name="teacher", help="Who plays.")] = "solver",
+    llm: Annotated[LLMTeacherSettings, tyro.conf.arg(name="")] = LLMTeacherSettings(),
+    kind: Annotated[
+        Literal["solver", "openai"], tyro.conf.arg(name="teacher", help="The solver, or an endpoint's model.")
+    ] = "solver",
+    csv: Path | None = None,
     split_seed: int = 0,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Have the teacher play games and write them as JSON lines.
+    """Have a teacher play games and write them as JSON lines.
+
+    The solver makes the file anew, from training secrets and words outside the answers. A language model's games cost
+    money: they are appended one by one, and the same command plays only what is missing.
 
     Args:
         out: The file to write.
-        split_seed: Seed of the split; only training secrets and words outside the answers are played.
+        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
+        split_seed: Seed of the split.
     """
-    del kind
+    if kind == "openai":
+        _refuse_others(settings, TraceSettings(), "solver")
+        commands.llm_traces(out, words, llm, split_seed, seed, csv, as_json)
+        return
+    _refuse_others(llm, LLMTeacherSettings(), "openai")
+    if csv is not None:
+        raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
     commands.traces(out, words, settings, split_seed, seed, as_json)
+
+
+def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
+    """Refuse settings of the teacher that does not play."""
+    for name in type(given).model_fields:
+        if getattr(given, name) != getattr(default, name):
+            raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
 
 
 def analyze(
@@ -123,7 +146,7 @@ def analyze(
     """Summarise traces per secret: games, wins, guesses, and the part of the split it belongs to.
 
     Args:
-        traces: A traces file.
+        traces: A traces file, or a directory of wordle_data_WORD.csv.
         out: Also write the whole table as CSV.
         split_seed: Seed of the split.
         top: Rows shown, hardest first.
@@ -142,12 +165,15 @@ def dataset(
     max_turns: int = 6,
     max_words: int = 4096,
     won_only: bool = True,
+    consistent_only: bool = True,
+    check_thinking: bool = True,
+    max_tokens: int = 0,
     as_json: Json = False,
 ) -> None:
     """Turn traces into SFT and RL rows, checked again; every rejected game is counted with its reason.
 
     Args:
-        traces: A traces file.
+        traces: A traces file, or a directory of wordle_data_WORD.csv.
         out: Stem of the files: `<out>_sft_train.jsonl` and so on.
         split_seed: Seed of the split.
         style: Wording of the prompts.
@@ -156,9 +182,38 @@ def dataset(
         max_turns: Longer games are rejected.
         max_words: Games whose replies have more words are rejected.
         won_only: Reject games that were not won.
+        consistent_only: Reject games with a taught guess that contradicts the marks; off keeps deliberate probes.
+        check_thinking: Reject thinking that leaks tags, announces another guess or calls a ruled-out word possible.
+        max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected; 0: no bound.
     """
-    limits = DatasetLimits(max_turns, max_words, won_only)
+    limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens)
     commands.dataset(traces, out, words, split_seed, style, shape, thinking, limits, as_json)
+
+
+def import_data(
+    data: Annotated[Path, tyro.conf.Positional],
+    out: Path,
+    form: Annotated[Format, tyro.conf.arg(name="format", help="What the rows are; see above.")],
+    words: Words = "default",
+    split_seed: int = 0,
+    thinking: Thinking = Thinking.OPTIONAL,
+    max_turns: int = 6,
+    as_json: Json = False,
+) -> None:
+    """Read other data sets (CSV, JSON lines, parquet) into rows of ours; odd rows are counted with their reason.
+
+    grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
+    from, marked again by the rules. instruction: rows of instruction, output become messages to fine-tune on. Rows of
+    held-out secrets are left out.
+
+    Args:
+        data: The file to read.
+        out: The file to write, JSON lines.
+        split_seed: Seed of the split.
+        thinking: Whether an output may, must or must not think before its guess.
+        max_turns: Guesses per game; a board must leave one.
+    """
+    commands.import_data(data, out, form, words, split_seed, thinking, max_turns, as_json)
 
 
 @dataclass(frozen=True)
@@ -328,6 +383,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "traces": traces,
     "analyze": analyze,
     "dataset": dataset,
+    "import": import_data,
     "eval": evaluate,
     "compare": compare,
     "report": report,

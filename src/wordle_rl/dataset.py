@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.chat import ChatCodec
+from wordle_rl.claims import false_claim
 from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape
@@ -21,35 +22,61 @@ _CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class WordSummary:
-    """How a teacher fared on one secret."""
+class Summary:
+    """How a teacher fared, on one secret or on all of them (`secret` is then empty).
+
+    `num_games` counts finished games; `num_errors` games that failed and were not finished since, which are no losses;
+    `num_broken_turns` the turns of finished games in which no listed guess was read.
+    """
 
     secret: str
     num_games: int
     num_wins: int
     mean_guesses_on_wins: float | None
+    teacher: str = "solver"
+    num_errors: int = 0
+    num_broken_turns: int = 0
 
     @property
     def win_rate(self) -> float:
-        """Share of games won, 0 to 1."""
-        return self.num_wins / self.num_games
+        """Share of finished games won, 0 to 1; 0 if none was finished."""
+        return self.num_wins / self.num_games if self.num_games else 0.0
 
 
-def summarise(traces: Iterable[Trace]) -> list[WordSummary]:
-    """Count games, wins and guesses per secret, hardest first."""
-    guesses: dict[str, list[int]] = defaultdict(list)
-    games: Counter[str] = Counter()
+def summarise(traces: Iterable[Trace]) -> list[Summary]:
+    """Count games, wins and guesses per secret and teacher, hardest first."""
+    return sorted(
+        _summaries(traces, lambda trace: (trace.secret, trace.teacher)),
+        key=lambda row: (row.win_rate, -(row.mean_guesses_on_wins or 0.0), row.secret, row.teacher),
+    )
+
+
+def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
+    """The same per teacher over all secrets, in the order of their names."""
+    return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
+
+
+def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]]) -> Iterator[Summary]:
+    guesses: dict[tuple[str, str], list[int]] = defaultdict(list)
+    games: Counter[tuple[str, str]] = Counter()
+    broken: Counter[tuple[str, str]] = Counter()
+    finished: set[tuple[str, int, str]] = set()
+    failed: dict[tuple[str, int, str], tuple[str, str]] = {}
     for trace in traces:
-        games[trace.secret] += 1
+        group = key(trace)
+        if trace.error is not None:
+            failed[trace.key] = group
+            continue
+        finished.add(trace.key)
+        games[group] += 1
+        broken[group] += sum(turn.outcome.broke_rules for turn in trace.turns)
         if trace.won:
-            guesses[trace.secret].append(len(trace.turns))
-    rows = [
-        WordSummary(
-            secret, n, len(guesses[secret]), sum(guesses[secret]) / len(guesses[secret]) if guesses[secret] else None
-        )
-        for secret, n in games.items()
-    ]
-    return sorted(rows, key=lambda row: (row.win_rate, -(row.mean_guesses_on_wins or 0.0), row.secret))
+            guesses[group].append(len(trace.turns))
+    errors = Counter(group for game, group in failed.items() if game not in finished)
+    for group in dict.fromkeys([*games, *errors]):
+        won = guesses[group]
+        mean = sum(won) / len(won) if won else None
+        yield Summary(group[0], games[group], len(won), mean, group[1], errors[group], broken[group])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +178,11 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """What a row must keep to. `max_turns` bounds the guesses of a game, `max_words` the words of its replies.
+    """What a row must keep to.
+
+    `max_turns` bounds the guesses of a game, `max_words` the words of its replies, `max_tokens` the completion tokens
+    that its endpoint counted (0: no bound). `consistent_only`: no taught guess contradicts the marks before it; without
+    it, deliberate probes are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false.
 
     Raises:
         ConfigError: If a bound leaves room for no game.
@@ -160,15 +191,22 @@ class DatasetLimits:
     max_turns: int = 6
     max_words: int = 4096
     won_only: bool = True
+    consistent_only: bool = True
+    check_thinking: bool = True
+    max_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name, bound in (("max_turns", self.max_turns), ("max_words", self.max_words)):
             if bound < 1:
                 raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
+        if self.max_tokens < 0:
+            raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
 
 
 def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
     """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    if trace.error is not None:
+        return "error"
     if trace.secret not in words:
         return "unlisted_secret"
     if not trace.turns:
@@ -177,22 +215,34 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
         return "plays_on_after_win"
     if limits.won_only and not trace.won:
         return "not_won"
+    return _fault_of_length(trace, limits) or _fault_of_turns(trace, words, limits)
+
+
+def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
     if len(trace.turns) > limits.max_turns:
         return "too_many_turns"
     if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
         return "too_long"
-    return _fault_of_turns(trace, words)
+    if limits.max_tokens and trace.completion_tokens > limits.max_tokens:
+        return "too_many_tokens"
+    return None
 
 
-def _fault_of_turns(trace: Trace, words: WordList) -> str | None:
+def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
     board = trace.board()
     for count, turn in enumerate(trace.turns):
+        if turn.outcome.broke_rules:
+            return f"{turn.outcome.value}_turn"
         if len(turn.guess) != len(trace.secret) or turn.guess not in words:
             return "unlisted_guess"
         if score_guess(trace.secret, turn.guess) != turn.marks:
             return "wrong_marks"
-        if turn.taught and violates_clues(turn.guess, board[:count]):
+        if limits.consistent_only and turn.taught and violates_clues(turn.guess, board[:count]):
             return "violates_clues"
+        if limits.check_thinking and turn.thinking:
+            claim = false_claim(turn.thinking, turn.guess, board[:count], words)
+            if claim is not None:
+                return claim.value
     return None
 
 

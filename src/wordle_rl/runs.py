@@ -88,6 +88,23 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     return count
 
 
+def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
+    """Append one JSON line, whole or not at all.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    line = _json_line(row).encode()
+    try:
+        before = path.stat().st_size if path.exists() else 0
+        with path.open("ab", buffering=0) as file:
+            if file.write(line) < len(line):  # a full disk takes the first bytes without complaint
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Read JSON lines.
 
@@ -155,16 +172,7 @@ class Run:
         Raises:
             RunError: If the file cannot be written.
         """
-        path = self.directory / name
-        line = _json_line(row).encode()
-        try:
-            before = path.stat().st_size if path.exists() else 0
-            with path.open("ab", buffering=0) as file:
-                if file.write(line) < len(line):  # a full disk takes the first bytes without complaint
-                    file.truncate(before)
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
+        append_jsonl(self.directory / name, row)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

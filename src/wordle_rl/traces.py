@@ -1,10 +1,10 @@
-"""Teacher games as traces: correct by construction, with the teacher's thinking where it is wanted."""
+"""Teacher games as traces: the solver teacher's correct by construction, any teacher's with its thinking."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,11 @@ _CHUNK = 4096
 class TraceTurn:
     """One turn of a teacher's game.
 
-    `taught` is False for a guess the teacher disowns (it stands on the board but is not learnt); `remaining`
-    is the number of answers possible before the guess; `thinking` is empty unless the traces are narrated.
+    `guess` is empty where none could be read, `marks` where it was not scored, and `outcome` says why. `taught` is
+    False for a turn that is not to be learnt, though it stands on the board: one the teacher disowns, or one that broke
+    the rules; `remaining` is the number of answers possible before the guess (0: not counted); `thinking` holds the
+    teacher's reasoning, if any. `reply` is a language model's text as it came, and `finish` why the endpoint ended it,
+    where that was not an ordinary stop: `length`, `content_filter`, `refusal`.
     """
 
     guess: str
@@ -32,16 +35,46 @@ class TraceTurn:
     taught: bool = True
     remaining: int = 0
     thinking: str = ""
+    outcome: Outcome = Outcome.SCORED
+    costs_turn: bool = True
+    reply: str = ""
+    finish: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        """The turn as a JSON object; what only language models leave is there where it says something."""
+        return _row_of(self, always=("guess", "marks", "taught", "remaining", "thinking"))
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> TraceTurn:
+        """Read a turn back.
+
+        Raises:
+            TypeError: If a field is missing, unknown or of the wrong kind.
+            ValueError: If there is no such outcome.
+        """
+        return cls(**{**row, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One teacher's game, won or not."""
+    """One teacher's game, won or not.
+
+    `teacher` is `solver` or a language model's name. `error` says why the teacher could not be asked to the end: such
+    a game is no loss, and the same command plays it again. Tokens are counted as the endpoint reports them.
+    """
 
     secret: str
     turns: tuple[TraceTurn, ...]
     teacher: str = "solver"
     seed: int = 0
+    error: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What makes a game the same game: secret, seed and teacher."""
+        return self.secret, self.seed, self.teacher
 
     @property
     def won(self) -> bool:
@@ -50,22 +83,32 @@ class Trace:
 
     def board(self, turns: int | None = None) -> list[Turn]:
         """The first `turns` turns (all by default) as the rules see them."""
-        return [Turn(turn.guess, turn.marks, Outcome.SCORED) for turn in self.turns[:turns]]
+        return [
+            Turn(turn.guess or None, turn.marks or None, turn.outcome, turn.costs_turn) for turn in self.turns[:turns]
+        ]
 
     def to_row(self) -> dict[str, Any]:
         """The trace as a JSON object."""
-        return asdict(self)
+        row = _row_of(self, always=("secret", "turns", "teacher", "seed"))
+        return {**row, "turns": [turn.to_row() for turn in self.turns]}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Trace:
         """Read a trace back.
 
         Raises:
-            KeyError: If a field is missing.
+            KeyError: If the secret or the turns are missing.
             TypeError: If a field is unknown or of the wrong kind.
+            ValueError: If a turn has no known outcome.
         """
-        turns = tuple(TraceTurn(**turn) for turn in row["turns"])
-        return cls(row["secret"], turns, row.get("teacher", "solver"), row.get("seed", 0))
+        turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
+        return cls(**{**row, "secret": row["secret"], "turns": turns})
+
+
+def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
+    """The fields named in `always`, and of the others those that differ from their default."""
+    found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+    return {name: kept for name, (kept, default) in found.items() if name in always or kept != default}
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
@@ -115,26 +158,37 @@ def _as_traces(words: WordList, games: TeacherGames, narrate: bool, seed: int) -
             word = words.guesses[guess]
             thinking = ""
             if narrate and taught:
-                thinking = narration(turns, word, remaining, classes, probes=word not in words.answer_index)
+                probe = word not in words.answer_index or violates_clues(word, _board(turns))
+                thinking = narration(turns, word, remaining, classes, probe=probe)
             turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
         yield Trace(words.guesses[secret], tuple(turns), seed=seed)
 
 
-def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probes: bool = False) -> str:
+def _board(turns: Sequence[TraceTurn]) -> list[Turn]:
+    return [Turn(turn.guess, turn.marks, Outcome.SCORED) for turn in turns]
+
+
+def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
     """Say what is known, how many words remain and why this guess; every sentence is true by construction.
 
-    `probes`: the guess is no answer, so it cannot be the secret whatever the board says.
+    Args:
+        turns: The turns before the guess, all of them scored.
+        guess: The word played.
+        remaining: Number of answers possible before it.
+        classes: Into how many classes it divides them; 0: it was chosen otherwise.
+        probe: The guess is none of them; it was chosen for its classes alone.
     """
-    board = [Turn(turn.guess, turn.marks, Outcome.SCORED) for turn in turns]
-    known = describe_knowledge(knowledge_of(board, len(guess)))
+    known = describe_knowledge(knowledge_of(_board(turns), len(guess)))
     if remaining == 1:
         return " ".join([*known, f"Only {guess} fits."])
     count = f"{remaining} words are possible" if turns else f"Any of {remaining} words is possible"
     reason = f"{guess} is one of them"
     if not turns:
         reason = f"I open with {guess}"
-    elif probes or violates_clues(guess, board):
-        reason = f"{guess} is not, but sorts them into {classes} groups"
+    elif probe and classes == remaining:
+        reason = f"{guess} is none of them but tells all of them apart"
+    elif probe:
+        reason = f"{guess} is none of them but sorts them into {classes} groups"
     elif classes == remaining:
         reason = f"{guess} is one of them and tells all of them apart"
     elif classes:
@@ -151,5 +205,5 @@ def read_traces(path: Path) -> Iterator[Trace]:
     for number, row in enumerate(read_jsonl(path), start=1):
         try:
             yield Trace.from_row(row)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path}:{number} is no trace ({error}); make it with `wordle-rl traces`") from None

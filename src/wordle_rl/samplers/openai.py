@@ -32,6 +32,24 @@ class EndpointSettings(BaseModel):
     """Retries with growing pauses after rate limits, time-outs and server errors."""
 
 
+def check_endpoint(base_url: str, key: str, key_name: str) -> None:
+    """Ask an endpoint for its models, which costs nothing, to see that it is there and takes the key.
+
+    Raises:
+        ConfigError: If nothing answers at the address or the key is refused.
+    """
+    client = OpenAI(base_url=base_url, api_key=key, timeout=10.0, max_retries=0)
+    try:
+        with client:
+            client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
+    except APIConnectionError:
+        raise ConfigError(f"nothing answers at {base_url}; start the server or mend its address (--base-url)") from None
+    except AuthenticationError:
+        raise ConfigError(f"{base_url} refused the key; set {key_name}") from None
+    except APIError:
+        return  # an endpoint without a model list may still chat
+
+
 _NO_KEY = "no-key-needed"
 
 
@@ -49,7 +67,7 @@ class OpenAISampler:
         self._endpoint = endpoint
         self._sampling = sampling
         self._key = os.environ.get("OPENAI_API_KEY") or _NO_KEY
-        self._check()
+        check_endpoint(endpoint.base_url, self._key, "OPENAI_API_KEY")
 
     def begin(self) -> None:
         """Endpoints keep nothing between games."""
@@ -57,19 +75,6 @@ class OpenAISampler:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One chat completion per request."""
         return asyncio.run(self._sample_all(requests))
-
-    def _check(self) -> None:
-        endpoint = self._endpoint
-        client = OpenAI(base_url=endpoint.base_url, api_key=self._key, timeout=10.0, max_retries=0)
-        try:
-            with client:
-                client.models.list()
-        except APIConnectionError:
-            raise ConfigError(f"nothing answers at {endpoint.base_url}; start the server or mend --base-url") from None
-        except AuthenticationError:
-            raise ConfigError(f"{endpoint.base_url} refused the key; set OPENAI_API_KEY") from None
-        except APIError:
-            return  # an endpoint without a model list may still chat
 
     async def _sample_all(self, requests: Sequence[Request]) -> list[Completion]:
         endpoint = self._endpoint

@@ -1,0 +1,129 @@
+"""`wordle-rl traces --teacher openai`: which games to play, where they go, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
+from wordle_rl.providers import find_endpoint
+from wordle_rl.trace_files import TraceFile, write_csv_files
+from wordle_rl.traces import Trace
+from wordle_rl.words import Split, WordList
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one call did: its tally, the games that were there already, and the games still missing."""
+
+    tally: Tally
+    num_before: int
+    num_missing: int
+
+
+def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) -> list[str]:
+    """The secrets to play, in order and once each: a part of the split, or the words of a file.
+
+    Raises:
+        ConfigError: If a word is not listed, there are none, or test secrets are among them without having been asked
+            for.
+    """
+    secrets = list(split.named(settings.split))
+    if settings.words_file is not None:
+        secrets = _words_in(settings.words_file, words)
+    secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets
+    test = set(split.test)
+    if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
+        raise ConfigError(
+            f"{len(among)} of the {len(secrets)} secrets are test secrets, {among[0]!r} for one, which must not be "
+            "trained on; choose others, or pass --allow-test-secrets to look at their games only"
+        )
+    return secrets
+
+
+def _words_in(path: Path, words: WordList) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no text; give one word a line") from None
+    found = list(dict.fromkeys(line.lower() for line in lines))
+    if not found:
+        raise ConfigError(f"{path} holds no words; give one a line")
+    if missing := [word for word in found if word not in words]:
+        raise ConfigError(f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words)")
+    return found
+
+
+def collect(
+    path: Path,
+    words: WordList,
+    split: Split,
+    settings: LLMTeacherSettings,
+    seed: int,
+    csv_directory: Path | None,
+    console: Console,
+) -> Collected:
+    """Play what a traces file still lacks and append it, game by game.
+
+    Args:
+        path: The traces file; games in it that were finished are not played again.
+        words: The word lists.
+        split: Their split.
+        settings: The teacher, its secrets and its budget.
+        seed: Seed of the first game of every secret; further games count up.
+        csv_directory: Where to write `wordle_data_<WORD>.csv` for every word of the file; None: nowhere.
+        console: For the progress line.
+
+    Raises:
+        ConfigError: See `choose_secrets`, `find_endpoint` and `LLMTeacher`.
+        RunError: If the file is no traces file or cannot be written.
+    """
+    if not settings.model:
+        raise ConfigError("name the teacher with --model, as the endpoint knows it")
+    secrets = choose_secrets(words, split, settings)
+    teacher = LLMTeacher(words, find_endpoint(settings.provider, Path.cwd()), settings)
+    file = TraceFile(path)
+    if file.mended:
+        console.print(f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True)
+    jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
+    missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
+    try:
+        if missing:
+            teacher.check()
+            _play(teacher, missing, file, console)
+    finally:
+        if csv_directory is not None:
+            write_csv_files(path, csv_directory)
+    return Collected(teacher.tally, len(jobs) - len(missing), len(missing) - teacher.tally.num_games)
+
+
+def _play(teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, console: Console) -> None:
+    columns = (
+        TextColumn(teacher.settings.model, markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("games", total=len(jobs), note="")
+
+        def keep(trace: Trace) -> None:
+            file.append(trace)
+            tally = teacher.tally
+            done = tally.num_games + tally.num_errors
+            bar.update(task, completed=done, note=describe(tally, teacher.settings))
+
+        teacher.play(jobs, keep)
+
+
+def describe(tally: Tally, settings: LLMTeacherSettings) -> str:
+    """Wins, errors, tokens and cost so far, in a few words."""
+    cost = tally.cost(settings)
+    parts = [f"{tally.num_wins:,} won", f"{tally.num_errors:,} errors", f"{tally.tokens:,} tokens"]
+    return ", ".join(parts if cost is None else [*parts, f"cost {cost:.4f}"])

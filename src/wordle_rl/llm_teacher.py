@@ -1,0 +1,346 @@
+"""A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
+
+A request that keeps failing makes its game an error, never a loss. Every game is handed over the moment it ends, so
+whatever stops a run, what was finished is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from openai import APIError, APIStatusError, AsyncOpenAI
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.patience import pause_s
+from wordle_rl.prompt import Guess, Message
+from wordle_rl.providers import Endpoint
+from wordle_rl.samplers.openai import check_endpoint
+from wordle_rl.traces import Trace, TraceTurn
+from wordle_rl.words import WordList
+
+_HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
+"""Refusals that every further request would meet too, and what to do about them."""
+_RETRIED = {408, 409, 425, 429}
+_OVERRUN = {429, 503}
+"""Refusals because of too many requests: no game sends one before the pause is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A game to play."""
+
+    secret: str
+    seed: int
+
+
+@dataclass
+class Tally:
+    """What a run has done and spent so far.
+
+    `num_unfinished` counts games given up because the run stopped; they are no errors. `over_budget` says that the
+    budget ended the run.
+    """
+
+    num_games: int = 0
+    num_wins: int = 0
+    num_errors: int = 0
+    num_unfinished: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    over_budget: bool = False
+    last_error: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens used, prompts included, games that failed or were given up too."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def cost(self, settings: LLMTeacherSettings) -> float | None:
+        """Money spent, in the currency of the prices; None without prices."""
+        if settings.price_in is None or settings.price_out is None:
+            return None
+        return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
+
+
+class _RequestFailedError(Exception):
+    """A game's request failed for good; the message says how."""
+
+
+class _StoppedError(Exception):
+    """The run is over; games under way are given up."""
+
+
+@dataclass
+class _Reply:
+    """What came back: `text` as the endpoint sent it, `spoken` as the rules read it."""
+
+    text: str
+    spoken: str
+    reasoning: str
+    finish: str
+
+
+@dataclass
+class _Spent:
+    """Tokens of one game."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass
+class LLMTeacher:
+    """Plays games by asking a chat endpoint.
+
+    Args:
+        words: The word lists.
+        endpoint: Where to ask, and the key.
+        settings: How to ask, how patient to be, and the budget.
+    """
+
+    words: WordList
+    endpoint: Endpoint
+    settings: LLMTeacherSettings
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._prompter = self.settings.game.prompter(self.words.word_length)
+        self._failures_in_a_row = 0
+        self._resume_at = 0.0  # on the clock of `time.monotonic`; no request is sent before
+        self._fault: str | None = None
+
+    def check(self) -> None:
+        """See that the endpoint is there and takes the key, before anything is paid for.
+
+        Raises:
+            ConfigError: If it is not or does not.
+        """
+        check_endpoint(self.endpoint.base_url, self.endpoint.key, self.endpoint.key_name)
+
+    def play(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> Tally:
+        """Play every game, as many at once as the settings allow.
+
+        Args:
+            jobs: The games.
+            on_game: Called with each game the moment it ends or fails.
+
+        Returns:
+            What was done; `over_budget` says whether the budget ended it.
+
+        Raises:
+            ConfigError: If the endpoint refuses the key or the model, does not count tokens although there is a budget,
+                or too many games in a row failed.
+        """
+        asyncio.run(self._play_all(jobs, on_game))
+        if self._fault is not None:
+            raise ConfigError(self._fault)
+        return self.tally
+
+    async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> None:
+        self._stop = asyncio.Event()
+        waiting = iter(jobs)
+        async with AsyncOpenAI(
+            base_url=self.endpoint.base_url,
+            api_key=self.endpoint.key,
+            timeout=self.settings.timeout_s,
+            max_retries=0,  # tried again here, so that all games wait when one is told to
+        ) as client:
+            workers = min(self.settings.max_concurrent, len(jobs))
+            await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
+
+    async def _work(self, client: AsyncOpenAI, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
+        while not self._stop.is_set() and (job := next(waiting, None)) is not None:
+            trace = await self._play(client, job)
+            if trace is None:
+                self.tally.num_unfinished += 1
+                continue
+            self._count(trace)
+            on_game(trace)
+
+    def _count(self, trace: Trace) -> None:
+        if trace.error is None:
+            self.tally.num_games += 1
+            self.tally.num_wins += trace.won
+            self._failures_in_a_row = 0
+            return
+        self.tally.num_errors += 1
+        self.tally.last_error = trace.error
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= self.settings.max_failures:
+            self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
+
+    async def _play(self, client: AsyncOpenAI, job: Job) -> Trace | None:
+        """One game; None if the run ended first."""
+        env = WordleEnv(job.secret, self.words, self._prompter)
+        replies: list[_Reply] = []
+        spent = _Spent()
+        error = None
+        try:
+            async with asyncio.timeout(self.settings.game_timeout_s):
+                while env.stop_reason is None:
+                    replies.append(await self._ask(client, env.conversation, job, spent))
+                    env.step(replies[-1].spoken)
+        except _StoppedError:
+            return None
+        except _RequestFailedError as failed:
+            error = str(failed)
+        except TimeoutError:
+            error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
+        if error is not None:
+            env.truncate(StopReason.REQUEST_FAILED)
+        return Trace(
+            secret=job.secret,
+            turns=_turns_of(env, replies),
+            teacher=self.settings.model,
+            seed=job.seed,
+            error=error,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
+        )
+
+    async def _ask(self, client: AsyncOpenAI, messages: Sequence[Message], job: Job, spent: _Spent) -> _Reply:
+        """One reply, after as many tries as the settings allow."""
+        body = self._body(messages, job)
+        for attempt in range(1, self.settings.max_retries + 2):
+            await self._wait_for_leave()
+            headers: dict[str, str] = {}
+            for_all = False
+            try:
+                answer = await client.chat.completions.create(**body)
+                return self._read(answer, spent)
+            except APIStatusError as error:
+                reason = self._described(error)
+                self._end_if_hopeless(error, reason)
+                if error.status_code not in _RETRIED and error.status_code < 500:
+                    raise _RequestFailedError(reason) from None
+                headers = {name.lower(): value for name, value in error.response.headers.items()}
+                for_all = error.status_code in _OVERRUN
+            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+                reason = self._described(error)
+            if attempt <= self.settings.max_retries:
+                await self._pause(pause_s(headers, attempt, time.time(), random.random()), for_all=for_all)
+        raise _RequestFailedError(reason)
+
+    def _body(self, messages: Sequence[Message], job: Job) -> dict[str, Any]:
+        settings = self.settings
+        asked = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": job.seed if settings.send_seed else None,
+        }
+        return {
+            "model": settings.model,
+            "messages": list(messages),
+            self.endpoint.limit_name: settings.max_completion_tokens,
+            **{name: value for name, value in asked.items() if value is not None},
+        }
+
+    async def _wait_for_leave(self) -> None:
+        """Return when a request may be sent.
+
+        Raises:
+            _StoppedError: If the run is over, for instance since its budget is used up.
+        """
+        while (left := self._resume_at - time.monotonic()) > 0:
+            await self._rest(left)
+        settings, cost = self.settings, self.tally.cost(self.settings)
+        if (settings.budget_tokens and self.tally.tokens >= settings.budget_tokens) or (
+            settings.budget_money and cost is not None and cost >= settings.budget_money
+        ):
+            self.tally.over_budget = True
+            self._stop.set()
+        if self._stop.is_set():
+            raise _StoppedError
+
+    async def _pause(self, seconds: float, *, for_all: bool) -> None:
+        """Wait before another try; `for_all`: every other game waits as well."""
+        if for_all:
+            self._resume_at = max(self._resume_at, time.monotonic() + seconds)
+        await self._rest(seconds)
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, or until the run is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+        raise _StoppedError
+
+    def _read(self, answer: object, spent: _Spent) -> _Reply:
+        """Take an answer apart and count its tokens.
+
+        Raises:
+            ValueError: If it is none; a server may send anything with status 200.
+        """
+        choices = answer.choices if isinstance(answer, ChatCompletion) else None
+        message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
+        if not isinstance(answer, ChatCompletion) or not isinstance(message, ChatCompletionMessage):
+            raise ValueError("the endpoint sent no message")
+        self._spend(answer, spent)
+        extra = message.model_extra or {}
+        text = self._cleaned(message.content or message.refusal)
+        reasoning = self._cleaned(extra.get("reasoning_content") or extra.get("reasoning"))
+        finish = "refusal" if message.refusal else self._cleaned(answer.choices[0].finish_reason) or "stop"
+        # Some chat templates open the thinking themselves, so that the reply begins inside it.
+        opened = "</think>" in text and "<think>" not in text
+        return _Reply(text, f"<think>{text}" if opened else text, reasoning, "" if finish == "stop" else finish)
+
+    def _spend(self, answer: ChatCompletion, spent: _Spent) -> None:
+        usage = answer.usage
+        if usage is None:
+            if self.settings.budget_tokens or self.settings.budget_money:
+                self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
+            return
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = int(getattr(usage, name, 0) or 0)
+            setattr(self.tally, name, getattr(self.tally, name) + count)
+            setattr(spent, name, getattr(spent, name) + count)
+
+    def _cleaned(self, text: object) -> str:
+        """The text without the key and without half characters, which no file can hold; empty if it is no text."""
+        if not isinstance(text, str):
+            return ""
+        return self.endpoint.without_key(text.encode("utf-8", "replace").decode())
+
+    def _described(self, error: Exception) -> str:
+        return self.endpoint.without_key(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+
+    def _end_if_hopeless(self, error: APIStatusError, reason: str) -> None:
+        mend = _HOPELESS.get(error.status_code)
+        if error.code == "insufficient_quota":
+            mend = _HOPELESS[402]
+        if mend is not None:
+            self._end(f"{self.endpoint.base_url} refused: {reason}; {mend}")
+            raise _StoppedError
+
+    def _end(self, fault: str) -> None:
+        """Stop the run; games under way are given up."""
+        self._fault = self._fault or f"{fault}; what was finished is kept"
+        self._stop.set()
+
+
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TraceTurn, ...]:
+    turns = []
+    for played, reply in zip(env.transcript().turns, replies, strict=True):
+        thinking = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+        turns.append(
+            TraceTurn(
+                guess=played.turn.guess or "",
+                marks=played.turn.marks or "",
+                taught=not played.turn.outcome.broke_rules,
+                thinking="\n\n".join(part for part in (reply.reasoning.strip(), thinking) if part),
+                outcome=played.turn.outcome,
+                costs_turn=played.turn.costs_turn,
+                reply=reply.text,
+                finish=reply.finish,
+            )
+        )
+    return tuple(turns)

@@ -1,0 +1,92 @@
+"""How long to wait before a refused request is sent again: as long as the server asks, else ever longer."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+FIRST_PAUSE_S = 0.5
+"""Pause before the first further try, where the server names none."""
+LONGEST_PAUSE_S = 60.0
+"""Bound on a pause the server did not ask for."""
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+
+
+def pause_s(headers: Mapping[str, str], attempt: int, now: float, spread: float) -> float:
+    """Seconds to wait before the next try.
+
+    Args:
+        headers: Of the refusal, names in lower case; empty if there was no answer at all.
+        attempt: Tries so far that failed, from 1.
+        now: Seconds since the epoch.
+        spread: 0 to 1, drawn at random, so that clients do not all come back at once: a pause the server asked for
+            grows by up to a tenth, any other shrinks by up to a quarter.
+    """
+    asked = asked_pause_s(headers, now)
+    if asked:
+        return asked * (1 + 0.1 * spread)
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30)) * (1 - 0.25 * spread)
+
+
+def asked_pause_s(headers: Mapping[str, str], now: float) -> float | None:
+    """The pause a server asks for, in seconds; None if it names none.
+
+    `retry-after-ms` and `retry-after` (seconds or a date) come first. Without them the longest `x-ratelimit-reset…`
+    whose `x-ratelimit-remaining…` is not above 0 counts: seconds, a duration such as `6m0s`, or a time since the epoch.
+
+    Examples:
+        >>> asked_pause_s({"retry-after": "2.5"}, now=0)
+        2.5
+        >>> asked_pause_s({"x-ratelimit-reset-tokens": "1m30s", "x-ratelimit-remaining-tokens": "0"}, now=0)
+        90.0
+        >>> asked_pause_s({"x-ratelimit-reset-tokens": "90", "x-ratelimit-remaining-tokens": "500"}, now=0)
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    after = headers.get("retry-after", "")
+    named = _number(after) if _number(after) is not None else _until(after, now)
+    if named is not None:
+        return named
+    resets = [
+        _reset_s(value, now)
+        for name, value in headers.items()
+        if name.startswith("x-ratelimit-reset") and not _is_left(headers.get(name.replace("reset", "remaining"), "0"))
+    ]
+    return max((reset for reset in resets if reset is not None), default=None)
+
+
+def _number(text: str) -> float | None:
+    """A finite number that is not negative, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _until(date: str, now: float) -> float | None:
+    """Seconds until an HTTP date."""
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_left(remaining: str) -> bool:
+    return (_number(remaining) or 0.0) > 0
+
+
+def _reset_s(text: str, now: float) -> float | None:
+    value = _number(text)
+    if value is None:
+        if not _DURATION.fullmatch(text):
+            return None
+        return sum(float(n) * _UNITS_S[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text))
+    if value > 1e12:  # milliseconds since the epoch
+        value /= 1000
+    return max(0.0, value - now) if value > 1e9 else value

@@ -1,0 +1,96 @@
+"""Where language models are asked, and the keys to it: read from the environment or `.env`, never stored or shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from wordle_rl.config import ConfigError
+
+NO_KEY = "no-key-needed"
+"""Sent where there is no key: clients insist on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A public endpoint, the variable that holds its key, and what it calls the bound on a reply's tokens."""
+
+    base_url: str
+    key_name: str
+    needs_key: bool = True
+    limit_name: str = "max_tokens"
+
+
+PROVIDERS = {
+    "together": Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    # its reasoning models refuse the older name
+    "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY", limit_name="max_completion_tokens"),
+    "local": Provider("http://localhost:8000/v1", "OPENAI_API_KEY", needs_key=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address and its key. Neither `repr` nor any message holds the key."""
+
+    base_url: str
+    key_name: str
+    key: str = field(default=NO_KEY, repr=False)
+    limit_name: str = "max_tokens"
+
+    def without_key(self, text: str) -> str:
+        """The text with the key blotted out, for whatever a server may echo."""
+        return text if self.key == NO_KEY else text.replace(self.key, "(key)")
+
+
+def find_endpoint(provider: str, directory: Path) -> Endpoint:
+    """The endpoint of a provider, with its key from the environment or else from `.env` in a directory.
+
+    Args:
+        provider: A name among `PROVIDERS`, or an address with http:// or https://.
+        directory: Where `.env` may lie.
+
+    Raises:
+        ConfigError: If there is no such provider, or its key is missing or cannot be one.
+    """
+    found = PROVIDERS.get(provider)
+    if found is None:
+        address = urlsplit(provider)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError(f"no provider {provider!r}; give {', '.join(PROVIDERS)}, or an address with http://")
+        if address.username or address.password:
+            raise ConfigError("leave user and password out of the address; a key goes into OPENAI_API_KEY")
+        found = Provider(provider, "OPENAI_API_KEY", needs_key=False)
+    key = os.environ.get(found.key_name) or read_env_file(directory / ".env").get(found.key_name) or ""
+    if not key and found.needs_key:
+        raise ConfigError(f"{provider} needs a key; set {found.key_name}, or write {found.key_name}=… into .env")
+    if not all("!" <= letter <= "~" for letter in key):  # a client would quote such a header in its error
+        raise ConfigError(f"{found.key_name} holds characters that no key has, such as blanks; set it again")
+    return Endpoint(found.base_url, found.key_name, key or NO_KEY, found.limit_name)
+
+
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Read `NAME=value` lines; values may be quoted, `export` and comments are skipped. No file: nothing.
+
+    Raises:
+        ConfigError: If the file is no text.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no text; write NAME=value lines in UTF-8") from None
+    return {match[1]: _value(match[2]) for match in map(_LINE.fullmatch, lines) if match is not None}
+
+
+def _value(text: str) -> str:
+    quoted = re.match(r"""(["'])(.*?)\1\s*(?:#.*)?$""", text)
+    return quoted[2] if quoted else re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()

@@ -1,0 +1,157 @@
+"""Games that cost money, on disk: a file that is only ever appended to, and one CSV per word to look at."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.runs import RunError, append_jsonl, write_text_atomically
+from wordle_rl.traces import Trace, TraceTurn, read_traces
+
+COLUMNS = (
+    "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
+)  # fmt: skip
+"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game."""
+
+
+_LINE_START = b'{"secret":'
+
+
+class TraceFile:
+    """An append-only file of traces; opening it mends what a crash left behind.
+
+    Attributes:
+        finished: Keys of the games that were played to their end. Games that failed are not among them.
+        mended: Whether a half-written last line was cut off.
+
+    Raises:
+        RunError: If the file holds something else, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        new = not path.exists()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab"):
+                pass
+            if new:  # it could be made; it is made with the first game
+                path.unlink()
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        self.mended = not new and _mend(path)
+        self.finished = set() if new else {trace.key for trace in read_traces(path) if trace.error is None}
+
+    def append(self, trace: Trace) -> None:
+        """Add one game, whole or not at all.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        append_jsonl(self.path, trace.to_row())
+        if trace.error is None:
+            self.finished.add(trace.key)
+
+
+def _mend(path: Path) -> bool:
+    """End the file after its last whole line; whether a part of a line was cut off."""
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = _last_line_start(file, size)
+        file.seek(start)
+        tail = file.read()
+        if not tail:
+            return False
+        if not tail.startswith(_LINE_START[: len(tail)]):  # someone else's file: nothing of it is cut
+            raise RunError(f"{path} is no traces file; name another --out")
+        try:
+            json.loads(tail)
+        except ValueError:
+            file.truncate(start)
+            return True
+        file.write(b"\n")  # whole but for its end
+        return False
+
+
+def _last_line_start(file: io.BufferedRandom, size: int) -> int:
+    """Where the line that ends the file begins; the size itself if the file ends with a line break."""
+    end = size
+    while end > 0:
+        begin = max(0, end - 65536)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def read_games(path: Path) -> Iterator[Trace]:
+    """Read teacher games from a traces file, or from a directory of `wordle_data_<WORD>.csv`.
+
+    Raises:
+        RunError: If there are none, or a line is no trace; the message names file and line.
+    """
+    if not path.is_dir():
+        yield from read_traces(path)
+        return
+    files = sorted(path.glob("wordle_data_*.csv"))
+    if not files:
+        raise RunError(f"{path} holds no wordle_data_<WORD>.csv; name a traces file, or a directory made with --csv")
+    for file in files:
+        yield from _read_csv(file)
+
+
+def write_csv_files(path: Path, directory: Path) -> int:
+    """Write `wordle_data_<WORD>.csv` for every word of a traces file, and return how many there are.
+
+    Raises:
+        RunError: If the traces cannot be read or a file cannot be written.
+    """
+    games: dict[str, list[Trace]] = defaultdict(list)
+    for trace in read_traces(path) if path.is_file() else ():
+        if trace.error is None:
+            games[trace.secret].append(trace)
+    for word, traces in games.items():
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
+            writer.writerows(_csv_rows(trace))
+        write_text_atomically(directory / f"wordle_data_{word.upper()}.csv", text.getvalue())
+    return len(games)
+
+
+def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
+    for number, turn in enumerate(trace.turns, start=1):
+        game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
+        said = (turn.reply, turn.thinking, turn.guess, turn.marks)
+        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish)
+
+
+def _read_csv(path: Path) -> Iterator[Trace]:
+    csv.field_size_limit(sys.maxsize)  # a field may hold pages of reasoning
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+            raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
+        try:
+            for (secret, seed, model), rows in groupby(reader, lambda row: (row["word"], row["seed"], row["model"])):
+                yield Trace(secret, tuple(_turn_of(row) for row in rows), model, int(seed))
+        except (ValueError, TypeError, csv.Error) as error:
+            raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
+
+
+def _turn_of(row: dict[str, Any]) -> TraceTurn:
+    names = ("guess", "marks", "thinking", "outcome", "reply", "finish")
+    turn = TraceTurn.from_row({**{name: row[name] for name in names}, "costs_turn": bool(int(row["costs_turn"]))})
+    return replace(turn, taught=not turn.outcome.broke_rules)
