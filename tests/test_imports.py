@@ -40,6 +40,7 @@ ORDER = (
     "training",
     "sft",
     "credit",
+    "branching",
     "focus",
     "roller",
     "grpo",

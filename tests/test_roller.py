@@ -11,10 +11,10 @@ from reward_games import SOLVER, WORDS, play  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
-from wordle_rl.game import Dictionary  # noqa: E402
+from wordle_rl.game import Dictionary, Game, Outcome, Turn  # noqa: E402
 from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.roller import Arena, Roller, prompt_budget, token_advantages  # noqa: E402
+from wordle_rl.roller import Arena, Roller, prompt_budget, regret_judge, token_advantages  # noqa: E402
 from wordle_rl.rollout import Segment, Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 
@@ -316,6 +316,35 @@ def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
 def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
     with pytest.raises(ValueError, match="quick_regret"):
         GRPOSettings(outside_rate=0.5)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, codec, tmp_path) -> None:
+    settings = SETTINGS.model_copy(update={"turn_candidates": 2})
+    played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, prompter=compact(shape, max_turns=3))
+    played.roller.arena = replace(played.roller.arena, solver=SOLVER)
+    found = played()
+    assert len(found["prompt_ids"]) == 3 * 4 * 3  # groups, places, turns
+    games = played.games[0]
+    assert len(games) == 3 * 2
+    for game in games:
+        values = list(game.advantages)
+        assert len(values) == 2 * len(game.trajectory.transcript.turns) == len(game.trajectory.segments)
+        assert all(a + b == pytest.approx(0.0) for a, b in zip(values[::2], values[1::2], strict=True))
+    advantages = [max(map(abs, row)) for row in found["token_advantages"]]
+    assert sum(value > 0 for value in advantages) == sum(value != 0 for game in games for value in game.advantages)
+
+
+def test_the_judge_of_candidates_is_quick_regret() -> None:
+    judge = regret_judge(SOLVER)
+    board = play("crane", "mamma", "these", budget=True).turns
+    turns = [played.turn for played in board]
+    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in turns])
+    guess = Game("crane", WORDS, compact().rules).play("grape")
+    assert judge(turns, guess) == pytest.approx(-SOLVER.quick_regret("grape", left))
+    assert judge(turns, Turn(None, None, Outcome.MALFORMED)) == -1.0
+    with pytest.raises(ConfigError, match="solver"):
+        regret_judge(None)
 
 
 def test_sample_games_say_what_was_played(roll) -> None:

@@ -324,6 +324,9 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    turn_candidates: int = Field(1, ge=1)
+    """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
+    the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games."""
     max_refills: int = Field(1, ge=0)
     """Rounds in which groups whose games all earned the same are played anew with other secrets (DAPO)."""
     precision: Precision = "auto"
@@ -343,6 +346,8 @@ class GRPOSettings(Section):
             raise ValueError(
                 "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
             )
+        if self.group_size % self.turn_candidates:
+            raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")

@@ -174,6 +174,15 @@ class WordleEnv:
         self.observation = Observation(tuple(new), turn, self._game.turns_left)
         return self.observation
 
+    def preview(self, reply: str) -> Turn:
+        """What `step` would make of a reply, without playing it. For judges of a reply; a policy must not see it.
+
+        Raises:
+            RuntimeError: If the game is over.
+        """
+        parsed = self.prompter.parse(reply)
+        return self._game.preview(parsed.word if isinstance(parsed, Guess) else None)
+
     def truncate(self, reason: StopReason) -> Observation:
         """End the game for a reason outside its rules.
 

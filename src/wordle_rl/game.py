@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -184,6 +185,12 @@ class Game:
         self.turns.append(turn)
         self.turns_used += turn.costs_turn
         return turn
+
+    def preview(self, guess: str | None) -> Turn:
+        """What `play` would make of a guess, without playing it."""
+        twin = copy.copy(self)
+        twin.turns = list(self.turns)
+        return twin.play(guess)
 
     def _outcome(self, guess: str | None) -> Outcome:
         if guess is None:

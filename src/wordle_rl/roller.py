@@ -8,16 +8,22 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings
 from wordle_rl.credit import TurnValues, game_advantages, guess_advantages, is_constant, turn_advantages
 from wordle_rl.env import Transcript, random_given
 from wordle_rl.focus import SecretPicker
+from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance
+from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -74,8 +80,9 @@ class Roller:
 
     @property
     def rows_per_game(self) -> int:
-        """Rows TRL must leave for one game."""
-        return self.arena.prompter.rules.max_replies if self.arena.prompter.shape is Shape.STATE else 1
+        """Rows TRL must leave for each of the `group_size` places of a group."""
+        row_per_turn = self.arena.prompter.shape is Shape.STATE or self.settings.turn_candidates > 1
+        return self.arena.prompter.rules.max_replies if row_per_turn else 1
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""
@@ -108,9 +115,18 @@ class Roller:
         """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
         started = time.perf_counter()
         starts = self._starts(num_groups, step, process, refill)
-        trajectories = self._play(trainer, starts, step, process)
-        played = time.perf_counter()
-        groups = self._score(trajectories, step)
+        sampler = self._sampler_of(trainer, step, process)
+        budget = prompt_budget(sampler.model, self.settings)
+        words, prompter = self.arena.words, self.arena.prompter
+        if (num_candidates := self.settings.turn_candidates) > 1:
+            judge = regret_judge(self.arena.solver)
+            branched = play_branching(starts, words, prompter, sampler, num_candidates, judge, max_prompt_tokens=budget)
+            played = time.perf_counter()
+            groups = self._score_branched(branched, step)
+        else:
+            trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
+            played = time.perf_counter()
+            groups = self._score(trajectories, step)
         self.metrics["seconds/rollout"] += played - started
         self.metrics["seconds/reward"] += time.perf_counter() - played
         return groups
@@ -127,21 +143,15 @@ class Roller:
         starts = []
         for secret in secrets:
             given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
-            starts += [Start(secret, given)] * self.settings.group_size
+            starts += [Start(secret, given)] * (self.settings.group_size // self.settings.turn_candidates)
         return starts
 
-    def _play(self, trainer: GRPOTrainer, starts: list[Start], step: int, process: int) -> list[Trajectory]:
+    def _sampler_of(self, trainer: GRPOTrainer, step: int, process: int) -> TransformersSampler:
         if self._sampler is None:
             model = trainer.accelerator.unwrap_model(trainer.model)
             seed = hash((self.seed, step, process)) & 0x7FFFFFFF
             self._sampler = TransformersSampler(model, self.codec, self.settings.sampling, seed)
-        return play(
-            starts,
-            self.arena.words,
-            self.arena.prompter,
-            self._sampler,
-            max_prompt_tokens=prompt_budget(self._sampler.model, self.settings),
-        )
+        return self._sampler
 
     def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)
@@ -162,6 +172,26 @@ class Roller:
                 for t, r, a in zip(group, rewards, advantages, strict=True)
             ]
             groups.append(Group(games, is_constant(advantages)))
+        return groups
+
+    def _score_branched(self, branched: list[BranchedGame], step: int) -> list[Group]:
+        """Groups of games whose candidates are each credited with what the judge said, above the mean of the turn."""
+        rubric = self.schedule.rubric_at(step, self.best_compliance)
+        per_group = self.settings.group_size // self.settings.turn_candidates
+        groups: list[Group] = []
+        for first in range(0, len(branched), per_group):
+            games: list[Scored] = []
+            group = branched[first : first + per_group]
+            for game in group:
+                reward = rubric.score(game.transcript, self.arena.solver)
+                above = [_above_mean(values) for values in game.values]
+                segments = tuple(segment for turn in game.candidates for segment in turn)
+                games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
+            secret = games[0].trajectory.transcript.secret
+            if secret in self.arena.words.answer_index:
+                spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
+                self.picker.update(secret, spread)
+            groups.append(Group(games, is_constant([game.advantages for game in games])))
         return groups
 
     def _num_live_turns(self, transcript: Transcript) -> int:
@@ -205,9 +235,10 @@ class Roller:
             name: []
             for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask", "token_advantages", "game_reward")
         }
+        rows_of_a_game = self.rows_per_game * self.settings.turn_candidates
         for game in games:
             segments = game.trajectory.segments
-            for segment in [*segments, *[blank] * (self.rows_per_game - len(segments))]:
+            for segment in [*segments, *[blank] * (rows_of_a_game - len(segments))]:
                 rows["prompt_ids"].append(list(segment.prompt_ids))
                 rows["completion_ids"].append(list(segment.token_ids))
                 rows["logprobs"].append(list(segment.sampler_logprobs))
@@ -215,6 +246,31 @@ class Roller:
                 rows["token_advantages"].append(token_advantages(segment, game.advantages))
                 rows["game_reward"].append(game.reward.total)
         return rows
+
+
+def regret_judge(solver: Solver | None) -> Judge:
+    """Judges a turn by the expected guesses it gives away, from looking one guess ahead.
+
+    Raises:
+        ConfigError: If there is no solver.
+    """
+    if solver is None:
+        raise ConfigError("turn_candidates compares guesses by their regret, which needs a solver; set it to 1")
+
+    @cache
+    def candidates(scored: tuple[tuple[str, str], ...]) -> npt.NDArray[np.int32]:
+        return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
+
+    def judge(board: Sequence[Turn], turn: Turn) -> float:
+        scored = tuple((t.guess, t.marks) for t in board if t.guess is not None and t.marks is not None)
+        return -turn_regret(turn, candidates(scored), solver.quick_regret)
+
+    return judge
+
+
+def _above_mean(values: TurnValues) -> TurnValues:
+    mean = statistics.fmean(values)
+    return tuple(value - mean for value in values)
 
 
 def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:

@@ -52,7 +52,7 @@ class Trajectory:
 
 
 @dataclass
-class _Tape:
+class Tape:
     """The tokens of a running game."""
 
     prompt_ids: list[int] = field(default_factory=list)
@@ -63,14 +63,17 @@ class _Tape:
     finished: list[Segment] = field(default_factory=list)
 
     def all_ids(self) -> list[int]:
+        """Everything said so far: the next prompt."""
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
+        """Put down what the game answered."""
         self.token_ids += ids
         self.loss_mask += [0] * len(ids)
         self.logprobs += [0.0] * len(ids)
 
     def add_completion(self, completion: Completion, turn: int) -> None:
+        """Put down a reply."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [1] * len(completion.token_ids)
@@ -78,6 +81,7 @@ class _Tape:
         self.spans.append((turn, start, len(self.token_ids)))
 
     def close_segment(self) -> None:
+        """End the running sequence with its last reply."""
         stop = self.spans[-1][2]  # an answer to which no reply was sampled is left out
         self.finished.append(
             Segment(
@@ -92,14 +96,17 @@ class _Tape:
 
 
 @dataclass
-class _Running:
+class Running:
+    """A game in play, with the player's side of it as tokens."""
+
     game_id: int
     env: WordleEnv
-    tape: _Tape
+    tape: Tape
     own_turns: int = 0
     error: str | None = None
 
     def close(self) -> Trajectory:
+        """The record of the finished game."""
         if self.tape.spans:
             self.tape.close_segment()
         return Trajectory(self.env.transcript(), tuple(self.tape.finished), self.error)
@@ -129,15 +136,15 @@ def play(
     """
     sampler.begin()
     trajectories: dict[int, Trajectory] = {}
-    active = [_open(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
+    active = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
     while active:
-        asked = [running for running in active if _fits(running, max_prompt_tokens)]
+        asked = [running for running in active if fits(running, max_prompt_tokens)]
         requests = [
             Request(running.game_id, running.env.conversation, running.env.turns, running.tape.all_ids())
             for running in asked
         ]
         for running, completion in zip(asked, sampler.sample(requests) if requests else [], strict=True):
-            _advance(running, completion, sampler.codec)
+            advance(running, completion, sampler.codec)
         for running in active:
             if running.env.stop_reason is not None:
                 trajectory = running.close()
@@ -167,14 +174,15 @@ def _start_of(trajectory: Trajectory) -> Start:
     return Start(trajectory.transcript.secret, tuple(turn.turn.guess or "" for turn in played if turn.given))
 
 
-def _open(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> _Running:
-    running = _Running(game_id, WordleEnv(start.secret, words, prompter, start.given), _Tape())
+def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:
+    """Set up one game."""
+    running = Running(game_id, WordleEnv(start.secret, words, prompter, start.given), Tape())
     if codec is not None:
         running.tape.prompt_ids = codec.prompt_ids(running.env.conversation)
     return running
 
 
-def _fits(running: _Running, max_prompt_tokens: int | None) -> bool:
+def fits(running: Running, max_prompt_tokens: int | None) -> bool:
     """Whether the next prompt is within its bound; if not, the game is truncated."""
     tape = running.tape
     if max_prompt_tokens is None or len(tape.prompt_ids) + len(tape.token_ids) <= max_prompt_tokens:
@@ -183,7 +191,7 @@ def _fits(running: _Running, max_prompt_tokens: int | None) -> bool:
     return False
 
 
-def _advance(running: _Running, completion: Completion, codec: ChatCodec | None) -> None:
+def advance(running: Running, completion: Completion, codec: ChatCodec | None) -> None:
     """Give one completion to its game and put both sides of the exchange on the tape."""
     if completion.error is not None:
         running.error = completion.error
