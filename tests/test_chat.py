@@ -12,9 +12,10 @@ pytest.importorskip("transformers")
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from wordle_rl.chat import ChatCodec, ChatTemplateError, mask_picture
+from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
+from wordle_rl.templates import ChatTemplateError
 
 CHATML = """\
 {%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}

@@ -22,7 +22,7 @@ from wordle_rl.runs import Run
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
-    "report", "audit", "play", "run", "sft", "grpo",
+    "report", "audit", "play", "preflight", "run", "sft", "grpo",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
@@ -53,7 +53,7 @@ def test_every_command_has_help(command: str, capsys) -> None:
     assert len(help_of(command, capsys)) > 200
 
 
-@pytest.mark.parametrize("command", ["run", "sft", "grpo"])
+@pytest.mark.parametrize("command", ["preflight", "run", "sft", "grpo"])
 def test_help_lists_every_setting_with_its_description(command: str, capsys) -> None:
     shown = help_of(command, capsys)
     missing = [flag for flag in flags(RunConfig) if f"--{flag}" not in shown]

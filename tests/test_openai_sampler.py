@@ -102,6 +102,11 @@ def test_a_reply_without_words_is_empty(serve) -> None:
     assert (completion.text, completion.error) == ("", None)
 
 
+def test_a_thought_that_the_prompt_opened_is_whole_again(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("a or o?</think>\n<guess>crane</guess>"))).sample(requests())
+    assert completion.text == "<think>a or o?</think>\n<guess>crane</guess>"
+
+
 def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None:
     def answer(number: int, _body: dict) -> Answer:
         return (500, {"error": {"message": "down"}}) if number % 2 else chat("<guess>crane</guess>")

@@ -17,7 +17,7 @@ import wordle_rl.pipeline as pipeline_module
 from wordle_rl.audit import audit
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
-from wordle_rl.fit import check_fit, longest_game, longest_reply
+from wordle_rl.fit import fit_problems, longest_game, longest_reply
 from wordle_rl.game import Dictionary
 from wordle_rl.pipeline import Pipeline, elapsed, eval_secrets, start_anew
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -206,12 +206,10 @@ def test_free_refusals_make_the_longest_game_longer(sixty, codec) -> None:
 
 def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
     compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
-    check_fit(sixty, compact, codec, 111, {"eval.max_completion_tokens": 12})
-    check_fit(sixty, compact, codec, None, {"eval.max_completion_tokens": 10_000})
-    with pytest.raises(
-        ConfigError, match=r"may take 111 tokens with eval.max_completion_tokens 12, the model takes 110"
-    ):
-        check_fit(sixty, compact, codec, 110, {"eval.max_completion_tokens": 12})
+    assert not fit_problems(sixty, compact, codec, 111, {"eval.max_completion_tokens": 12})
+    assert not fit_problems(sixty, compact, codec, None, {"eval.max_completion_tokens": 10_000})
+    (problem,) = fit_problems(sixty, compact, codec, 110, {"eval.max_completion_tokens": 12})
+    assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem
 
 
 def test_an_evaluation_plays_all_or_so_many_of_each_part(sixty) -> None:

@@ -11,28 +11,23 @@ training, rollouts and evaluation see different prompts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.prompt import Message
+from wordle_rl.templates import chat_template_of, read_frame, render
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_USER = "\N{SECTION SIGN}user\N{SECTION SIGN}"
-_REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
 _MAX_CACHED_TEXTS = 500_000
 _MAX_CACHED_PROMPTS = 10_000
-
-
-class ChatTemplateError(ValueError):
-    """A chat template from which the borders of a turn cannot be read."""
 
 
 class ChatCodec:
     """Encodes conversations for one tokenizer and chat template.
 
     `turn_end_ids` are the ids that close an assistant turn (in every known template one token); a policy
-    samples them itself. `stop_ids` are all ids at which sampling stops.
+    samples them itself. `stop_ids` are all ids at which sampling stops. `frame` is the text around each turn.
 
     Args:
         tokenizer: Any fast tokenizer with a chat template.
@@ -43,14 +38,11 @@ class ChatCodec:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
-        if not tokenizer.chat_template:
-            raise ChatTemplateError("the tokenizer has no chat template; save one with the model")
         self.tokenizer = tokenizer
+        self._template = chat_template_of(tokenizer)
         self._template_kwargs = dict(template_kwargs or {})
-        self._turn_end, self._bridge_head, self._bridge_tail = self._read_template()
-        self.turn_end_ids = tuple(self.encode(self._turn_end))
-        if not self.turn_end_ids:
-            raise ChatTemplateError("the chat template does not close an assistant turn with any token")
+        self.frame = read_frame(tokenizer, self._template, self._template_kwargs)
+        self.turn_end_ids = tuple(self.encode(self.frame.turn_end))
         eos = tokenizer.eos_token_id
         self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or [])})
         pad = tokenizer.pad_token_id
@@ -71,24 +63,31 @@ class ChatCodec:
             raise ValueError("a prompt must end with a message to the policy, not with a reply")
         return self.encode_game(messages)[0]
 
+    def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a whole prompt as a server makes them: rendered by the template, then encoded in one piece."""
+        return self.encode(self._render(messages))
+
     def bridge_ids(self, feedback: Message) -> list[int]:
         """Ids between the end of one completion and the start of the next: the user's answer in its frame."""
-        return list(self._cached(self._bridge_head + feedback["content"].strip() + self._bridge_tail))
+        return list(self._cached(self._answer(feedback["content"])))
 
     def reply_ids(self, text: str) -> list[int]:
-        """Ids of an assistant turn as a policy samples it, its closing token included."""
-        return [*self._cached(text), *self.turn_end_ids]
+        """Ids of an assistant turn as a policy samples it, its closing token included.
+
+        Where the prompt ends in an opened thought, they go on from there.
+        """
+        return [*self._cached(self.frame.spoken(text)), *self.turn_end_ids]
 
     def closed(self, completion: Sequence[int]) -> list[int]:
         """The ids that must follow a completion cut off before its closing token (none if it closed itself)."""
         return [] if completion and completion[-1] in self.stop_ids else list(self.turn_end_ids)
 
     def text_of(self, completion: Sequence[int]) -> str:
-        """The words of a completion, without the tokens that close it."""
+        """The words of a completion, without the tokens that close it; a thought the prompt opened is part of them."""
         kept = list(completion)
         while kept and kept[-1] in self.stop_ids:
             kept.pop()
-        return str(self.tokenizer.decode(kept, skip_special_tokens=False))
+        return self.frame.opened + str(self.tokenizer.decode(kept, skip_special_tokens=False))
 
     def encode_game(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
         """Encode a finished conversation.
@@ -113,7 +112,7 @@ class ChatCodec:
 
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
         """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
-        texts = {*replies, *(self._bridge_head + text.strip() + self._bridge_tail for text in feedbacks)}
+        texts = {*map(self.frame.spoken, replies), *map(self._answer, feedbacks)}
         missing = [text for text in texts if text not in self._cache]
         if missing:
             encoded = self.tokenizer(missing, add_special_tokens=False)["input_ids"]
@@ -122,6 +121,9 @@ class ChatCodec:
     def encode(self, text: str) -> list[int]:
         """Ids of a piece of text exactly as it stands."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _answer(self, text: str) -> str:
+        return self.frame.bridge_head + text.strip() + self.frame.bridge_tail
 
     def _opening_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Ids of the messages before the first reply; most games share them."""
@@ -141,45 +143,8 @@ class ChatCodec:
             ids = self._cache[text] = tuple(self.encode(text))
         return ids
 
-    def _render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        return str(
-            self.tokenizer.apply_chat_template(
-                cast("list[dict[str, str]]", list(messages)),
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                **self._template_kwargs,
-            )
-        )
-
-    def _read_template(self) -> tuple[str, str, str]:
-        """Render a dialogue of marker words; read off the turn's end and the frame of a user message."""
-        before = Message(role="user", content="a")
-        reply = Message(role="assistant", content=_REPLY)
-        rendered = self._render([before, reply, Message(role="user", content=_USER)])
-        if rendered.count(_REPLY) != 1 or rendered.count(_USER) != 1:
-            raise ChatTemplateError("the chat template drops or repeats a message")
-        between, tail = rendered.split(_REPLY)[1].split(_USER)
-        finished = self._render([before, reply], add_generation_prompt=False).split(_REPLY)[-1]
-        end = _common_prefix(between, finished)
-        closing = self._first_token_text(end)
-        return closing, between[len(closing) :], tail
-
-    def _first_token_text(self, text: str) -> str:
-        """The text of the first token of `text`: the special token that closes a turn."""
-        ids = self.encode(text)
-        if not ids:
-            raise ChatTemplateError("the chat template does not close an assistant turn with any token")
-        first = str(self.tokenizer.decode(ids[:1], skip_special_tokens=False))
-        if not text.startswith(first):
-            raise ChatTemplateError(f"the chat template closes a turn with {text!r}, which is not one token")
-        return first
-
-
-def _common_prefix(a: str, b: str) -> str:
-    length = 0
-    while length < min(len(a), len(b)) and a[length] == b[length]:
-        length += 1
-    return a[:length]
+    def _render(self, messages: Sequence[Message]) -> str:
+        return render(self.tokenizer, self._template, messages, self._template_kwargs)
 
 
 def mask_picture(codec: ChatCodec, ids: Sequence[int], mask: Sequence[int]) -> str:

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from wordle_rl import commands
-from wordle_rl.chat import ChatTemplateError
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
@@ -39,6 +38,7 @@ from wordle_rl.report import ReportError
 from wordle_rl.reward import RewardError
 from wordle_rl.runs import RunError
 from wordle_rl.solver import SolverError
+from wordle_rl.templates import ChatTemplateError
 from wordle_rl.words import SplitName, WordListError
 
 _USER_ERRORS = (
@@ -248,6 +248,35 @@ def run_config(arguments: list[str], until: Stage | None = None) -> None:
     commands.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
 
 
+@dataclass(frozen=True)
+class PreflightArguments:
+    """How closely to look, and any setting of the run's config."""
+
+    groups: int = 4
+    """Groups of games the model plays; 0: none, so that its weights are not needed."""
+    as_json: Json = False
+    config: Annotated[RunConfig, tyro.conf.arg(name="")] = RunConfig()
+    """Settings; they override the config file."""
+
+
+def preflight_config(arguments: list[str]) -> None:
+    """`preflight CONFIG.toml [--groups N] [--model.path DIR …]`: whether a run will work."""
+    given = arguments and not arguments[0].startswith("-")
+    base = load_config(Path(arguments[0])) if given else RunConfig()
+    with _plain_refusals():
+        parsed = tyro.cli(
+            PreflightArguments,
+            prog="wordle-rl preflight [CONFIG.toml]",
+            description=_DESCRIPTIONS["preflight"],
+            default=PreflightArguments(config=base),
+            args=arguments[1:] if given else arguments,
+            config=_STYLE,
+        )
+    if parsed.groups < 0:
+        raise ConfigError(f"groups {parsed.groups} must not be negative; 0 plays no games")
+    commands.preflight_run(parsed.config, parsed.groups, parsed.as_json)
+
+
 _TYRO_PREFIX = re.compile(
     r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, )?"
 )
@@ -272,6 +301,7 @@ _DESCRIPTIONS = {
     "run": "The whole chain: teacher games, SFT, GRPO, evaluation, report.",
     "sft": "The chain up to supervised fine-tuning.",
     "grpo": "The chain up to GRPO.",
+    "preflight": "Whether a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.",
 }
 
 
@@ -398,6 +428,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if given[:1] == ["run"]:
             run_config(given[1:])
+        elif given[:1] == ["preflight"]:
+            preflight_config(given[1:])
         elif given[:1] == ["sft"] or given[:1] == ["grpo"]:
             run_config(given[1:], "sft" if given[0] == "sft" else "grpo")
         else:
@@ -425,7 +457,7 @@ def _described(name: str) -> Callable[..., None]:
     """A stand-in for the commands that read a config file first, so that --help lists them."""
 
     def stand_in() -> None:
-        raise ConfigError(f"use: wordle-rl {name} CONFIG.toml --out DIR")
+        raise ConfigError(f"use: wordle-rl {name} CONFIG.toml{'' if name == 'preflight' else ' --out DIR'}")
 
     stand_in.__doc__ = _DESCRIPTIONS[name]
     return stand_in

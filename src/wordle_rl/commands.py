@@ -36,6 +36,7 @@ from wordle_rl.game import Dictionary, Rules
 from wordle_rl.imports import Format, import_rows
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
 from wordle_rl.players import find_model, game_of, make_player
+from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import write_report
 from wordle_rl.rollout import Start
@@ -289,6 +290,52 @@ def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_js
         print_json(results)
         return
     _show_results(directory, results)
+
+
+def preflight_run(config: RunConfig, num_groups: int, as_json: bool) -> None:
+    """Whether a run will work: everything looked at, then what was found."""
+    with messages.status("looking at the model…"):
+        report = preflight(config, num_groups)
+    if as_json:
+        memory = {stage: {**asdict(e), "counted": e.counted, "total": e.total} for stage, e in report.memory.items()}
+        print_json({**asdict(report), "memory": memory})
+    else:
+        _show_preflight(config.model.path, report)
+    problems = sum(finding.level == "problem" for finding in report.findings)
+    if problems:
+        raise ConfigError(
+            f"this run cannot work: {problems} {'problem' if problems == 1 else 'problems'}, listed above"
+        )
+
+
+def _show_preflight(path: str, report: Preflight) -> None:
+    numbers, played = report.numbers, report.played
+    facts: dict[str, str] = {"model": path}
+    if numbers is not None:
+        facts["parameters"] = f"{numbers.num_parameters:,}, {numbers.num_trainable:,} of them trained"
+        facts["context"] = f"{numbers.context:,} tokens" if numbers.context else "not said"
+    if report.picture:
+        facts["chat template"] = "; ".join(report.template_changes) or "as it stands"
+        facts["a turn ends with"] = f"{report.turn_end}; sampling stops at {', '.join(report.stop_tokens)}"
+        facts["longest guess"] = f"{report.longest_reply} tokens"
+        facts["longest game"] = f"{report.longest_game} tokens; the teacher's {report.longest_teacher_game}"
+    if played is not None:
+        facts["games played"] = (
+            f"{played.num_games}: {played.win_rate:.0%} won, {played.format_compliance:.0%} of replies well formed, "
+            f"{played.overlong_share:.0%} cut, {played.mean_reply_tokens:.0f} tokens each, "
+            f"{played.zero_variance_share:.0%} of groups without a difference"
+        )
+    for name, value in facts.items():
+        out.print(f"{name:<17} {value}", highlight=False, markup=False)
+    if report.device is not None:
+        out.print(display.memory_table(report.memory))
+        size = report.device.num_bytes
+        has = f"{size / 1024**3:.1f} GiB" if size else "an unknown size"
+        out.print(f"{report.device.name} has {has}", highlight=False, markup=False)
+    if report.picture:
+        out.print(f"\ntrained tokens of a game, in brackets:\n{report.picture}\n", highlight=False, markup=False)
+    for finding in report.findings:
+        out.print(f"{finding.level}: {finding.message}", highlight=False, markup=False)
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from wordle_rl.evaluate import Comparison, Figures, GameRecord
 from wordle_rl.game import Outcome
+from wordle_rl.memory import MemoryEstimate, Stage
 from wordle_rl.stats import Estimate
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
@@ -115,6 +116,32 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     for label, show in _FIGURE_ROWS:
         table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
     return table
+
+
+def memory_table(memory: Mapping[Stage, MemoryEstimate]) -> Table:
+    """What each stage of training takes, in GiB: a column per stage, a row per component."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("GiB", no_wrap=True)
+    for stage in memory:
+        table.add_column(stage, justify="right")
+    for label, show in _MEMORY_ROWS:
+        sizes = [show(needed) / 1024**3 for needed in memory.values()]
+        if any(sizes):
+            table.add_row(label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes))
+    return table
+
+
+_MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
+    ("weights", lambda e: e.weights),
+    ("reference model", lambda e: e.reference),
+    ("gradients", lambda e: e.gradients),
+    ("optimizer", lambda e: e.optimizer),
+    ("activations (rough)", lambda e: e.activations),
+    ("logits (rough)", lambda e: e.logits),
+    ("key/value cache", lambda e: e.cache),
+    ("  of one group", lambda e: e.cache_of_a_group),
+    ("all at once", lambda e: e.total),
+)
 
 
 def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> RenderableType:

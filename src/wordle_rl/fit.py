@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape
 from wordle_rl.words import WordList
@@ -49,10 +48,10 @@ def _prompt_tokens(board: list[Turn], prompter: Prompter, codec: ChatCodec, max_
     return len(codec.prompt_ids(prompter.opening())) + sum(reply + len(codec.bridge_ids(m)) for m in answers)
 
 
-def check_fit(
+def fit_problems(
     words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None, budgets: Mapping[str, int]
-) -> None:
-    """Refuse budgets too small for a guess, and games too long for the model.
+) -> list[str]:
+    """What is wrong with the budgets: too small for a guess, or games too long for the model; one line each.
 
     Args:
         words: The word list.
@@ -60,18 +59,16 @@ def check_fit(
         codec: The model's tokenizer and template.
         context: The most tokens the model takes; None if it does not say.
         budgets: Name of a setting -> tokens it allows for one reply.
-
-    Raises:
-        ConfigError: If a guess is longer than a budget, or the longest game longer than the context.
     """
+    problems = []
     reply = longest_reply(words, prompter, codec)
     for name, budget in budgets.items():
         if budget < reply:
-            raise ConfigError(f"{name} {budget} is too small: to guess a word takes up to {reply} tokens")
-    for name, budget in budgets.items():
+            problems.append(f"{name} {budget} is too small: to guess a word takes up to {reply} tokens")
         needed = longest_game(words, prompter, codec, budget)
         if context is not None and needed > context:
-            raise ConfigError(
+            problems.append(
                 f"a game may take {needed} tokens with {name} {budget}, the model takes {context}; lower {name}, "
                 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
             )
+    return problems

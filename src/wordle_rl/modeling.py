@@ -13,14 +13,26 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.optim import AdamW, Optimizer
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as library_logging
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
+from wordle_rl.memory import Device, ModelNumbers, main_memory_bytes
 from wordle_rl.muon import GroupedMuon
 from wordle_rl.runs import RunError
+from wordle_rl.templates import training_template
 from wordle_rl.tiny import make_model, make_tokenizer
+
+SMALL_VOCABULARY = 4096
+"""Up to this many tokens, SFT works out logits directly."""
 
 
 def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
@@ -32,16 +44,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
     library_logging.disable_progress_bar()  # its bars would tear ours
     if settings.path == "tiny":
         tokenizer = make_tokenizer()
-        model = make_model(
-            tokenizer,
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
-            num_heads=settings.num_heads,
-            num_kv_heads=settings.num_kv_heads,
-            intermediate_size=settings.intermediate_size,
-            max_length=settings.max_length,
-            seed=seed,
-        )
+        model = _make_tiny(tokenizer, settings, seed)
     else:
         with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path)
@@ -49,10 +52,23 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
             model = AutoModelForCausalLM.from_pretrained(settings.path, dtype=dtype)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)  # type: ignore[arg-type]  # transformers decorates `to` without its type
-    attention = settings.attn_implementation or ("eager" if device.type == "cpu" else None)
+    attention = attention_of(settings)
     if attention is not None:
         model.set_attn_implementation(attention)
-    return model, ChatCodec(tokenizer, settings.template_kwargs)
+    return model, _make_codec(tokenizer, settings)
+
+
+def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
+    return make_model(
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        num_kv_heads=settings.num_kv_heads,
+        intermediate_size=settings.intermediate_size,
+        max_length=settings.max_length,
+        seed=seed,
+    )
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
@@ -62,11 +78,17 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
         ConfigError: If there is no such model or it is damaged.
     """
     if settings.path == "tiny":
-        return ChatCodec(make_tokenizer(), settings.template_kwargs), settings.max_length
+        return _make_codec(make_tokenizer(), settings), settings.max_length
     with _loading(settings.path):
         tokenizer = AutoTokenizer.from_pretrained(settings.path)
         config = AutoConfig.from_pretrained(settings.path)
-    return ChatCodec(tokenizer, settings.template_kwargs), _context_of(config)
+    return _make_codec(tokenizer, settings), _context_of(config)
+
+
+def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
+    """The codec; the tokenizer is left with the template that renders conversations as the codec does."""
+    tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
+    return ChatCodec(tokenizer, settings.template_kwargs)
 
 
 @contextmanager
@@ -99,10 +121,15 @@ def _check_directory(path: str) -> None:
 def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> None:
     """Save weights, tokenizer and the chat template that was trained with as one directory, every file whole.
 
+    The generation settings saved name every token at which a turn ends, so that servers stop where the policy does.
+
     Raises:
         RunError: If they cannot be written.
     """
     partial = directory.with_name(f".{directory.name}.partial")
+    if model.generation_config is not None:
+        stops = sorted(codec.stop_ids)
+        model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
     try:
         model.save_pretrained(partial)
         codec.tokenizer.save_pretrained(partial)
@@ -113,6 +140,53 @@ def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> Non
         raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def load_numbers(settings: ModelSettings) -> ModelNumbers:
+    """A model's numbers from its configuration alone: its weights are neither needed nor made.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    if settings.path == "tiny":
+        with torch.device("meta"):
+            model = _make_tiny(make_tokenizer(), settings, 0)
+    else:
+        with _loading(settings.path), torch.device("meta"):
+            config = AutoConfig.from_pretrained(settings.path)
+            dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    text = model.config.get_text_config()
+    parameters = list(model.parameters())
+    heads, hidden = int(text.num_attention_heads), int(text.hidden_size)
+    experts = int(getattr(text, "num_experts_per_tok", None) or 1)
+    inside = getattr(text, "moe_intermediate_size", None) or getattr(text, "intermediate_size", None) or 4 * hidden
+    return ModelNumbers(
+        num_parameters=sum(parameter.numel() for parameter in parameters),
+        num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        num_layers=int(text.num_hidden_layers),
+        num_heads=heads,
+        num_kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
+        head_dim=int(getattr(text, "head_dim", None) or hidden // heads),
+        hidden_size=hidden,
+        intermediate_size=int(inside) * experts,
+        vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
+        weight_bytes=model.dtype.itemsize,
+        context=_context_of(model.config),
+    )
+
+
+def device_memory() -> Device:
+    """What a model is trained on: the GPUs, else main memory."""
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())
+    return Device("main memory", main_memory_bytes())
+
+
+def attention_of(settings: ModelSettings) -> str | None:
+    """The attention a model is loaded with; None: the library's choice."""
+    return settings.attn_implementation or (None if torch.cuda.is_available() else "eager")
 
 
 def context_length(model: PreTrainedModel) -> int | None:

@@ -18,10 +18,10 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from wordle_rl.checks import check_model, refuse
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
-from wordle_rl.fit import check_fit
 from wordle_rl.players import GAME_FILE
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
@@ -79,17 +79,14 @@ class Pipeline:
     def _check_model(self) -> None:
         """Refuse a model that is missing or too small before anything is written."""
         try:
-            from wordle_rl.modeling import load_codec
+            from wordle_rl.modeling import load_codec, load_numbers
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
         for tracker in self.config.report_to:
             if find_spec(tracker) is None:
                 raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
-        codec, context = load_codec(self.config.model)
-        budgets = {"eval.max_completion_tokens": self.config.eval.max_completion_tokens}
-        if self.config.grpo.steps:
-            budgets["grpo.sampling.max_completion_tokens"] = self.config.grpo.sampling.max_completion_tokens
-        check_fit(self.words, self.prompter, codec, context, budgets)
+        codec, _ = load_codec(self.config.model)
+        refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
@@ -211,6 +208,7 @@ class Pipeline:
                 name=name,
                 player=str(self.run.directory / name),
                 solver=self.solver if self.config.eval.regret else None,
+                batch_size=self.config.eval.max_batch_size,
                 on_finished=count,
             )
             evaluation.save(path)

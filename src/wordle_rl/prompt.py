@@ -134,6 +134,18 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     return Guess(word.lower(), (thought or "").strip())
 
 
+def with_opened_thought(reply: str) -> str:
+    """A whole reply from what a server sends where the prompt itself had opened the thought.
+
+    Examples:
+        >>> with_opened_thought("a or o?</think><guess>crane</guess>")
+        '<think>a or o?</think><guess>crane</guess>'
+        >>> with_opened_thought("<think>o</think><guess>crane</guess>")
+        '<think>o</think><guess>crane</guess>'
+    """
+    return f"<think>{reply}" if "</think>" in reply.split("<think>", 1)[0] else reply
+
+
 def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
     parts = re.split(r"(</?think>)", reply)
     if parts[1::2] != ["<think>", "</think>"] * (len(parts) // 4):

@@ -21,7 +21,7 @@ from trl import SFTConfig, SFTTrainer
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
-from wordle_rl.modeling import make_optimizer, save_model, wants_bf16
+from wordle_rl.modeling import SMALL_VOCABULARY, make_optimizer, save_model, wants_bf16
 from wordle_rl.runs import Run
 from wordle_rl.training import (
     Progress,
@@ -34,9 +34,6 @@ from wordle_rl.training import (
     make_scheduler,
     train_to_end,
 )
-
-SMALL_VOCABULARY = 4096
-"""Up to this many tokens, logits are worked out directly."""
 
 
 def train_sft(

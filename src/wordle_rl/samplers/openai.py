@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.prompt import with_opened_thought
 from wordle_rl.samplers.base import Completion, Request
 
 
@@ -104,4 +105,4 @@ class OpenAISampler:
         if not isinstance(answer, ChatCompletion) or not answer.choices:
             return Completion("", error="the endpoint sent no choices")
         choice = answer.choices[0]
-        return Completion(choice.message.content or "", overlong=choice.finish_reason == "length")
+        return Completion(with_opened_thought(choice.message.content or ""), overlong=choice.finish_reason == "length")

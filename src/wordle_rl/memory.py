@@ -1,0 +1,218 @@
+"""What a training needs in memory, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
+
+Weights, gradients, optimizer state and the key/value cache are counted; activations are a rule of thumb that is right
+within a factor of two. The cache is what surprises in multi-turn training: every token of every game of a step keeps
+`2 x layers x key/value heads x head size` numbers until the games are over, so a group of 16 takes 16 times the cache
+of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096 tokens takes 0.56 GiB, a group of
+16 takes 9 GiB, 32 groups take 288 GiB.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from wordle_rl.config import GRPOSettings, RunConfig, SFTSettings
+from wordle_rl.prompt import Shape
+
+Stage = Literal["sft", "grpo", "eval"]
+
+_TILE = 1024
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNumbers:
+    """What a memory estimate asks of a model.
+
+    `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
+    size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
+    None if it does not say.
+    """
+
+    num_parameters: int
+    num_trainable: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    weight_bytes: int
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one stage of training keeps in memory at a time.
+
+    `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
+    wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
+    training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
+    `tiled_logits`: the loss looks at a few positions at a time. No rows: nothing is trained.
+    """
+
+    rows: int
+    length: int
+    compute_bytes: int
+    optimizer_numbers: int = 2
+    cached_games: int = 0
+    group_size: int = 0
+    reference: bool = False
+    checkpointing: bool = False
+    eager_attention: bool = False
+    tiled_logits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What holds a model in training: its name, its memory in bytes if known, and how many of them there are."""
+
+    name: str
+    num_bytes: int | None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough."""
+
+    weights: int
+    reference: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    cache_of_a_group: int
+    cache: int
+
+    @property
+    def counted(self) -> int:
+        """What training takes whatever the batch: weights, gradients and optimizer state."""
+        return self.weights + self.reference + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> int:
+        """All of it at once, as where the cache of the last games is still there when training begins."""
+        return self.counted + self.activations + self.logits + self.cache
+
+
+def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
+    """MemoryEstimate what a stage takes on each device when nothing is sharded."""
+    weights = model.num_parameters * model.weight_bytes
+    trainable = model.num_trainable * model.weight_bytes if work.rows else 0
+    scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
+    return MemoryEstimate(
+        weights=weights,
+        reference=weights if work.reference else 0,
+        gradients=trainable,
+        optimizer=trainable * work.optimizer_numbers,
+        activations=activation_bytes(model, work) + _working_copy(model, work),
+        logits=3 * scored * model.vocab_size * 4,  # in float32: the logits, their log-probabilities, their gradient
+        cache_of_a_group=cache_bytes(model, work.length, work.group_size),
+        cache=cache_bytes(model, work.length, work.cached_games),
+    )
+
+
+def stage_works(
+    config: RunConfig,
+    *,
+    teacher_length: int,
+    game_length: int,
+    num_secrets: int,
+    bf16: Mapping[Stage, bool],
+    eager_attention: bool,
+    tiled_sft: bool,
+) -> dict[Stage, Work]:
+    """What each stage of a run keeps in memory at a time.
+
+    Args:
+        config: Every setting.
+        teacher_length: Tokens of the longest teacher game.
+        game_length: Tokens of the longest game a policy may play.
+        num_secrets: Games of an evaluation.
+        bf16: Whether a stage trains under bfloat16 autocast.
+        eager_attention: Whether attention is the plain one.
+        tiled_sft: Whether SFT's loss looks at a few positions at a time.
+    """
+    sft, grpo = config.sft, config.grpo
+    games = grpo.groups_per_step * grpo.group_size
+    rows_per_game = config.game.prompter(1).rules.max_replies if config.game.shape is Shape.STATE else 1
+
+    def trained(settings: SFTSettings | GRPOSettings, rows: int, length: int, half: bool) -> Work:
+        return Work(
+            rows=rows,
+            length=length,
+            compute_bytes=2 if half else 4,
+            optimizer_numbers=1 if settings.optimizer.name == "muon" else 2,
+            checkpointing=settings.gradient_checkpointing,
+            eager_attention=eager_attention,
+        )
+
+    works: dict[Stage, Work] = {
+        "sft": replace(trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft),
+        "grpo": replace(
+            trained(grpo, (grpo.micro_batch_size or games) * rows_per_game, game_length, bf16["grpo"]),
+            cached_games=games,
+            group_size=grpo.group_size,
+            reference=grpo.beta > 0,
+        ),
+        "eval": Work(
+            rows=0, length=game_length, compute_bytes=4, cached_games=min(config.eval.max_batch_size, num_secrets)
+        ),
+    }
+    if not grpo.steps:
+        del works["grpo"]
+    return works
+
+
+def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
+    """The key/value cache of games of so many tokens: a key and a value per token, layer and key/value head.
+
+    Examples:
+        >>> qwen3_4b = ModelNumbers(4_022_468_096, 4_022_468_096, 36, 32, 8, 128, 2560, 9728, 151_936, 2)
+        >>> [round(cache_bytes(qwen3_4b, 4096, games) / 2**30, 2) for games in (1, 16, 512)]
+        [0.56, 9.0, 288.0]
+    """
+    per_token = 2 * model.num_layers * model.num_kv_heads * model.head_dim * model.weight_bytes
+    return per_token * length * games
+
+
+def activation_bytes(model: ModelNumbers, work: Work) -> int:
+    """What the layers keep for the backward pass; with checkpointing their inputs and the inside of one layer.
+
+    A layer of the usual kind keeps the input and the scaled output of both norms, queries, keys and values before and
+    after their rotation, the attention's output, and four times the width of the feed-forward part. Norms and softmax
+    are computed in float32 whatever the rest is in. Plain ("eager") attention adds a table of length x length per head,
+    before and after the softmax.
+    """
+    queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
+    inside = 4 * 8 * model.hidden_size + work.compute_bytes * (4 * queries + 5 * keys + 4 * model.intermediate_size)
+    if work.eager_attention:
+        inside += (4 + work.compute_bytes) * model.num_heads * work.length
+    per_token = inside * model.num_layers
+    if work.checkpointing:
+        per_token = 4 * model.hidden_size * model.num_layers + inside
+    return work.rows * work.length * per_token
+
+
+def _working_copy(model: ModelNumbers, work: Work) -> int:
+    """Autocast keeps a copy of the weights in the smaller type while a pass lasts."""
+    return model.num_parameters * work.compute_bytes if work.rows and work.compute_bytes < model.weight_bytes else 0
+
+
+def main_memory_bytes() -> int | None:
+    """The main memory this process may use: the machine's, or its container's share; None if the system is silent."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # no such numbers on Windows
+        return None
+    try:
+        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdecimal() else total

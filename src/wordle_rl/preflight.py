@@ -1,0 +1,234 @@
+"""Will this run work? Asked before anything is trained: template, stop tokens, budgets, memory, a few games.
+
+The checks themselves are in `checks`; here the model is looked up, loaded and asked to play.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wordle_rl.chat import ChatCodec, mask_picture
+from wordle_rl.checks import (
+    Finding,
+    budgets_of,
+    check_memory,
+    check_model,
+    check_teacher,
+    sample_game,
+    token_text,
+)
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.credit import game_advantages, is_constant, turn_advantages
+from wordle_rl.dataset import encode_traces
+from wordle_rl.fit import longest_game, longest_reply
+from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import format_compliance
+from wordle_rl.rollout import Start, groups_of, play
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.templates import ChatTemplateError, changes_of
+from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.words import Split, WordList, load_words, split_secrets
+
+_TEACHER_GAMES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a model played a few groups of games. Shares are 0 to 1; a reply is overlong if it was cut at its limit."""
+
+    num_games: int
+    win_rate: float
+    format_compliance: float
+    overlong_share: float
+    zero_variance_share: float
+    mean_reply_tokens: float
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All that was found. What could not be looked at is None or empty; lengths are in tokens."""
+
+    findings: tuple[Finding, ...]
+    numbers: ModelNumbers | None = None
+    template_changes: tuple[str, ...] = ()
+    turn_end: str = ""
+    stop_tokens: tuple[str, ...] = ()
+    longest_reply: int | None = None
+    longest_game: int | None = None
+    longest_teacher_game: int | None = None
+    picture: str = ""
+    device: Device | None = None
+    memory: dict[Stage, MemoryEstimate] = field(default_factory=dict)
+    played: Played | None = None
+
+
+def check_play(played: Played, limit: int) -> list[Finding]:
+    """What a few games say about how much there is to learn from; `limit` is the budget of a reply in tokens."""
+    findings = []
+    if played.overlong_share > 0.1:
+        message = (
+            f"{played.overlong_share:.0%} of the replies are cut at {limit} tokens; raise "
+            "grpo.sampling.max_completion_tokens or let the model think less"
+        )
+        findings.append(Finding("warning", message))
+    if played.format_compliance < 0.5:
+        message = (
+            f"only {played.format_compliance:.0%} of the replies are well formed; have SFT teach the form before GRPO"
+        )
+        findings.append(Finding("warning", message))
+    if played.zero_variance_share > 0.5:
+        mend = "raise grpo.sampling.temperature or grpo.group_size" if played.win_rate else "train SFT first, or longer"
+        message = (
+            f"{played.zero_variance_share:.0%} of the groups teach nothing, since all their games earn the same; {mend}"
+        )
+        findings.append(Finding("warning", message))
+    return findings
+
+
+def play_groups(
+    config: RunConfig, words: WordList, prompter: Prompter, sampler: Sampler, starts: Sequence[Start], solver: Solver
+) -> Played:
+    """Play groups of games as a step of GRPO would and measure them.
+
+    Args:
+        config: Rewards and credit.
+        words: The word list.
+        prompter: Wording, shape and rules.
+        sampler: The model.
+        starts: `grpo.group_size` equal starts for each group.
+        solver: For rewards that ask it.
+    """
+    trajectories = play(starts, words, prompter, sampler)
+    rubric = config.grpo.reward.schedule().rubric_at(0)
+    credit = turn_advantages if config.grpo.credit == "turn" else game_advantages
+    constant = [
+        is_constant(credit([rubric.score(trajectory.transcript, solver).turn_rewards for trajectory in group]))
+        for group in groups_of(trajectories, config.grpo.group_size)
+    ]
+    transcripts = [trajectory.transcript for trajectory in trajectories]
+    replies = [turn for transcript in transcripts for turn in transcript.own_turns]
+    return Played(
+        num_games=len(transcripts),
+        win_rate=statistics.fmean(transcript.won for transcript in transcripts),
+        format_compliance=format_compliance(transcripts),
+        overlong_share=statistics.fmean(turn.overlong for turn in replies),
+        zero_variance_share=statistics.fmean(constant),
+        mean_reply_tokens=statistics.fmean(turn.num_tokens or 0 for turn in replies),
+    )
+
+
+def preflight(config: RunConfig, num_groups: int) -> Preflight:
+    """Look at a run from all sides.
+
+    Args:
+        config: Every setting.
+        num_groups: Groups of games the model plays; 0: none, so that its weights are not needed.
+
+    Raises:
+        ConfigError: If there is no way to look, because torch is missing or the words are.
+    """
+    try:
+        from wordle_rl.modeling import device_memory, load_codec, load_numbers
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
+    words = load_words(config.words.source)
+    split, prompter = split_secrets(words, config.words.split_seed), config.game.prompter(words.word_length)
+    findings: list[Finding] = []
+    codec = numbers = None
+    try:
+        numbers = load_numbers(config.model)
+        codec, _ = load_codec(config.model)
+    except (ConfigError, ChatTemplateError) as error:
+        findings.append(Finding("problem", str(error)))
+    if numbers is None:
+        return Preflight(tuple(findings))
+    device = device_memory()
+    most = config.eval.max_games or len(words.answers)
+    num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
+    if codec is None:
+        memory = _memory(config, numbers, None, None, num_secrets)
+        findings += check_memory(memory, device)
+        return Preflight(tuple(findings), numbers, device=device, memory=memory)
+    solver = Solver(words)
+    lengths = _teacher_lengths(config, words, split, prompter, codec, solver)
+    longest = max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values())
+    memory = _memory(config, numbers, max(lengths), longest, num_secrets)
+    findings += check_model(config, words, prompter, codec, numbers)
+    findings += check_teacher(lengths, config.sft.max_length)
+    findings += check_memory(memory, device)
+    played = None
+    if num_groups and config.model.path == "tiny":
+        findings.append(
+            Finding("note", "the embedded model starts untrained and plays no games here; name one with model.path")
+        )
+    elif num_groups and not any(finding.level == "problem" for finding in findings):
+        try:
+            played = _play_model(config, words, prompter, split, solver, num_groups)
+        except ConfigError as error:
+            findings.append(Finding("problem", str(error)))
+        else:
+            findings += check_play(played, config.grpo.sampling.max_completion_tokens)
+    return Preflight(
+        findings=tuple(findings),
+        numbers=numbers,
+        template_changes=changes_of(str(codec.tokenizer.chat_template)),
+        turn_end=codec.frame.turn_end,
+        stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
+        longest_reply=longest_reply(words, prompter, codec),
+        longest_game=longest,
+        longest_teacher_game=max(lengths),
+        picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
+        device=device,
+        memory=memory,
+        played=played,
+    )
+
+
+def _teacher_lengths(
+    config: RunConfig, words: WordList, split: Split, prompter: Prompter, codec: ChatCodec, solver: Solver
+) -> list[int]:
+    """Tokens of each sequence that a few teacher games make."""
+    settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
+    secrets = draw_secrets(words, split, settings, config.seed)
+    traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
+    encoded = encode_traces(traces, prompter, codec, max_length=10**9)
+    return [len(example.token_ids) for example in encoded.examples]
+
+
+def _memory(
+    config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
+) -> dict[Stage, MemoryEstimate]:
+    """What each stage takes; lengths that are not known are taken to be the longest allowed."""
+    from wordle_rl.modeling import SMALL_VOCABULARY, attention_of, wants_bf16
+
+    longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
+    works = stage_works(
+        config,
+        teacher_length=teacher_length or longest,
+        game_length=min(game_length or longest, numbers.context or game_length or longest),
+        num_secrets=num_secrets,
+        bf16={"sft": wants_bf16(config.sft.precision), "grpo": wants_bf16(config.grpo.precision)},
+        eager_attention=attention_of(config.model) == "eager",
+        tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,
+    )
+    return {stage: estimate(numbers, work) for stage, work in works.items()}
+
+
+def _play_model(
+    config: RunConfig, words: WordList, prompter: Prompter, split: Split, solver: Solver, num_groups: int
+) -> Played:
+    """Load the model and have it play groups of training secrets."""
+    from wordle_rl.modeling import load_model
+    from wordle_rl.samplers.transformers import TransformersSampler
+
+    model, codec = load_model(config.model, config.seed)
+    sampler = TransformersSampler(model, codec, config.grpo.sampling, config.seed)
+    secrets = random.Random(config.seed).sample(split.train, min(num_groups, len(split.train)))
+    starts = [Start(secret) for secret in secrets for _ in range(config.grpo.group_size)]
+    return play_groups(config, words, prompter, sampler, starts, solver)

@@ -1,0 +1,106 @@
+"""Chat families as they are met: their published templates, as TRL ships them, over small tokenizers made here."""
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    Gemma3TextConfig,
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from wordle_rl.prompt import Prompter, Style
+
+
+@dataclass(frozen=True)
+class Family:
+    """A chat family: template file, special tokens, architecture, and how a turn ends."""
+
+    template: str
+    special: tuple[str, ...]
+    end: str
+    eos: str
+    bos: str | None
+    architecture: type[PreTrainedConfig]
+    added: tuple[str, ...] = ()
+
+
+_IM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_THINK = ("<think>", "</think>")
+_LLAMA = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+_GEMMA = ("<pad>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>")
+_DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
+
+FAMILIES = {
+    "qwen3": Family("qwen3", _IM, "<|im_end|>", "<|im_end|>", None, Qwen3Config, _THINK),
+    "qwen2.5": Family("qwen2_5", _IM, "<|im_end|>", "<|im_end|>", None, Qwen2Config),
+    "gemma3": Family("gemma3", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
+    "llama3": Family("llama3_2", _LLAMA, "<|eot_id|>", "<|eot_id|>", "<|begin_of_text|>", LlamaConfig),
+    "deepseek-r1": Family(
+        "deepseek_r1_distill", _DEEPSEEK, _DEEPSEEK[1], _DEEPSEEK[1], _DEEPSEEK[0], Qwen2Config, _THINK
+    ),
+    "gemma2": Family("gemma", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
+}
+
+
+def published_template(name: str) -> str:
+    """A template as its makers publish it."""
+    spec = importlib.util.find_spec("trl")
+    assert spec is not None
+    assert spec.origin is not None
+    return (Path(spec.origin).parent / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+@cache
+def _byte_pairs() -> str:
+    """A small byte-pair tokenizer, as JSON."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    lines = [message["content"] for style in Style for message in Prompter(style=style).opening()]
+    trainer = trainers.BpeTrainer(
+        vocab_size=360, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(lines * 3, trainer)
+    return str(tokenizer.to_str())
+
+
+def family_tokenizer(name: str, template: str | None = None) -> PreTrainedTokenizerFast:
+    """A family's tokenizer in small, with its published template or the one given."""
+    family = FAMILIES[name]
+    tokenizer = Tokenizer.from_str(_byte_pairs())
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in family.special])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in family.added])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=family.eos,
+        bos_token=family.bos,
+        pad_token=family.special[0],
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    fast.chat_template = template or published_template(family.template)
+    return fast
+
+
+def family_config(name: str, vocab_size: int, **changes: object) -> PreTrainedConfig:
+    """Two layers of the family's architecture."""
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "intermediate_size": 48,
+        "max_position_embeddings": 4096,
+        "eos_token_id": None,
+        "bos_token_id": None,
+        "pad_token_id": None,
+    }
+    return FAMILIES[name].architecture(vocab_size=vocab_size, **{**sizes, **changes})

@@ -1,0 +1,286 @@
+"""Laws of the checks before a training: each fault is found, named with its mend, and nothing is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from chat_families import FAMILIES, family_config, family_tokenizer
+from rich.console import Console
+from tokenizers import normalizers, processors
+from training_fixtures import write_config
+from transformers import AutoModelForCausalLM
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.checks import (
+    Finding,
+    check_memory,
+    check_model,
+    check_stops,
+    check_teacher,
+    check_template,
+    refuse,
+    sample_game,
+)
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
+from wordle_rl.memory import Device, MemoryEstimate
+from wordle_rl.modeling import load_numbers
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight import Played, check_play, play_groups
+from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
+from wordle_rl.rollout import Start
+from wordle_rl.samplers.simple import ScriptedSampler
+from wordle_rl.templates import training_template
+
+
+def codec_of(name: str, template: str | None = None, **variables: object) -> ChatCodec:
+    tokenizer = family_tokenizer(name, template)
+    tokenizer.chat_template = training_template(tokenizer, variables)
+    return ChatCodec(tokenizer)
+
+
+def levels(findings: list[Finding]) -> list[str]:
+    return [finding.level for finding in findings]
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_published_families_pass(name: str, style: Style, shape: Shape, small_words) -> None:
+    codec, prompter = codec_of(name), Prompter(style, shape)
+    game = sample_game(small_words, prompter)
+    vocab_size = len(codec.tokenizer)
+    assert check_template(codec, game, prompter.thinking) == []
+    notes = check_stops(codec, game, vocab_size)
+    assert levels(notes) == (["note"] if name.startswith("gemma") else [])
+    assert all("'<eos>', a turn ends with '<end_of_turn>'" in note.message for note in notes)
+
+
+def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:
+    game = sample_game(small_words, Prompter())
+    assert [message["role"] for message in game] == ["system", *["user", "assistant"] * 3]
+    for message in game[2::2]:
+        assert Prompter(thinking=Thinking.REQUIRED).parse(message["content"]).word in small_words
+    alone = sample_game(small_words, Prompter(shape=Shape.STATE))
+    assert [message["role"] for message in alone] == ["system", "user", "assistant"]
+
+
+def test_prompts_that_open_or_close_thoughts_must_suit_the_game() -> None:
+    game = [Message(role="user", content="a"), Message(role="assistant", content="b")]
+    (opened,) = check_template(codec_of("deepseek-r1"), game, Thinking.OFF)
+    assert opened.level == "problem"
+    assert 'opens a thought in every prompt, but game.thinking is "off"' in opened.message
+    closing = codec_of("qwen3", enable_thinking=False)
+    (closed,) = check_template(closing, game, Thinking.REQUIRED)
+    assert closed.level == "problem"
+    assert "closes every thought" in closed.message
+    for codec, thinking in ((closing, Thinking.OFF), (codec_of("deepseek-r1"), Thinking.REQUIRED)):
+        assert check_template(codec, game, thinking) == []
+
+
+def test_a_tokenizer_that_reads_pieces_otherwise_than_the_whole_is_warned_of(small_words) -> None:
+    codec = codec_of("qwen2.5")
+    codec.tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("_")
+    (finding,) = check_template(codec, sample_game(small_words, Prompter()), Thinking.OPTIONAL)
+    assert finding.level == "warning"
+    assert "turn by turn" in finding.message
+
+
+PLAIN_END = "{% for m in messages %}{{ m.role + ' ' + m.content + '>' }}{% endfor %}"
+
+
+def test_a_turn_end_that_replies_hold_is_refused(small_words) -> None:
+    game = sample_game(small_words, Prompter())
+    codec = codec_of("qwen2.5", PLAIN_END)
+    assert codec.frame.turn_end == ">"
+    assert "problem" in levels(check_stops(codec, game, 10**6))
+    assert "a turn ends with '>', which replies hold too" in check_stops(codec, game, 10**6)[0].message
+
+
+def test_tokens_that_the_model_does_not_have_are_refused(small_words) -> None:
+    codec = codec_of("qwen2.5")
+    (finding,) = check_stops(codec, sample_game(small_words, Prompter()), codec.turn_end_ids[0])
+    assert finding.level == "problem"
+    assert "'<|im_end|>' as token" in finding.message
+
+
+def test_words_the_tokenizer_cannot_write_are_refused(codec) -> None:
+    foreign = [Message(role="user", content="naïve"), Message(role="assistant", content="crane")]
+    (finding,) = check_stops(codec, foreign, len(codec.tokenizer))
+    assert finding.level == "problem"
+    assert "game.style" in finding.message
+
+
+def test_a_template_that_leaves_out_the_first_token_of_all_texts_is_warned_of(small_words) -> None:
+    codec = codec_of("llama3", "{% for m in messages %}{{ m.role + m.content + '<|eot_id|>' }}{% endfor %}")
+    game = sample_game(small_words, Prompter())
+    assert check_stops(codec, game, 10**6) == []
+    bos = codec.tokenizer.bos_token_id
+    codec.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", special_tokens=[("<|begin_of_text|>", bos)]
+    )
+    (finding,) = check_stops(codec, game, 10**6)
+    assert finding.level == "warning"
+    assert "begin with '<|begin_of_text|>'" in finding.message
+
+
+def test_all_budgets_are_checked_at_once(small_words, codec) -> None:
+    config = RunConfig.model_validate(
+        {
+            "game": {"style": "compact", "thinking": "off"},
+            "model": {"max_length": 64},
+            "grpo": {"sampling": {"max_completion_tokens": 3}},
+            "eval": {"max_completion_tokens": 40},
+        }
+    )
+    findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+    assert levels(findings) == ["problem"] * 2
+    with pytest.raises(ConfigError, match=r"the model takes 64.*; grpo.sampling.max_completion_tokens 3 is too small"):
+        refuse(findings)
+    refuse([Finding("warning", "wasteful"), Finding("note", "by the way")])
+
+
+def test_teacher_games_that_would_be_left_out_are_told() -> None:
+    assert check_teacher([10, 20], 20) == []
+    (some,) = check_teacher([10, 20, 30, 40], 20)
+    assert (some.level, some.message) == (
+        "warning",
+        "sft.max_length 20 leaves out 50% of the teacher's games; raise it to 40",
+    )
+    assert levels(check_teacher([30, 40], 20)) == ["problem"]
+
+
+def needs(weights: int, activations: int) -> MemoryEstimate:
+    return MemoryEstimate(weights, 0, 0, 0, activations, 0, 0, 0)
+
+
+def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
+    gib = 1024**3
+    device = Device("the card", 4 * gib)
+    assert check_memory({"sft": needs(gib, gib)}, device) == []
+    (rough,) = check_memory({"grpo": needs(gib, 4 * gib)}, device)
+    assert rough.level == "warning"
+    assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower grpo.micro_batch_size" in rough.message
+    findings = check_memory({"sft": needs(5 * gib, 0), "eval": needs(5 * gib, 0)}, device)
+    assert levels(findings) == ["problem", "problem"]
+    sharded = check_memory({"sft": needs(5 * gib, 0)}, Device("the card", 4 * gib, count=2))
+    assert levels(sharded) == ["warning"]
+    assert check_memory({"sft": needs(5 * gib, 0)}, Device("unknown", None)) == []
+
+
+def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
+    good = Played(64, 0.5, 0.9, 0.05, 0.25, 20.0)
+    assert check_play(good, 32) == []
+    alike = check_play(Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), 32)
+    assert [f.message for f in alike] == [
+        "75% of the groups teach nothing, since all their games earn the same; "
+        "raise grpo.sampling.temperature or grpo.group_size"
+    ]
+    lost = check_play(Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), 32)
+    assert levels(lost) == ["warning"] * 3
+    assert "cut at 32 tokens" in lost[0].message
+    assert "SFT first" in lost[2].message
+
+
+def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) -> None:
+    config = RunConfig.model_validate({"game": {"thinking": "off"}, "grpo": {"group_size": 2}})
+    say = Prompter(thinking=Thinking.OFF).reply
+    win, lose = [say("crane")], [say("fuzzy")] * 6
+    script = {0: win, 1: win, 2: [say("crane")], 3: ["what?", *lose[:5]]}
+    starts = [Start("crane")] * 2 + [Start("crane")] * 2
+    played = play_groups(config, small_words, config.game.prompter(5), ScriptedSampler(script), starts, solver)
+    assert (played.num_games, played.win_rate, played.zero_variance_share) == (4, 0.75, 0.5)
+    assert (played.overlong_share, played.format_compliance) == (0.0, pytest.approx(8 / 9))
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def published(name: str, directory: Path) -> Path:
+    tokenizer = family_tokenizer(name)
+    AutoModelForCausalLM.from_config(family_config(name, len(tokenizer))).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture
+def config(tmp_path: Path, word_directory: Path) -> Path:
+    return write_config(tmp_path / "mini.toml", word_directory)
+
+
+def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished_run: Path) -> None:
+    before = sorted(config.parent.rglob("*"))
+    code, out, err = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2)
+    assert (code, err) == (0, "")
+    for words in ("as it stands", "longest game", "8: ", "key/value cache", "⟦<guess>", "<|end|>⟧", "all at once"):
+        assert words in out
+    code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["played"]["num_games"] == 8
+    assert found["memory"]["grpo"]["total"] > found["memory"]["grpo"]["counted"] > 0
+    assert found["longest_game"] == 111
+    assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
+
+
+def test_the_embedded_model_is_looked_at_without_games(cli, config: Path) -> None:
+    code, out, _ = cli("preflight", config)
+    assert code == 0
+    assert "note: the embedded model starts untrained" in out
+    assert "games played" not in out
+
+
+def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tmp_path: Path) -> None:
+    model = published("deepseek-r1", tmp_path / "published")
+    (model / "model.safetensors").unlink()  # nothing below needs weights
+    arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--sft.max-length", 8)
+    code, out, err = cli(*arguments, "--grpo.sampling.max-completion-tokens", 2)
+    problems = [line for line in out.splitlines() if line.startswith("problem: ")]
+    assert code == 2
+    assert len(problems) == 4, problems
+    for words in ("opens a thought", "sft.max_length 8", "eval.max_completion_tokens", "grpo.sampling"):
+        assert any(words in line for line in problems), (words, problems)
+    assert err.strip() == "error: this run cannot work: 4 problems, listed above"
+
+
+def test_weights_that_are_missing_are_a_problem_only_to_who_plays(cli, config: Path, tmp_path: Path) -> None:
+    model = published("qwen3", tmp_path / "published")
+    (model / "model.safetensors").unlink()
+    budgets = ("--grpo.sampling.max-completion-tokens", 64, "--eval.max-completion-tokens", 64)
+    arguments = ("preflight", config, "--model.path", model, *budgets)
+    code, out, _ = cli(*arguments, "--groups", 0)
+    assert (code, "earlier replies stay as they were spoken" in out) == (0, True)
+    code, out, _ = cli(*arguments)
+    assert code == 2
+    assert "problem: cannot load a model" in out
+
+
+def test_without_a_tokenizer_memory_is_still_estimated(cli, config: Path, tmp_path: Path) -> None:
+    family_config("qwen3", 500).save_pretrained(tmp_path / "numbers")
+    code, out, _ = cli("preflight", config, "--model.path", tmp_path / "numbers")
+    assert code == 2
+    assert "key/value cache" in out
+    assert sum(line.startswith("problem: ") for line in out.splitlines()) == 1
+
+
+def test_a_missing_model_is_one_problem(cli, config: Path, tmp_path: Path) -> None:
+    code, out, _ = cli("preflight", config, "--model.path", tmp_path / "nowhere", "--json")
+    assert code == 2
+    (finding,) = json.loads(out)["findings"]
+    assert finding["level"] == "problem"
+    assert "no model directory" in finding["message"]
+
+
+def test_fewer_than_no_groups_are_refused(cli, config: Path) -> None:
+    code, _, err = cli("preflight", config, "--groups", -1)
+    assert (code, "groups -1 must not be negative" in err) == (2, True)
+
+
+def test_a_run_asks_first(config: Path, tmp_path: Path) -> None:
+    model = published("deepseek-r1", tmp_path / "published")
+    settings = load_config(config).model_copy(update={"model": ModelSettings(path=str(model))})
+    with pytest.raises(ConfigError, match="opens a thought in every prompt"):
+        Pipeline(settings, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
