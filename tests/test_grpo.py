@@ -14,7 +14,7 @@ from training_fixtures import compact, fast, make_run, rows, small_model, weight
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
-from wordle_rl.grpo import WordleGRPOTrainer, train_grpo  # noqa: E402
+from wordle_rl.grpo import WordleGRPOTrainer, train_grpo, without_overlong  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.roller import Arena, Roller  # noqa: E402
@@ -215,6 +215,67 @@ def test_micro_batches_add_up_to_the_whole(shape, train, tmp_path) -> None:
     ]
     assert not close(weights_of(small_model(train.tokenizer)), weights_of(models[0]), 1e-4)
     assert all(close(weights_of(models[0]), weights_of(model), 2e-5) for model in models[1:])
+
+
+def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:
+    """Picture: `a` sampled, `E` the closing token, `.` not sampled; three replies, the second one cut."""
+    tokens, mask = "aaE..aaa..aE", "111001110011"
+    ids = [9 if token == "E" else 5 for token in tokens]
+    kept = without_overlong([int(m) for m in mask], ids, frozenset({9}))
+    assert "".join(map(str, kept)) == "111000000011"
+    assert without_overlong([], [], frozenset({9})) == []
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_overlong_replies_are_masked_where_asked(shape, train, tmp_path) -> None:
+    train(tmp_path / "all", update(SETTINGS, steps=1), shape)
+    train(tmp_path / "masked", update(SETTINGS, steps=1, mask_overlong=True), shape)
+    stops = train.codec.stop_ids
+    everything, masked = ((batch["completion_mask"] * batch["tool_mask"]) for batch in train.batches)
+    assert torch.equal(train.batches[0]["completion_ids"], train.batches[1]["completion_ids"])
+    cut = closed = 0
+    for row, ids in enumerate(train.batches[0]["completion_ids"].tolist()):
+        given = train.given[0]
+        turns = turns_of({**given, "env_mask": [r[: len(ids)] for r in everything.tolist()],
+                          "completion_ids": train.batches[0]["completion_ids"].tolist()}, row)  # fmt: skip
+        kept = turns_of({**given, "env_mask": masked.tolist(),
+                         "completion_ids": train.batches[1]["completion_ids"].tolist()}, row)  # fmt: skip
+        cut += sum(reply[-1] not in stops for _, reply in turns)
+        closed += len(kept)
+        assert kept == [turn for turn in turns if turn[1][-1] in stops]
+    assert cut
+    assert int(train.batches[1]["num_items_in_batch"]) == int(masked.sum()) < int(everything.sum())
+
+
+def test_a_sampler_of_another_precision_is_corrected_for(train, tmp_path, monkeypatch) -> None:
+    """The sampler says it found every token e^0.1 times as likely as it is; the loss weighs it by e^-0.1."""
+    play = Roller._rows
+
+    def distort(self, games):
+        found = play(self, games)
+        found["logprobs"] = [[value + 0.1 for value in row] for row in found["logprobs"]]
+        return found
+
+    train(tmp_path / "exact", update(SETTINGS, steps=1, max_importance_ratio=2.0))
+    monkeypatch.setattr(Roller, "_rows", distort)
+    train(tmp_path / "off", update(SETTINGS, steps=1, max_importance_ratio=2.0))
+    train(tmp_path / "cut", update(SETTINGS, steps=1, max_importance_ratio=0.5))
+    exact, off, cut = train.batches
+    learnt = (exact["completion_mask"] * exact["tool_mask"]).bool()
+    plain = torch.zeros_like(exact["advantages"])
+    for row, values in enumerate(train.given[0]["token_advantages"]):
+        plain[row, : len(values)] = torch.tensor(values)
+    assert torch.allclose(exact["advantages"], plain, atol=1e-3)
+    assert torch.allclose(off["advantages"][learnt], plain[learnt] * 0.904837, atol=1e-3)
+    assert torch.allclose(cut["advantages"][learnt], plain[learnt] * 0.5, atol=1e-6)
+    [row] = rows(tmp_path / "off" / "metrics.jsonl")
+    assert row["importance_ratio/mean"] == pytest.approx(0.904837, abs=1e-3)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_gradient_checkpointing_changes_no_update(shape, train, tmp_path) -> None:
+    models = [train(tmp_path / str(on), update(SETTINGS, steps=1, gradient_checkpointing=on), shape) for on in (0, 1)]
+    assert close(weights_of(models[0]), weights_of(models[1]), 1e-5)
 
 
 def test_muon_moves_the_policy_too(train, tmp_path) -> None:

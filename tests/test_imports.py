@@ -22,6 +22,7 @@ ORDER = (
     "chat",
     "config",
     "runs",
+    "processes",
     "fit",
     "providers",
     "patience",
@@ -39,7 +40,9 @@ ORDER = (
     "imports",
     "tiny",
     "muon",
+    "adapters",
     "modeling",
+    "export",
     "training",
     "sft",
     "credit",
@@ -61,7 +64,7 @@ ORDER = (
 )
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
-TENSOR_ROOMS = {"tiny", "muon", "modeling", "training", "sft", "roller", "grpo"}
+TENSOR_ROOMS = {"tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "grpo"}
 TENSOR_MODULES = {"samplers.transformers", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 
 # Adapters stand outside the direction: they may import every room, and no room may import them.

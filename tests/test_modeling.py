@@ -222,5 +222,11 @@ def test_the_rate_by_hand() -> None:
     assert [rate_factor(cosine, step, 4) for step in range(4)] == pytest.approx(
         [1.0, 0.853553, 0.5, 0.146447], abs=1e-6
     )
+    steps = OptimizerSettings(warmup_steps=4, warmup_share=0.5, schedule="constant")
+    assert [rate_factor(steps, step, 100) for step in (0, 1, 3, 4, 99)] == pytest.approx([0.25, 0.5, 1.0, 1.0, 1.0])
+    risen = OptimizerSettings(warmup_steps=2, schedule="cosine")
+    assert [rate_factor(risen, step, 6) for step in range(6)] == pytest.approx(
+        [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447], abs=1e-6
+    )
     stable = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
     assert [rate_factor(stable, step, 10) for step in (0, 4, 7, 10)] == pytest.approx([1.0, 1.0, 0.51, 0.02])

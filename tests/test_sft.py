@@ -232,6 +232,55 @@ def test_a_checkpoint_that_cannot_be_written_is_removed_and_named(
     assert not (tmp_path / "sft" / "checkpoints" / "checkpoint-2").exists()
 
 
+def test_every_epoch_leaves_its_model_and_tokenizer(examples, tokenizer, codec, sixty, tmp_path) -> None:
+    settings = SETTINGS.model_copy(update={"epochs": 2, "save_each_epoch": True})
+    trained = small_model(tokenizer)
+    directory = train_sft(trained, codec, examples, settings, make_run(tmp_path, sixty))
+    epochs = sorted((directory / "epochs").iterdir())
+    assert [path.name for path in epochs] == ["epoch-1", "epoch-2"]
+    first, last = (load_model(ModelSettings(path=str(path)), 0) for path in epochs)
+    assert close(weights_of(last[0]), weights_of(trained))
+    assert not close(weights_of(first[0]), weights_of(trained))
+    assert first[1].tokenizer.chat_template == codec.tokenizer.chat_template
+
+
+def test_gradient_checkpointing_reads_layers_twice_and_changes_no_update(
+    examples, tokenizer, codec, sixty, tmp_path
+) -> None:
+    models, calls = [small_model(tokenizer), small_model(tokenizer)], [0, 0]
+    for on, model in enumerate(models):
+
+        def count(*_args: object, place: int = on) -> None:
+            calls[place] += 1
+
+        model.model.layers[0].mlp.up_proj.register_forward_hook(count)
+        settings = SETTINGS.model_copy(update={"epochs": 1, "gradient_checkpointing": bool(on)})
+        train_sft(model, codec, examples, settings, make_run(tmp_path / str(on), sixty))
+    assert calls[1] == 2 * calls[0] > 0
+    assert close(weights_of(models[0]), weights_of(models[1]))
+
+
+def test_a_compiled_model_trains_alike(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    """With a backend that runs the graph it was given, since a real one takes a minute."""
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    settings = SETTINGS.model_copy(update={"epochs": 1})
+    models = [small_model(tokenizer), small_model(tokenizer)]
+    train_sft(models[0], codec, examples, settings, make_run(tmp_path / "plain", sixty))
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model, **_kwargs: compile_(model, backend=backend))
+    settings = settings.model_copy(update={"compile": True})
+    directory = train_sft(models[1], codec, examples, settings, make_run(tmp_path / "compiled", sixty))
+    assert graphs
+    assert close(weights_of(models[0]), weights_of(models[1]))
+    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
+    assert close(weights_of(saved), weights_of(models[1]))
+
+
 def test_without_games_nothing_is_trained(tokenizer, codec, sixty, tmp_path) -> None:
     with pytest.raises(ConfigError, match="no games to train on"):
         train_sft(small_model(tokenizer), codec, [], SETTINGS, make_run(tmp_path, sixty))

@@ -379,6 +379,32 @@ def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> 
     commands.audit_run(run, as_json)
 
 
+def merge(
+    adapter: Annotated[Path, tyro.conf.Positional],
+    out: Path,
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Fold a LoRA adapter into its base model, compare both, and keep the whole as an ordinary model directory.
+
+    Args:
+        adapter: An adapter's directory, or a run that trained one.
+        out: The new model directory.
+        dtype: Type of the stored weights; auto: as the base model's.
+    """
+    commands.merge_adapter(adapter, out, dtype, as_json)
+
+
+def consolidate(checkpoint: Annotated[Path, tyro.conf.Positional], out: Path, as_json: Json = False) -> None:
+    """Gather a sharded checkpoint, as FSDP leaves it, into one ordinary model directory.
+
+    Args:
+        checkpoint: A directory such as RUN/sft/checkpoints/checkpoint-100.
+        out: The new model directory.
+    """
+    commands.consolidate_checkpoint(checkpoint, out, as_json)
+
+
 def play(
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
     secret: str | None = None,
@@ -418,6 +444,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "report": report,
     "audit": audit,
+    "merge": merge,
+    "consolidate": consolidate,
     "play": play,
 }
 

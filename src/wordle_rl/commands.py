@@ -35,13 +35,14 @@ from wordle_rl.evaluate import Evaluation, compare, evaluate, figures_by_split
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.imports import Format, import_rows
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
-from wordle_rl.players import find_model, game_of, make_player
+from wordle_rl.players import GAME_FILE, find_model, game_of, make_player
 from wordle_rl.preflight import Preflight, preflight
+from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import write_report
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
-from wordle_rl.runs import write_jsonl, write_text_atomically
+from wordle_rl.runs import write_json, write_jsonl, write_text_atomically
 from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
@@ -281,8 +282,12 @@ def import_data(
 def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_json: bool) -> None:
     """The whole chain; ends with figures, two games and the report's path."""
     if overwrite:
-        start_anew(directory)
+        if is_first():
+            start_anew(directory)
+        wait_for_all()
     results = Pipeline(config, directory, messages)(until)
+    if not is_first():
+        return
     if results is None:
         out.print(f"finished up to {until}: {directory}", highlight=False)
         return
@@ -475,6 +480,44 @@ def audit_run(directory: Path, as_json: bool) -> None:
     if not found.clean:
         named = ", ".join(f"{secret} ({name})" for name, secret in found.leaks[:5])
         raise ConfigError(f"{len(found.leaks)} held-out secrets were trained on: {named}")
+
+
+def merge_adapter(
+    path: Path, out_directory: Path, dtype: Literal["auto", "float32", "bfloat16"], as_json: bool
+) -> None:
+    """An adapter and its base model as one model."""
+    adapter = find_model(path)
+    export = _export_room()
+    difference = export.merge(adapter, out_directory, dtype)
+    _keep_game(adapter, out_directory)
+    if as_json:
+        print_json({"model": str(out_directory), "difference": difference})
+    else:
+        out.print(f"model: {out_directory}; logits differ by {difference:.1e} standard deviations", highlight=False)
+
+
+def consolidate_checkpoint(checkpoint: Path, out_directory: Path, as_json: bool) -> None:
+    """A sharded checkpoint as one model."""
+    num_weights = _export_room().consolidate(checkpoint, out_directory)
+    _keep_game(checkpoint, out_directory)
+    if as_json:
+        print_json({"model": str(out_directory), "num_weights": num_weights})
+    else:
+        out.print(f"model: {out_directory}; {num_weights} weights", highlight=False)
+
+
+def _export_room() -> Any:
+    try:
+        from wordle_rl import export
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'this command needs {error.name}: pip install "wordle-rl[train]"') from None
+    return export
+
+
+def _keep_game(source: Path, target: Path) -> None:
+    """The game a model was trained for goes with it."""
+    if (game := game_of(source)) is not None:
+        write_json(target / GAME_FILE, game.model_dump(mode="json"))
 
 
 def play(

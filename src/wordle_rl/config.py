@@ -61,6 +61,19 @@ class GameSettings(Section):
         return Prompter(self.style, self.shape, self.thinking, word_length, rules)
 
 
+class LoraSettings(Section):
+    """Low-rank adapters: the model's own weights stay as they are, small matrices beside them learn."""
+
+    rank: int = Field(0, ge=0)
+    """Width of the adapters; 0: none, every weight is trained."""
+    alpha: int = Field(0, ge=0)
+    """Adapters count alpha / rank times; 0: twice the rank."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout before the adapters."""
+    target_modules: str = "all-linear"
+    """Layers that get one: `all-linear`, or names joined by commas such as `q_proj,v_proj`."""
+
+
 class ModelSettings(Section):
     """The model to train."""
 
@@ -84,6 +97,20 @@ class ModelSettings(Section):
     """`eager`, `sdpa`, `flash_attention_2`…; None: eager for short games on a CPU, else the library's choice."""
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     """Type the weights are loaded in."""
+    lora: LoraSettings = LoraSettings()
+    """Low-rank adapters instead of full fine-tuning."""
+    load_in_4bit: bool = False
+    """QLoRA: hold the base model's weights in 4 bits; needs a CUDA GPU, bitsandbytes and lora.rank."""
+    liger_kernels: bool = False
+    """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
+
+    @model_validator(mode="after")
+    def _adapters_have_a_base(self) -> Self:
+        if self.lora.rank and self.path == "tiny":
+            raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
+        if self.load_in_4bit and not self.lora.rank:
+            raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
+        return self
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -218,8 +245,12 @@ class OptimizerSettings(Section):
     """Gradient clipping."""
     warmup_share: float = Field(0.03, ge=0, lt=1)
     """Share of the steps in which the rate rises."""
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate rises; 0: as many as warmup_share says."""
     schedule: Literal["constant", "linear", "cosine", "stable_decay"] = "cosine"
     """What follows the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    max_bad_steps: int = Field(5, ge=1)
+    """A step whose loss or gradient is not finite changes no weight; after so many in a row training stops."""
 
 
 class SFTSettings(Section):
@@ -243,6 +274,10 @@ class SFTSettings(Section):
     """Checkpoint every so many steps; 0: at the end only."""
     logging_steps: int = Field(10, ge=1)
     """Write metrics every so many steps."""
+    save_each_epoch: bool = False
+    """Keep model and tokenizer after each epoch, in sft/epochs."""
+    compile: bool = False
+    """Run the model through torch.compile while training."""
 
 
 class RewardSettings(Section):
@@ -315,7 +350,11 @@ class GRPOSettings(Section):
     epsilon_high: float = Field(0.28, gt=0)
     """Upper clip range (clip-higher)."""
     beta: float = Field(0.0, ge=0)
-    """Weight of the KL divergence to the SFT model."""
+    """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
+    mask_overlong: bool = False
+    """Leave replies that were cut at max_completion_tokens out of the loss."""
+    max_importance_ratio: float = Field(0.0, ge=0)
+    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not."""
     reward: RewardSettings = RewardSettings()
     """What a game earns."""
     sampling: SamplingSettings = SamplingSettings()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import (
     PreTrainedModel,
@@ -26,18 +28,22 @@ from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings
-from wordle_rl.modeling import make_optimizer, save_model, wants_bf16
+from wordle_rl.modeling import make_optimizer, wants_bf16
+from wordle_rl.processes import is_first
 from wordle_rl.roller import Arena, Roller, prompt_budget
-from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.runs import Outbox, Run, read_object, write_json
 from wordle_rl.training import (
     Progress,
     RunCallback,
+    StepGuard,
     WholeCheckpoints,
+    check_launch,
     drop_checkpoints,
     held_interrupt,
     known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
+    save_trained,
     train_to_end,
 )
 
@@ -60,12 +66,50 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             padded, dtype=torch.float32, device=output["completion_ids"].device
         )  # (B, T)
         metrics = self.roller.metrics
+        if limit := self.roller.settings.max_importance_ratio:
+            metrics |= self._correct_for_the_sampler(output, limit)
         metrics["seconds/logprobs"] = (
             time.perf_counter() - started - metrics["seconds/rollout"] - metrics["seconds/reward"]
         )
+        if self.accelerator.num_processes > 1:
+            metrics = self._bring_together(metrics)
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         return dict(output)
+
+    @torch.no_grad()
+    def _correct_for_the_sampler(self, output: dict[str, Any], limit: float) -> dict[str, float]:
+        """Weigh each token's advantage by how much likelier the trainer finds it than the sampler did.
+
+        The weights are cut at `limit` (truncated importance sampling); a positive factor on the advantage is one on
+        the token's loss.
+        """
+        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)  # (B, P + T)
+        attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+        width = output["completion_ids"].shape[1]
+        batch_size = self.args.per_device_train_batch_size
+        trainer_logprobs = self._get_per_token_logps_and_entropies(
+            self.model, ids, attention, width, batch_size=batch_size
+        )[0]  # (B, T)
+        learnt = (output["completion_mask"] * output["tool_mask"]).bool()
+        ratio = (trainer_logprobs - output["sampling_per_token_logps"]).where(learnt, 0.0).exp()
+        output["advantages"] = output["advantages"] * ratio.clamp(max=limit)
+        seen = ratio[learnt] if learnt.any() else torch.ones(1)
+        return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
+
+    def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Give the first process the other processes' records to write; the mean of everyone's metrics."""
+        everyone = gather_object([(metrics, self.roller.run.take() if isinstance(self.roller.run, Outbox) else [])])
+        if is_first():
+            for _, records in everyone:
+                for name, row in records:
+                    self.roller.run.append(name, row)
+        found: dict[str, list[float]] = {}
+        for theirs, _ in everyone:
+            for name, value in theirs.items():
+                found.setdefault(name, []).append(value)
+        means = {name: sum(values) / len(values) for name, values in found.items()}
+        return means | {"cumulative_wins": sum(found.get("cumulative_wins", [0.0]))}
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's loss, timed."""
@@ -78,7 +122,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         """One micro-batch, timed: forward and backward."""
         self._prepare_s = 0.0
         started = time.perf_counter()
-        loss = super().training_step(*args, **kwargs)  # type: ignore[no-untyped-call]  # TRL leaves it untyped
+        loss = super().training_step(*args, **kwargs)
         elapsed = time.perf_counter() - started - self._prepare_s
         self._metrics["train"]["seconds/forward"].append(self._forward_s)
         self._metrics["train"]["seconds/backward"].append(elapsed - self._forward_s)
@@ -118,6 +162,10 @@ class _StateCallback(TrainerCallback):
             "best_compliance": roller.best_compliance,
             "cumulative_wins": roller.cumulative_wins,
         }
+        if args.world_size > 1:
+            record = _merged(gather_object([record]))
+        if not state.is_world_process_zero:
+            return
         directory = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         write_json(directory / _STATE_FILE, record)
 
@@ -126,7 +174,17 @@ class _StateCallback(TrainerCallback):
         record = read_object(Path(checkpoint) / _STATE_FILE)
         self._roller.picker.load_state(record["spread"])
         self._roller.best_compliance = record["best_compliance"]
-        self._roller.cumulative_wins = record["cumulative_wins"]
+        self._roller.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
+
+
+def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all processes: each has played secrets of its own."""
+    compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
+    return {
+        "spread": {secret: spread for record in records for secret, spread in record["spread"].items()},
+        "best_compliance": max(compliance, default=None),
+        "cumulative_wins": sum(record["cumulative_wins"] for record in records),
+    }
 
 
 def train_grpo(
@@ -157,12 +215,14 @@ def train_grpo(
 
     Raises:
         ConfigError: If a setting cannot work.
+        RunError: If the loss is not finite for too many steps in a row.
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     prompt_budget(model, settings)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
-    roller = Roller(arena, codec, settings, run, seed)
+    roller = Roller(arena, codec, settings, run if is_first() else Outbox(run.directory), seed)
+    guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
     state_callback = _StateCallback(roller)
     with held_interrupt() as stop, known_warnings_silenced():
         trainer = WordleGRPOTrainer(
@@ -171,10 +231,12 @@ def train_grpo(
             args=_arguments(settings, roller.rows_per_game, checkpoints, seed, report_to),
             train_dataset=Dataset.from_dict({"prompt": ["wordle"] * (settings.groups_per_step * 64)}),
             processing_class=codec.tokenizer,
-            rollout_func=roller,
-            callbacks=[RunCallback(run, "grpo", stop, progress, "win_rate"), state_callback],
+            rollout_func=partial(_rows_of, roller, codec.stop_ids) if settings.mask_overlong else roller,
+            callbacks=[guard, RunCallback(run, "grpo", stop, progress, "win_rate", guard), state_callback],
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.guard = guard
+        check_launch(trainer, settings.optimizer, "grpo")
         trainer.roller = roller
         state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
@@ -183,10 +245,45 @@ def train_grpo(
         if checkpoint is not None:
             state_callback.load(checkpoint)
         train_to_end(trainer, checkpoint, settings.steps)
+    guard.check(checkpoints)
+    save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
-        save_model(model, codec, directory)
         drop_checkpoints(checkpoints)
     return directory
+
+
+def _rows_of(
+    roller: Roller, stop_ids: frozenset[int], prompts: list[Any], trainer: GRPOTrainer
+) -> dict[str, list[Any]]:
+    """The roller's rows with replies that were cut at their token limit left out of the loss."""
+    rows = roller(prompts, trainer)
+    rows["env_mask"] = [
+        without_overlong(mask, ids, stop_ids)
+        for mask, ids in zip(rows["env_mask"], rows["completion_ids"], strict=True)
+    ]
+    return rows
+
+
+def without_overlong(mask: Sequence[int], token_ids: Sequence[int], stop_ids: frozenset[int]) -> list[int]:
+    """A loss mask without the replies that do not end in a closing token.
+
+    Args:
+        mask: 1 on sampled tokens; replies are runs of ones, since an answer stands between any two.
+        token_ids: The tokens, as many.
+        stop_ids: Tokens that close a reply.
+
+    Examples:
+        >>> without_overlong([1, 1, 0, 1, 1], [5, 9, 7, 5, 6], frozenset({9}))
+        [1, 1, 0, 0, 0]
+    """
+    kept = [0] * len(mask)
+    start = 0
+    for place, m in enumerate(mask):
+        if not m:
+            start = place + 1
+        elif (place + 1 == len(mask) or not mask[place + 1]) and token_ids[place] in stop_ids:
+            kept[start : place + 1] = [1] * (place + 1 - start)
+    return kept
 
 
 def _game(game_reward: list[float], **_: Any) -> list[float]:
@@ -222,6 +319,7 @@ def _arguments(
         save_strategy="steps" if settings.save_steps else "no",
         save_steps=settings.save_steps or 500,
         save_total_limit=1,
+        ddp_find_unused_parameters=False,
         report_to=list(report_to),
         seed=seed,
         disable_tqdm=True,

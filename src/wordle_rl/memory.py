@@ -108,7 +108,8 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
     return MemoryEstimate(
         weights=weights,
-        reference=weights if work.reference else 0,
+        # Adapters have their reference beside them, a second set of adapters on the same base.
+        reference=(weights if model.num_trainable == model.num_parameters else trainable) if work.reference else 0,
         gradients=trainable,
         optimizer=trainable * work.optimizer_numbers,
         activations=activation_bytes(model, work) + _working_copy(model, work),

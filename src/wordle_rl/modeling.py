@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,17 @@ from transformers import (
 )
 from transformers.utils import logging as library_logging
 
+from wordle_rl.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    add_adapters,
+    base_of,
+    four_bit_arguments,
+    has_adapters,
+    is_adapter,
+    load_adapters,
+    shape_adapters,
+)
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
 from wordle_rl.memory import Device, ModelNumbers, main_memory_bytes
@@ -45,16 +58,20 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
     if settings.path == "tiny":
         tokenizer = make_tokenizer()
         model = _make_tiny(tokenizer, settings, seed)
+        model.to(device_of_process())  # type: ignore[arg-type]  # transformers decorates `to` without its type
     else:
         with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path)
-            dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
-            model = AutoModelForCausalLM.from_pretrained(settings.path, dtype=dtype)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device)  # type: ignore[arg-type]  # transformers decorates `to` without its type
-    attention = attention_of(settings)
-    if attention is not None:
+            model = _load_weights(settings)
+    if attention := attention_of(settings):
         model.set_attn_implementation(attention)
+    if settings.liger_kernels:
+        _apply_liger_kernels(model)
+    if is_adapter(settings.path):
+        with _loading(settings.path):
+            model = load_adapters(model, Path(settings.path), settings.lora)
+    elif settings.lora.rank:
+        model = add_adapters(model, settings.lora, settings.path)
     return model, _make_codec(tokenizer, settings)
 
 
@@ -71,6 +88,70 @@ def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed
     )
 
 
+def _load_weights(settings: ModelSettings) -> PreTrainedModel:
+    """The weights of a model, or of an adapter's base model, on the device of this process."""
+    dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(_weights_path(settings), dtype=dtype, **extra)
+    if not settings.load_in_4bit:
+        model.to(device_of_process())  # type: ignore[arg-type]
+    return model
+
+
+def device_of_process() -> torch.device:
+    """Where this process keeps its model: a GPU of its own if there is one."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def attention_of(settings: ModelSettings) -> str | None:
+    """The attention to use; None: the library's choice.
+
+    Raises:
+        ConfigError: If what it needs is not here.
+    """
+    attention = settings.attn_implementation
+    if attention is None:
+        return None if torch.cuda.is_available() else "eager"
+    if attention == "flash_attention_2":
+        if find_spec("flash_attn") is None:
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' needs a package that is not installed: "
+                "pip install flash-attn, or use 'sdpa'"
+            )
+        if settings.dtype == "float32":
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' computes in 16 bits; set model.dtype to 'bfloat16'"
+            )
+    elif attention not in {"eager", "sdpa", "flash_attention_3", "flex_attention"} and "/" not in attention:
+        raise ConfigError(
+            f"unknown model.attn_implementation {attention!r}: use eager, sdpa, flash_attention_2, flash_attention_3, "
+            "flex_attention, or a kernel of the hub"
+        )
+    return attention
+
+
+def check_packages(settings: ModelSettings) -> None:
+    """Refuse settings whose packages or processor are not here, before anything is loaded.
+
+    Raises:
+        ConfigError: If something is missing; the message says how to get it.
+    """
+    attention_of(settings)
+    if settings.load_in_4bit:
+        four_bit_arguments(device_of_process())
+    if settings.liger_kernels and find_spec("liger_kernel") is None:
+        raise ConfigError("model.liger_kernels needs a package that is not installed: pip install liger-kernel")
+
+
+def _apply_liger_kernels(model: PreTrainedModel) -> None:
+    """Fused kernels inside the layers; the head stays as it is, since our losses read its logits."""
+    from transformers.integrations.liger import apply_liger_kernel
+
+    apply_liger_kernel(model, {"fused_linear_cross_entropy": False})
+
+
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
     """The codec of a model and the most tokens it takes, if it says, without loading its weights.
 
@@ -81,8 +162,13 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
         return _make_codec(make_tokenizer(), settings), settings.max_length
     with _loading(settings.path):
         tokenizer = AutoTokenizer.from_pretrained(settings.path)
-        config = AutoConfig.from_pretrained(settings.path)
+        config = AutoConfig.from_pretrained(_weights_path(settings))
     return _make_codec(tokenizer, settings), _context_of(config)
+
+
+def _weights_path(settings: ModelSettings) -> str:
+    """Where the weights are: for an adapter at its base model."""
+    return base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
 
 
 def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
@@ -97,6 +183,8 @@ def _loading(path: str) -> Iterator[None]:
     _check_directory(path)
     try:
         yield
+    except ConfigError:
+        raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"cannot load a model from {path!r}: {first_line}") from error
@@ -106,7 +194,10 @@ def _check_directory(path: str) -> None:
     """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
     directory = Path(path)
     if directory.is_dir():
-        if not (directory / "config.json").is_file():
+        if is_adapter(directory):
+            if not (directory / ADAPTER_WEIGHTS).is_file():
+                raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
+        elif not (directory / "config.json").is_file():
             raise ConfigError(f"{path} is no model directory: it has no config.json")
         for file in sorted(directory.glob("*.safetensors")):
             try:
@@ -118,10 +209,18 @@ def _check_directory(path: str) -> None:
         raise ConfigError(f"no model directory {path}")
 
 
-def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> None:
+def save_model(
+    model: PreTrainedModel, codec: ChatCodec, directory: Path, state_dict: dict[str, Any] | None = None
+) -> None:
     """Save weights, tokenizer and the chat template that was trained with as one directory, every file whole.
 
     The generation settings saved name every token at which a turn ends, so that servers stop where the policy does.
+
+    Args:
+        model: A whole model, or adapters on a base model, of which only the adapters are saved.
+        codec: Its tokenizer and template.
+        directory: Where to; other files in it are kept.
+        state_dict: The weights, where the model holds but a shard of them.
 
     Raises:
         RunError: If they cannot be written.
@@ -131,7 +230,14 @@ def save_model(model: PreTrainedModel, codec: ChatCodec, directory: Path) -> Non
         stops = sorted(codec.stop_ids)
         model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
     try:
-        model.save_pretrained(partial)
+        if has_adapters(model):
+            # A second adapter is the reference of a KL penalty, which is not what was trained.
+            model.save_pretrained(
+                str(partial), state_dict=state_dict, selected_adapters=["default"], save_embedding_layers=False
+            )
+            (partial / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
+        else:
+            model.save_pretrained(partial, state_dict=state_dict)
         codec.tokenizer.save_pretrained(partial)
         directory.mkdir(parents=True, exist_ok=True)
         for file in partial.iterdir():
@@ -153,9 +259,13 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
             model = _make_tiny(make_tokenizer(), settings, 0)
     else:
         with _loading(settings.path), torch.device("meta"):
-            config = AutoConfig.from_pretrained(settings.path)
+            config = AutoConfig.from_pretrained(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
             model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            if is_adapter(settings.path):
+                model = shape_adapters(model, Path(settings.path))
+            elif settings.lora.rank:
+                model = add_adapters(model, settings.lora, settings.path)
     text = model.config.get_text_config()
     parameters = list(model.parameters())
     heads, hidden = int(text.num_attention_heads), int(text.hidden_size)
@@ -182,11 +292,6 @@ def device_memory() -> Device:
         properties = torch.cuda.get_device_properties(0)
         return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())
     return Device("main memory", main_memory_bytes())
-
-
-def attention_of(settings: ModelSettings) -> str | None:
-    """The attention a model is loaded with; None: the library's choice."""
-    return settings.attn_implementation or (None if torch.cuda.is_available() else "eager")
 
 
 def context_length(model: PreTrainedModel) -> int | None:
@@ -272,7 +377,7 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
         >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
         [1.0, 1.0, 0.51, 0.04]
     """
-    warmup = round(settings.warmup_share * total_steps)
+    warmup = settings.warmup_steps or round(settings.warmup_share * total_steps)
     if step < warmup:
         return (step + 1) / warmup
     done = min(1.0, (step - warmup) / max(1, total_steps - warmup))

@@ -1,7 +1,8 @@
 """The whole chain: words -> solver -> traces -> SFT -> evaluation -> GRPO -> evaluation -> report.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
-run goes on with the same command.
+run goes on with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
+others wait for it and train with it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSett
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.players import GAME_FILE
+from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
@@ -49,7 +51,7 @@ class Pipeline:
     """
 
     def __init__(self, config: RunConfig, directory: Path, console: Console) -> None:
-        self.config, self.console = config, console
+        self.config, self.console = config, console if is_first() else Console(quiet=True)
         self.words: WordList = load_words(config.words.source)
         self.split: Split = split_secrets(self.words, config.words.split_seed)
         self.prompter: Prompter = config.game.prompter(self.words.word_length)
@@ -59,12 +61,14 @@ class Pipeline:
         self._peak_memory_gib = 0.0
 
     def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
-        """Run all stages up to and with `until`; the results if the chain got that far."""
+        """Run all stages up to and with `until`; the results if the chain got that far, in the first process."""
         started = time.perf_counter()
         untrained = not _is_trained(self.run.directory / "sft")
         if until != "traces" and untrained:
             self._check_model()
-        self.run = Run.create(self.run.directory, self.config, self.split)
+        if is_first():
+            self.run = Run.create(self.run.directory, self.config, self.split)
+        wait_for_all()
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
@@ -74,23 +78,26 @@ class Pipeline:
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             if stage in stages:
                 stages[stage]()
-        return self._report() if until == "report" else None
+                wait_for_all()
+        part_company()
+        return self._report() if until == "report" and is_first() else None
 
     def _check_model(self) -> None:
         """Refuse a model that is missing or too small before anything is written."""
         try:
-            from wordle_rl.modeling import load_codec, load_numbers
+            from wordle_rl.modeling import check_packages, load_codec, load_numbers
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
         for tracker in self.config.report_to:
             if find_spec(tracker) is None:
                 raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
+        check_packages(self.config.model)
         codec, _ = load_codec(self.config.model)
         refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
-        if path.is_file():
+        if path.is_file() or not is_first():
             return
         settings = self.config.traces
         with self._stage("traces", "Teacher games", settings.num_games) as advance:
@@ -219,6 +226,10 @@ class Pipeline:
 
     def _finish_model(self, directory: Path) -> None:
         """Leave what the model was trained with beside it; evaluations of an earlier one are void."""
+        if not is_first():
+            return
+        for epoch in (directory / "epochs").glob("epoch-*"):
+            write_json(epoch / GAME_FILE, self.config.game.model_dump(mode="json"))
         (self.run.directory / "eval" / f"{directory.name}.json").unlink(missing_ok=True)
         write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
 
@@ -240,8 +251,9 @@ class Pipeline:
                 yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
         finally:
             self._peak_memory_gib = max(self._peak_memory_gib, peak_memory_gib())
-            spent = {"seconds": self.run.seconds, "peak_memory_gib": self._peak_memory_gib}
-            write_json(self._timings, spent)
+            if is_first():
+                spent = {"seconds": self.run.seconds, "peak_memory_gib": self._peak_memory_gib}
+                write_json(self._timings, spent)
 
 
 def eval_secrets(split: Split, max_games: int) -> Sequence[str]:

@@ -34,8 +34,9 @@ def find_model(path: Path) -> Path:
     Raises:
         ConfigError: If there is no model there.
     """
+    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
     for candidate in (path, path / "grpo", path / "sft"):
-        if (candidate / "model.safetensors").is_file() or (candidate / "model.safetensors.index.json").is_file():
+        if any((candidate / name).is_file() for name in weights):
             return candidate
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")

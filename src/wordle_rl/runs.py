@@ -184,6 +184,23 @@ class Run:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+class Outbox(Run):
+    """What a process that does not write would append to its run, held until the one that writes takes it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._rows: list[tuple[str, dict[str, Any]]] = []
+
+    def append(self, name: str, row: Mapping[str, Any]) -> None:
+        """Hold the row."""
+        self._rows.append((name, dict(row)))
+
+    def take(self) -> list[tuple[str, dict[str, Any]]]:
+        """All rows with their files' names; they are held no longer."""
+        rows, self._rows = self._rows, []
+        return rows
+
+
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
     """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
     return {

@@ -14,24 +14,34 @@ import numpy as np
 import pyarrow as pa
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel, PrinterCallback
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
 from trl import SFTConfig, SFTTrainer
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
-from wordle_rl.modeling import SMALL_VOCABULARY, make_optimizer, save_model, wants_bf16
+from wordle_rl.modeling import SMALL_VOCABULARY, make_optimizer, wants_bf16
 from wordle_rl.runs import Run
 from wordle_rl.training import (
     Progress,
     RunCallback,
+    StepGuard,
     WholeCheckpoints,
+    check_launch,
     drop_checkpoints,
     held_interrupt,
     known_warnings_silenced,
     last_checkpoint,
     make_scheduler,
+    save_trained,
     train_to_end,
 )
 
@@ -63,7 +73,8 @@ def train_sft(
         The model directory.
 
     Raises:
-        ConfigError: If there are no examples.
+        ConfigError: If there are no examples, or the launch does not suit the settings.
+        RunError: If the loss is not finite for too many steps in a row.
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     if not examples:
@@ -71,25 +82,44 @@ def train_sft(
     directory = run.directory / "sft"
     checkpoints = directory / "checkpoints"
     dataset = as_dataset(examples)
+    guard = StepGuard("sft", settings.optimizer.max_bad_steps)
     with held_interrupt() as stop, known_warnings_silenced():
         trainer = GameSFTTrainer(
             model=model,
             args=_arguments(settings, checkpoints, seed, report_to),
             train_dataset=dataset,
             processing_class=codec.tokenizer,
-            callbacks=[RunCallback(run, "sft", stop, progress, "loss")],
+            callbacks=[guard, RunCallback(run, "sft", stop, progress, "loss", guard)],
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.guard = guard
+        check_launch(trainer, settings.optimizer, "sft")
+        if settings.save_each_epoch:
+            trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, directory / "epochs" / name)))
         trainer.lengths = [len(example.token_ids) for example in examples]
         steps_per_epoch = -(-len(trainer.get_train_dataloader()) // settings.gradient_accumulation_steps)
         total_steps = max(1, int(np.ceil(steps_per_epoch * settings.epochs)))
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, total_steps)
         train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
+    guard.check(checkpoints)
+    save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
-        save_model(model, codec, directory)
         drop_checkpoints(checkpoints)
     return directory
+
+
+class _EpochSaver(TrainerCallback):
+    """Keeps the model of every finished epoch."""
+
+    def __init__(self, save: Callable[[str], None]) -> None:
+        self._save = save
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Save, unless the epoch was broken off."""
+        epoch = float(state.epoch or 0.0)
+        if epoch.is_integer():
+            self._save(f"epoch-{int(epoch)}")
 
 
 class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
@@ -105,7 +135,8 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
         del train_dataset  # there is only one
-        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        # All processes take their batches from one order, in turn: a step sees the same games however many there are.
+        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0))
 
     def compute_loss(
@@ -179,6 +210,8 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
         report_to=list(report_to),
         seed=seed,
         save_total_limit=1,
+        ddp_find_unused_parameters=False,
+        torch_compile=settings.compile,
         disable_tqdm=True,
         log_level="error",
         **({"save_strategy": "no"} | extra),

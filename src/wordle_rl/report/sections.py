@@ -48,7 +48,7 @@ _CURVES = {
 }
 _STAGE_NAMES = {"sft": "Supervised fine-tuning", "grpo": "Reinforcement learning (GRPO)"}
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens"}
-_NOT_CURVES = {"stage", "step", "seconds", "epoch"}
+_NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 
 def headline(results: Results) -> str:
@@ -155,7 +155,8 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     return (
         f"<section><h2>{escape(_STAGE_NAMES.get(stage, stage))}</h2>"
-        f"<p>{len(rows)} logged steps. Faint: each value; bold: running mean. Point at a curve to read it.</p>"
+        f"<p>{len(rows)} logged steps.{_skipped(rows)} Faint: each value; bold: running mean. "
+        "Point at a curve to read it.</p>"
         f"<div class='grid'>{''.join(charts)}</div>{_time_bar('Mean seconds of a step', times, 's')}</section>"
     )
 
@@ -231,6 +232,12 @@ def _series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
             if name not in _NOT_CURVES and _is_number(value):
                 points.setdefault(name, []).append((float(row["step"]), float(value)))
     return {name: Series(name, *np.array(found).T) for name, found in points.items()}
+
+
+def _skipped(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What is to be said of steps that changed nothing."""
+    count = sum(row.get("skipped_steps", 0) for row in rows)
+    return f" <b>{count} skipped</b>: loss or gradient was not finite, and no weight was changed." if count else ""
 
 
 def _time_bar(title: str, parts: Sequence[tuple[str, float]], unit: str) -> str:

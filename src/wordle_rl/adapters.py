@@ -1,0 +1,141 @@
+"""Low-rank adapters (LoRA, QLoRA) on a base model: made, loaded, and what they need of the machine.
+
+A trained adapter is a directory with `adapter_config.json`, which names its base model, the small weights, and the
+tokenizer. A training that starts from one goes on with it.
+
+Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from safetensors.torch import load_file
+from transformers import BitsAndBytesConfig, PreTrainedModel
+
+from wordle_rl.config import ConfigError, LoraSettings
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Whether a path is the directory of an adapter."""
+    return (Path(path) / ADAPTER_CONFIG).is_file()
+
+
+def base_of(directory: Path) -> str:
+    """The directory or hub name of the model an adapter was trained on.
+
+    Raises:
+        ConfigError: If the adapter does not say, or its base is gone.
+    """
+    path = directory / ADAPTER_CONFIG
+    try:
+        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged ({error}); copy or train the adapter again") from None
+    if not base:
+        raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
+    if Path(base).is_absolute() and not Path(base).is_dir():
+        raise ConfigError(f"{directory} needs its base model {base}, which is gone; correct the path in {path}")
+    return str(base)
+
+
+def has_adapters(model: object) -> bool:
+    """Whether a model is a base model with adapters."""
+    return isinstance(model, PeftModel)
+
+
+def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> PreTrainedModel:
+    """Put untrained adapters on a model; they change nothing until they learn.
+
+    Args:
+        model: The base model; its own weights are frozen.
+        settings: Rank, scale, dropout and layers.
+        base: Where the base model came from; a directory is remembered by its full path.
+
+    Raises:
+        ConfigError: If the model has no such layers.
+    """
+    names = settings.target_modules
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha or 2 * settings.rank,
+        lora_dropout=settings.dropout,
+        target_modules=names if names == "all-linear" else [name.strip() for name in names.split(",")],
+        task_type="CAUSAL_LM",
+    )
+    try:
+        adapted = get_peft_model(_prepared(model), config)
+    except ValueError as error:
+        raise ConfigError(f"model.lora.target_modules {names!r} does not fit {base}: {_first_line(error)}") from None
+    config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).is_dir() else base
+    return cast("PreTrainedModel", adapted)  # it passes on all that it is asked
+
+
+def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
+    """Put adapters of the size of a trained one on a model, without its weights: to count what is trained."""
+    config = LoraConfig.from_pretrained(str(directory))
+    config.inference_mode = False
+    return cast("PreTrainedModel", get_peft_model(model, config))
+
+
+def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
+    """Put a trained adapter on its base model, ready to be trained further.
+
+    Raises:
+        ConfigError: If the settings ask for another rank than it has, or it does not fit the model.
+    """
+    config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    if wanted.rank and wanted.rank != config.get("r"):
+        raise ConfigError(
+            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; "
+            "leave model.lora out to go on with it, or merge it first (wordle-rl merge)"
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)  # refused below
+        adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
+    loaded = {name for name, _ in adapted.named_parameters() if ".default." in name}
+    stored = {name.replace(".weight", ".default.weight") for name in load_file(directory / ADAPTER_WEIGHTS)}
+    if loaded != stored:
+        strays = ", ".join(sorted(loaded ^ stored)[:2])
+        raise ConfigError(f"the adapter {directory} does not fit its base model: {strays} …; train it again")
+    return cast("PreTrainedModel", adapted)
+
+
+def four_bit_arguments(device: torch.device) -> dict[str, Any]:
+    """What `from_pretrained` needs to hold a model in 4 bits (NF4, double quantization).
+
+    Raises:
+        ConfigError: If there is no CUDA GPU or no bitsandbytes.
+    """
+    if device.type != "cuda":
+        raise ConfigError("model.load_in_4bit needs a CUDA GPU and there is none here; leave it out")
+    if find_spec("bitsandbytes") is None:
+        raise ConfigError("model.load_in_4bit needs a package that is not installed: pip install bitsandbytes")
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return {"quantization_config": config, "device_map": {"": device}}
+
+
+def _prepared(model: PreTrainedModel) -> PreTrainedModel:
+    """A 4-bit model made ready for training, any other as it is."""
+    if getattr(model, "is_loaded_in_4bit", False):
+        # Checkpointing is switched on by the trainer, where it is asked for.
+        return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-any-return]
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,142 @@
+"""Laws of two processes: they really train together, two times four is one times eight, and one of them writes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_grpo import Training  # noqa: E402
+from training_fixtures import compact, fast, rows, write_config  # noqa: E402
+from two_processes import BATCH, GROUP_SIZE, GROUPS, SIZE, STEPS, train_both  # noqa: E402
+
+import wordle_rl.grpo as grpo_module  # noqa: E402
+from wordle_rl.audit import audit  # noqa: E402
+from wordle_rl.config import GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.dataset import encode_traces  # noqa: E402
+from wordle_rl.processes import is_first, num_processes, wait_for_all  # noqa: E402
+from wordle_rl.tiny import make_model  # noqa: E402
+
+
+def torchrun(*arguments: object) -> subprocess.Popen:
+    """Start two processes on the CPU."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_factory) -> dict[int, Path]:
+    """The same three steps of SFT and GRPO in one process and in two; number of processes -> run directory."""
+    out = tmp_path_factory.mktemp("together")
+    with pytest.MonkeyPatch.context() as patch:
+        training = Training(tokenizer, codec, sixty, patch)
+        settings = GRPOSettings(
+            steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
+            sampling=SamplingSettings(max_completion_tokens=6),
+        )  # fmt: skip
+        training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: STEPS * BATCH]
+    games = out / "games.json"
+    games.write_text(json.dumps({"rows": training.given, "examples": [asdict(example) for example in examples]}))
+    started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo_module, "Roller", grpo_module.Roller)  # put back afterwards
+        one = train_both(str(word_directory), games, out / "one")
+    torch.save([model.state_dict() for model in one["models"]], out / "one" / "rank0.pt")
+    said, _ = started.communicate(timeout=300)
+    assert started.returncode == 0, said
+    return {1: out / "one", 2: out / "two"}
+
+
+def test_two_processes_really_ran(trained) -> None:
+    for rank in (0, 1):
+        assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {"world_size": 2}
+    found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
+    assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}
+    assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
+
+
+@pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
+def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
+    one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
+    assert [row["step"] for row in one] == [row["step"] for row in two] == list(range(1, STEPS + 1))
+    for name in ("loss", "grad_norm"):
+        assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-4, abs=1e-6)
+    weights = [torch.load(trained[n] / f"rank{rank}.pt")[place] for n, rank in ((1, 0), (2, 0), (2, 1))]
+    start = make_model_state(place)
+    for name, weight in weights[0].items():
+        assert torch.allclose(weight, weights[1][name], atol=2e-4), name
+        assert torch.equal(weights[1][name], weights[2][name]), "both processes hold the same weights"
+    assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
+
+
+def make_model_state(seed: int) -> dict[str, torch.Tensor]:
+    from wordle_rl.tiny import make_tokenizer
+
+    return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
+
+
+def test_metrics_are_those_of_all_processes(trained) -> None:
+    grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert {row["win_rate"] for row in grpo} == {0.5}, "one process won all, the other none"
+    assert {row["cumulative_wins"] for row in grpo} == {2.0}
+
+
+def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_path: Path) -> None:
+    """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
+    config = write_config(
+        tmp_path / "mini.toml", word_directory, sft__epochs="12", sft__logging_steps="1", sft__batch_size="16",
+        eval__max_games="4", grpo__groups_per_step="1",
+    )  # fmt: skip
+    directory = tmp_path / "run"
+    metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"
+    command = ("-m", "wordle_rl.cli", "run", config, "--out", directory)
+    first = torchrun(*command)
+    deadline = time.monotonic() + 200
+    while not metrics.is_file() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first.send_signal(signal.SIGINT)
+    said, _ = first.communicate(timeout=120)
+    assert first.returncode != 0, said
+    [stopped_at] = [int(path.name.removeprefix("checkpoint-")) for path in checkpoints.glob("checkpoint-*")]
+    assert [row["step"] for row in rows(metrics)] == list(range(1, stopped_at + 1))
+    assert not (directory / "sft" / "model.safetensors").exists()
+
+    again = torchrun(*command)
+    said, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, said
+    num_steps = 12 * -(-200 // 32)
+    assert 0 < stopped_at < num_steps
+    found = [(row["stage"], row["step"]) for row in rows(metrics)]
+    assert found == [("sft", step) for step in range(1, num_steps + 1)] + [("grpo", 1), ("grpo", 2)]
+    drawn = {(row["step"], row["process"]): row["secrets"] for row in rows(directory / "secrets.jsonl")}
+    assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
+    assert drawn[0, 0] != drawn[0, 1]
+    assert audit(directory).clean
+    assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
+    assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
+    assert said.count("report: ") == 1, "one process speaks"
+
+
+def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.delenv("RANK", raising=False)
+    assert (num_processes(), is_first()) == (1, True)
+    wait_for_all()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert (num_processes(), is_first()) == (2, False)
