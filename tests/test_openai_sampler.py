@@ -1,5 +1,6 @@
 """Laws of the endpoint sampler, against a small server on this machine: trouble is an error, never a loss."""
 
+import asyncio
 import json
 import logging
 import time
@@ -83,7 +84,12 @@ def test_a_time_out_is_an_error(serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"<html>login</html>", b"", b"[]", b'"text"', b"{}", {"choices": []}, {"choices": None}]
+    "value",
+    [
+        *(b"<html>login</html>", b"", b"[]", b'"text"', b"{}"),
+        *({"choices": choices} for choices in ([], None, "text", {"a": 1}, ["text"], [{}], [{"message": None}])),
+        *({"choices": [{"message": message}]} for message in ("text", {"content": ["text"]}, {"content": 7})),
+    ],
 )
 def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) -> None:
     endpoint = serve(lambda _, body: (200, value) if body["messages"][0]["content"] == "game 0" else chat("ok"))
@@ -105,6 +111,22 @@ def test_a_reply_without_words_is_empty(serve) -> None:
 def test_a_thought_that_the_prompt_opened_is_whole_again(serve) -> None:
     [completion] = sampler(serve(lambda *_: chat("a or o?</think>\n<guess>crane</guess>"))).sample(requests())
     assert completion.text == "<think>a or o?</think>\n<guess>crane</guess>"
+
+
+def test_half_a_surrogate_pair_can_be_written_to_a_file(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("a\ud83d"))).sample(requests())
+    assert completion.text.encode() == b"a?"
+    [completion] = sampler(serve(lambda *_: (400, {"error": {"message": "\ud83d"}})), max_retries=0).sample(requests())
+    assert completion.error.encode()
+
+
+def test_a_notebook_whose_loop_is_running_can_ask(serve) -> None:
+    asked = sampler(serve(lambda *_: chat("x")))
+
+    async def cell() -> list[str]:
+        return [completion.text for completion in asked.sample(requests(3))]
+
+    assert asyncio.run(cell()) == ["x", "x", "x"]
 
 
 def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None:

@@ -17,11 +17,12 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.markup import escape
 
-from wordle_rl import commands
+from wordle_rl import commands, evaluating
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
     LLMTeacherSettings,
+    PatienceSettings,
     RunConfig,
     SamplingSettings,
     TraceSettings,
@@ -315,6 +316,9 @@ def evaluate(
     temperature: float = 0.0,
     base_url: str | None = None,
     settings: Annotated[EvalSettings, tyro.conf.arg(name="")] = EvalSettings(),
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
+    csv: Path | None = None,
+    overwrite: bool = False,
     style: Style | None = None,
     shape: Shape | None = None,
     thinking: Thinking | None = None,
@@ -327,10 +331,13 @@ def evaluate(
         player: solver, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play.
         split_seed: Seed of the split.
-        out: Write every game to this file (JSON), for `compare` and `report`.
+        out: Write every game to this file (JSON), for `compare` and `report`. An endpoint's finished games are kept
+            beside it as they end (.games.jsonl), and the same command goes on with what is missing.
         name: What to call the player in tables.
         temperature: 0 is greedy.
         base_url: Address of the endpoint for openai:MODEL.
+        csv: Write a row per game to this file; `compare` reads it too.
+        overwrite: Forget the games that an endpoint played before.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.
@@ -340,25 +347,31 @@ def evaluate(
         max_completion_tokens=settings.max_completion_tokens,
         max_batch_size=settings.max_batch_size,
     )
-    wording = commands.Wording(style, shape, thinking)
-    source = commands.Source(words, split_seed, split, settings.max_games)
-    commands.evaluate_player(player, source, sampling, wording, base_url, name, out, settings.regret, seed, as_json)
+    wording = evaluating.Wording(style, shape, thinking)
+    source = evaluating.Source(words, split_seed, split, settings.max_games)
+    outputs = evaluating.Outputs(out, csv, overwrite)
+    evaluating.evaluate_player(
+        player, source, sampling, wording, base_url, patience, name, outputs, settings.regret, seed, as_json
+    )
 
 
 def compare(
-    a: Annotated[Path, tyro.conf.Positional],
-    b: Annotated[Path, tyro.conf.Positional],
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    names: tuple[str, ...] = (),
+    csv: Path | None = None,
     top: int = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare two evaluations on the same words: McNemar's exact test, paired bootstrap, table per word.
+    """Compare evaluations on the words all of them played: figures, and McNemar's exact test and a paired bootstrap
+    of each against the first.
 
     Args:
-        a: An evaluation file.
-        b: Another one.
+        runs: Evaluation files (JSON or CSV), two or more; the first is the base.
+        names: What to call them; left out: their own names.
+        csv: Also write a row per evaluation to this file.
         top: Words shown, those that differ most.
     """
-    commands.compare_files(a, b, top, as_json)
+    evaluating.compare_files(runs, names, csv, top, as_json)
 
 
 def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,6 @@ from wordle_rl import display
 from wordle_rl.audit import audit
 from wordle_rl.config import (
     ConfigError,
-    GameSettings,
     LLMTeacherSettings,
     RunConfig,
     SamplingSettings,
@@ -31,10 +29,10 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate import Evaluation, compare, evaluate, figures_by_split
+from wordle_rl.evaluate import Evaluation, figures_by_split
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.imports import Format, import_rows
-from wordle_rl.pipeline import Pipeline, Stage, elapsed, eval_secrets, start_anew
+from wordle_rl.pipeline import Pipeline, Stage, elapsed, start_anew
 from wordle_rl.players import GAME_FILE, find_model, game_of, make_player
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first, wait_for_all
@@ -47,7 +45,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
 from wordle_rl.traces import draw_secrets, solver_traces
-from wordle_rl.words import SplitName, import_words, load_words, split_secrets
+from wordle_rl.words import import_words, load_words, split_secrets
 
 out = Console(soft_wrap=True)
 messages = Console(stderr=True)
@@ -365,97 +363,6 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
         f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB", highlight=False
     )
     out.print(f"report: {directory / 'report.html'}", highlight=False)
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How prompts are worded, where that was asked for."""
-
-    style: Style | None
-    shape: Shape | None
-    thinking: Thinking | None
-
-    def settings(self, model: Path | None) -> GameSettings | None:
-        """The game settings asked for, on top of the model's own; None if nothing was asked for."""
-        asked = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-        if not asked:
-            return None
-        own = game_of(model) if model is not None else None
-        return (own or GameSettings()).model_copy(update=asked)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which secrets to play."""
-
-    words: str
-    split_seed: int
-    part: SplitName
-    max_games: int
-
-
-def evaluate_player(
-    player: str,
-    source: Source,
-    sampling: SamplingSettings,
-    wording: Wording,
-    base_url: str | None,
-    name: str | None,
-    path: Path | None,
-    with_regret: bool,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Play and measure one player."""
-    found = load_words(source.words)
-    split = split_secrets(found, source.split_seed)
-    solver = Solver(found)
-    built_in = player in ("solver", "random") or player.startswith("openai:")
-    game = wording.settings(None if built_in else find_model(Path(player)))
-    who = make_player(player, found, game, sampling, solver=solver, base_url=base_url, seed=seed)
-    secrets: Sequence[str] = split.named(source.part)
-    if source.part == "all":
-        secrets = eval_secrets(split, 0)
-    secrets = secrets[: source.max_games] if source.max_games else secrets
-    with messages.status(f"{who.label} plays {len(secrets):,} games…") as status:
-        finished = [0]
-
-        def count(*_: object) -> None:
-            finished[0] += 1
-            status.update(f"{who.label} plays… {finished[0]:,} of {len(secrets):,} games")
-
-        evaluation = evaluate(
-            secrets,
-            found,
-            who.prompter,
-            who.sampler,
-            name=name or Path(player).name,
-            player=who.label,
-            parts=(source.part,),
-            solver=solver if with_regret else None,
-            regret_games=100 if player == "random" else None,
-            on_finished=count,
-        )
-    if path is not None:
-        evaluation.save(path)
-    figures = evaluation.figures()
-    if as_json:
-        print_json({"player": who.label, "split": source.part, **asdict(figures)})
-    else:
-        out.print(display.results_table({evaluation.name: {source.part: figures}}))
-    if figures.num_errors:
-        messages.print(f"{figures.num_errors} games could not be played and are not counted")
-        if not figures.num_games:
-            raise ConfigError(f"no game could be played: {evaluation.records[0].error}")
-
-
-def compare_files(a: Path, b: Path, top: int, as_json: bool) -> None:
-    """Two evaluations side by side."""
-    comparison = compare(Evaluation.load(a), Evaluation.load(b))
-    if as_json:
-        print_json(asdict(comparison))
-    else:
-        out.print(display.comparison_table(comparison, max_rows=top))
 
 
 def report(directory: Path, as_json: bool) -> None:

@@ -406,6 +406,21 @@ class EvalSettings(Section):
     """Measure regret against the solver."""
 
 
+class PatienceSettings(Section):
+    """How an endpoint's games are played, and how long it is waited for."""
+
+    concurrency: int = Field(16, ge=1)
+    """Games an endpoint plays at once, each at its own pace."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Time an endpoint has for one request, in seconds; it is tried again three times."""
+    game_timeout_s: float = Field(600.0, gt=0)
+    """Time an endpoint has for one game, in seconds; a longer one is an error, never a loss."""
+    max_minutes: float = Field(0.0, ge=0)
+    """Time an endpoint has for all games, in minutes; those not finished by then are errors. 0: no bound."""
+    max_failures: int = Field(32, ge=0)
+    """Ask an endpoint no more once so many games in a row were errors. 0: go on."""
+
+
 class RunConfig(Section):
     """A whole run: words, teacher games, SFT, GRPO, evaluation."""
 

@@ -6,15 +6,17 @@ same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import Comparison, Figures, GameRecord
+from wordle_rl.evaluate import Comparison, Figures, GameRecord, SharedGame, Standings
 from wordle_rl.game import Outcome
 from wordle_rl.memory import MemoryEstimate, Stage
 from wordle_rl.stats import Estimate
@@ -165,30 +167,94 @@ def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> Renderabl
     ):
         summary.add_row(Text(label), Text(value))
     notes = [Text(note, "italic") for note in comparison_notes(comparison)]
-    rows = sorted(
-        (row for row in comparison.rows if row.guesses_a != row.guesses_b),
-        key=lambda row: (-abs((row.guesses_a or 99) - (row.guesses_b or 99)), row.secret, row.occurrence),
+    games = [SharedGame(row.secret, row.occurrence, (row.guesses_a, row.guesses_b)) for row in comparison.rows]
+    return Group(summary, *notes, *_differing_games((a, b), games, max_rows))
+
+
+def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+    """Any number of players on the same words: their figures, each against the first, and the words that differ most.
+
+    Args:
+        found: From `standings`.
+        max_rows: Words shown at most, those with the largest difference first; 0: none.
+    """
+    base = found.runs[0].name
+    figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
+    title = Text(f"each against {base}: difference and where it lies, 95 % sure", no_wrap=True)
+    tests = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    tests.add_column("", min_width=6, overflow="fold")
+    for heading in ("win %", "from", "to", "guesses", "from", "to", "only\nbase", "only\nit", "p"):
+        tests.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+    for run in found.runs:
+        if run.against_base is not None:
+            pair = run.against_base
+            points = [f"{100 * value:+.1f}" for value in pair.win_rate_difference]
+            guesses = [f"{value:+.2f}" for value in pair.guesses_difference]
+            tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
+    notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
+    notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
+    notes.append("p: McNemar's exact test, not corrected for several tests")
+    shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
+    return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
+
+
+@contextmanager
+def game_progress(
+    console: Console, title: str, total: int, kept: Iterable[GameRecord]
+) -> Iterator[Callable[[GameRecord], None]]:
+    """A bar with wins, errors and the time left, that is told of every game; nothing where output is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
-    if not rows or max_rows < 1:
-        return Group(summary, *notes)
-    heading = Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} widest apart:")
-    words = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    words.add_column("secret")
-    words.add_column(Text(a), justify="right")
-    words.add_column(Text(b), justify="right")
-    for row in rows[:max_rows]:
-        words.add_row(row.secret, _guesses(row.guesses_a), _guesses(row.guesses_b))
-    return Group(summary, *notes, "", heading, words)
+    before = list(kept)
+    wins, errors = sum(record.won for record in before), 0
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(Text(title).markup, total=total, completed=len(before), note="")
+
+        def tell(record: GameRecord) -> None:
+            nonlocal wins, errors
+            wins, errors = wins + record.won, errors + record.failed
+            bar.update(task, advance=1, note=f"{wins} won, {errors} errors")
+
+        yield tell
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
     """What a reader of a comparison must know about the games left out, one line each."""
+    return _left_out(comparison.num_unpaired, comparison.num_errors)
+
+
+def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
     notes = []
-    if comparison.num_unpaired:
-        notes.append(f"the players did not meet the same words: games without a counterpart: {comparison.num_unpaired}")
-    if comparison.num_errors:
-        notes.append(f"games left out, since at least one side could not be played to its end: {comparison.num_errors}")
+    if num_unpaired:
+        notes.append(f"the players did not meet the same words: games without a counterpart: {num_unpaired}")
+    if num_errors:
+        notes.append(f"games left out, since at least one side could not be played to its end: {num_errors}")
     return notes
+
+
+def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
+    """The games that players met differently, the widest apart first."""
+
+    def apart(game: SharedGame) -> int:
+        used = [guesses or 99 for guesses in game.guesses]
+        return max(used) - min(used)
+
+    rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
+    if not rows or max_rows < 1:
+        return []
+    words = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    words.add_column("secret")
+    for name in names:
+        words.add_column(Text(name), justify="right")
+    for row in rows[:max_rows]:
+        words.add_row(row.secret, *map(_guesses, row.guesses))
+    return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} widest apart:"), words]
 
 
 def _percent(rate: float | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, SamplingSettings, describe
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, PatienceSettings, SamplingSettings, describe
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -68,6 +68,7 @@ def make_player(
     *,
     solver: Solver,
     base_url: str | None = None,
+    patience: PatienceSettings | None = None,
     seed: int = 0,
 ) -> Player:
     """Make a player.
@@ -79,6 +80,7 @@ def make_player(
         sampling: How a model's tokens are drawn.
         solver: For the solver player.
         base_url: Address of an OpenAI-compatible endpoint.
+        patience: How many requests it gets at once and how long it is waited for; None: the defaults.
         seed: Seed of everything drawn at random.
 
     Raises:
@@ -90,18 +92,23 @@ def make_player(
         return Player(name, sampler, prompter)
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
-        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling), prompter)
+        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling, patience), prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     return Player(str(directory), _model(directory, sampling, seed), prompter)
 
 
-def _endpoint(model: str, base_url: str | None, sampling: SamplingSettings) -> Sampler:
+def _endpoint(
+    model: str, base_url: str | None, sampling: SamplingSettings, patience: PatienceSettings | None
+) -> Sampler:
     try:
         from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
     except ModuleNotFoundError:
         raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
-    endpoint = EndpointSettings(model=model, **({"base_url": base_url} if base_url else {}))
+    bounds = patience or PatienceSettings()
+    endpoint = EndpointSettings(model=model, max_concurrent=bounds.concurrency, timeout_s=bounds.timeout_s)
+    if base_url:
+        endpoint = endpoint.model_copy(update={"base_url": base_url})
     return OpenAISampler(endpoint, sampling)
 
 

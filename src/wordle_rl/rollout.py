@@ -5,13 +5,14 @@ All games of a batch advance together, one sampler call a turn; a finished game 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.samplers.base import Completion, Request, Sampler
+from wordle_rl.samplers.base import Ask, Completion, Request, Sampler
 from wordle_rl.words import WordList
 
 
@@ -153,6 +154,30 @@ def play(
                     on_finished(running.game_id, trajectory)
         active = [running for running in active if running.env.stop_reason is None]
     return [trajectories[game_id] for game_id in range(len(starts))]
+
+
+async def play_alone(
+    game_id: int, start: Start, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
+) -> Trajectory:
+    """Play one game at its own pace, with a player that is asked turn by turn and keeps no tokens.
+
+    Args:
+        game_id: Goes into every request.
+        start: The secret and the start board.
+        words: The word lists.
+        prompter: Wording, shape, grammar and rules.
+        ask: The player.
+        timeout_s: Time for the whole game, in seconds; past it the game is an error. None: no bound.
+    """
+    running = open_game(game_id, start, words, prompter, None)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while running.env.stop_reason is None:
+                request = Request(game_id, running.env.conversation, running.env.turns)
+                advance(running, await ask(request), None)
+    except TimeoutError:
+        advance(running, Completion("", error=f"the game took longer than {timeout_s:g} s"), None)
+    return running.close()
 
 
 def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[Trajectory]]:

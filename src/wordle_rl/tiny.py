@@ -37,6 +37,13 @@ CHAT_TEMPLATE = (
 )
 """Each reply stands between `<|reply|>` and `<|end|>`; a user's words need no frame of their own."""
 
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": REPLY,
+    "fields": {"content": {"close": END, "content": "text"}},
+}
+"""The same for servers: without it `transformers serve` reads replies as those of an ordinary Qwen3."""
+
 
 def make_tokenizer() -> PreTrainedTokenizerBase:
     """Build the embedded tokenizer: about 190 tokens, no training, no download."""
@@ -57,6 +64,7 @@ def make_tokenizer() -> PreTrainedTokenizerBase:
         model_input_names=["input_ids", "attention_mask"],
     )
     fast.chat_template = CHAT_TEMPLATE
+    fast.response_template = RESPONSE_TEMPLATE
     return fast
 
 

@@ -1,15 +1,21 @@
-"""Play secrets, keep every game, measure, and compare two players on the same words.
+"""Play secrets, keep every game, measure, and compare players on the same words.
 
-    records.py   GameRecord, Evaluation (every game, saved as JSON), Figures
-    play.py      evaluate(): secrets -> Evaluation
-    pairs.py     compare(): two evaluations -> Comparison
+    records.py     GameRecord, Evaluation (every game, saved as JSON), Figures
+    play.py        evaluate(): secrets -> Evaluation
+    concurrent.py  evaluate_concurrently(): the same with a server, each game at its own pace
+    journal.py     finished games on disk, so that a stopped evaluation goes on
+    tables.py      evaluations as CSV, and back
+    pairs.py       compare(): two evaluations -> Comparison
+    standings.py   standings(): any number of evaluations -> Standings
 
 A game that could not be played to its end because the player could not be asked is an error: counted as such, left
 out of every figure, never a loss. A game cut short by a token budget is a loss.
 """
 
+from wordle_rl.evaluate.concurrent import evaluate_concurrently
+from wordle_rl.evaluate.journal import Journal, journal_path
 from wordle_rl.evaluate.pairs import ComparedGame, Comparison, compare
-from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
     RESULT_SPLITS,
     Evaluation,
@@ -19,7 +25,10 @@ from wordle_rl.evaluate.records import (
     TurnRecord,
     figures_by_split,
     measure,
+    occurrences,
 )
+from wordle_rl.evaluate.standings import SharedGame, Standing, Standings, standings
+from wordle_rl.evaluate.tables import load_evaluation, save_csv, write_rows
 
 __all__ = [
     "RESULT_SPLITS",
@@ -30,9 +39,21 @@ __all__ = [
     "EvaluationError",
     "Figures",
     "GameRecord",
+    "Journal",
+    "SharedGame",
+    "Standing",
+    "Standings",
     "TurnRecord",
     "compare",
     "evaluate",
+    "evaluate_concurrently",
     "figures_by_split",
+    "journal_path",
+    "load_evaluation",
     "measure",
+    "occurrences",
+    "save_csv",
+    "standings",
+    "with_regret",
+    "write_rows",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
 from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap
 
 
@@ -67,10 +67,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     Raises:
         EvaluationError: If the games differ in words or rules, or no secret was played to its end by both.
     """
-    if a.fingerprint != b.fingerprint or a.rules != b.rules:
-        what = "word lists" if a.fingerprint != b.fingerprint else "rules"
-        raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
-    games_a, games_b = _by_occurrence(a.records), _by_occurrence(b.records)
+    check_alike(a, b)
+    games_a, games_b = by_occurrence(a.records), by_occurrence(b.records)
     shared = sorted(games_a.keys() & games_b.keys())
     rows = tuple(
         ComparedGame(*key, _guesses(games_a[key]), _guesses(games_b[key]))
@@ -99,14 +97,20 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     )
 
 
-def _by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
+def check_alike(a: Evaluation, b: Evaluation) -> None:
+    """Refuse to compare games of different words or rules.
+
+    Raises:
+        EvaluationError: If they differ.
+    """
+    if a.fingerprint != b.fingerprint or a.rules != b.rules:
+        what = "word lists" if a.fingerprint != b.fingerprint else "rules"
+        raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
+
+
+def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
     """Games by secret and how often that secret came before; errors are counted too, so that pairs stay pairs."""
-    seen: defaultdict[str, int] = defaultdict(int)
-    games = {}
-    for record in records:
-        games[record.secret, seen[record.secret]] = record
-        seen[record.secret] += 1
-    return games
+    return dict(zip(occurrences(record.secret for record in records), records, strict=True))
 
 
 def _guesses(record: GameRecord) -> int | None:

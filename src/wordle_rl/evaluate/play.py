@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord
-from wordle_rl.game import Rules, Turn, violates_clues
+from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.samplers.base import Sampler
@@ -68,7 +69,7 @@ def evaluate(
     def finish(first: int, place: int, trajectory: Trajectory) -> None:
         index = first + place
         measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
-        records[index] = _record(trajectory, meter if measured else None)
+        records[index] = record_of(trajectory, meter if measured else None)
         if on_finished is not None:
             on_finished(index, records[index])
 
@@ -78,6 +79,26 @@ def evaluate(
         play(starts, words, prompter, sampler, on_finished=partial(finish, first))
     games = tuple(records[index] for index in range(len(secrets)))
     return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games)
+
+
+def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
+    """The same games with every turn's regret, for games that were kept without it.
+
+    Raises:
+        EvaluationError: If the games or the solver are of other words.
+    """
+    if evaluation.fingerprint != words.fingerprint or solver.words != words:
+        raise EvaluationError(f"the games, the solver and word list {words.name!r} do not belong together")
+    meter = _RegretMeter(solver, evaluation.rules)
+    records = []
+    for record in evaluation.records:
+        game = Game(record.secret, words, evaluation.rules)
+        board = [game.play(turn.guess) for turn in record.turns]
+        turns = (
+            replace(turn, regret=meter.regret(board[place], board[:place])) for place, turn in enumerate(record.turns)
+        )
+        records.append(replace(record, turns=tuple(turns)))
+    return replace(evaluation, records=tuple(records))
 
 
 class _RegretMeter:
@@ -112,7 +133,7 @@ class _RegretMeter:
         return self._candidates[scored]
 
 
-def _record(trajectory: Trajectory, meter: _RegretMeter | None) -> GameRecord:
+def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:
     """What is kept of a finished game."""
     transcript = trajectory.transcript
     board = [played.turn for played in transcript.turns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -155,6 +155,21 @@ class Evaluation:
 _EVALUATION = TypeAdapter(Evaluation)
 
 
+def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
+    """Each secret with how often it came before, so that games of one secret can be told apart.
+
+    Examples:
+        >>> occurrences(["crane", "speed", "crane"])
+        [('crane', 0), ('speed', 0), ('crane', 1)]
+    """
+    seen: Counter[str] = Counter()
+    keys = []
+    for secret in secrets:
+        keys.append((secret, seen[secret]))
+        seen[secret] += 1
+    return keys
+
+
 def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     """Work out the figures of some games; see `Figures`."""
     played = [record for record in records if not record.failed]
@@ -172,7 +187,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         win_rate_high=high,
         mean_guesses_on_wins=_ratio(guesses_on_wins, wins),
         mean_guesses_loss_as_7=_ratio(guesses_on_wins + losses * (max_turns + 1), num_games),
-        invalid_rate=_ratio(sum(_is_invalid(turn) for turn in turns), len(turns)),
+        invalid_rate=_ratio(sum(is_invalid(turn) for turn in turns), len(turns)),
         repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
         clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),
         malformed_rate=_ratio(sum(turn.outcome is Outcome.MALFORMED for turn in turns), len(turns)),
@@ -194,7 +209,8 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
     return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in RESULT_SPLITS}
 
 
-def _is_invalid(turn: TurnRecord) -> bool:
+def is_invalid(turn: TurnRecord) -> bool:
+    """Whether a turn had a readable guess that was not scored."""
     return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.game import Turn
@@ -53,3 +54,15 @@ class Sampler(Protocol):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One completion per request, in order. Ids stay the same over a game's turns."""
+
+
+Ask = Callable[[Request], Awaitable[Completion]]
+"""Asks for one turn of one game; trouble is a completion with an `error`, never an exception."""
+
+
+@runtime_checkable
+class ConcurrentSampler(Protocol):
+    """A player that can be asked about every game on its own, many at once, such as a server."""
+
+    def session(self) -> AbstractAsyncContextManager[Ask]:
+        """Open what asking needs, such as connections, for as long as the context lasts."""

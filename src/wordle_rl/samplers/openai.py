@@ -1,19 +1,22 @@
-"""Sampling from any OpenAI-compatible endpoint, many games at once."""
+"""Sampling from any OpenAI-compatible endpoint: all games of a turn at once, or every game at its own pace."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import cast
 
 from openai import APIConnectionError, APIError, AsyncOpenAI, AuthenticationError, OpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatCompletionMessageParam
+from openai.types.chat.chat_completion import Choice
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.prompt import with_opened_thought
-from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.base import Ask, Completion, Request
+from wordle_rl.samplers.loop import run_async
 
 
 class EndpointSettings(BaseModel):
@@ -75,9 +78,11 @@ class OpenAISampler:
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One chat completion per request."""
-        return asyncio.run(self._sample_all(requests))
+        return run_async(self._sample_all(requests))
 
-    async def _sample_all(self, requests: Sequence[Request]) -> list[Completion]:
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """One client for many requests, each asked for when its game is ready, `max_concurrent` at once."""
         endpoint = self._endpoint
         gate = asyncio.Semaphore(endpoint.max_concurrent)
         async with AsyncOpenAI(
@@ -86,23 +91,46 @@ class OpenAISampler:
             timeout=endpoint.timeout_s,
             max_retries=endpoint.max_retries,
         ) as client:
-            return list(await asyncio.gather(*(self._sample_one(client, gate, request) for request in requests)))
 
-    async def _sample_one(self, client: AsyncOpenAI, gate: asyncio.Semaphore, request: Request) -> Completion:
-        async with gate:
-            try:
-                answer = await client.chat.completions.create(
-                    model=self._endpoint.model,
-                    messages=cast("list[ChatCompletionMessageParam]", list(request.messages)),
-                    temperature=self._sampling.temperature,
-                    top_p=self._sampling.top_p,
-                    max_tokens=self._sampling.max_completion_tokens,
-                )
-            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
-                reason = " ".join(f"{type(error).__name__}: {error}".split())
-                return Completion("", error=reason.replace(self._key, "(key)")[:200])
-        # A server that is no chat endpoint may send anything with status 200.
-        if not isinstance(answer, ChatCompletion) or not answer.choices:
-            return Completion("", error="the endpoint sent no choices")
-        choice = answer.choices[0]
-        return Completion(with_opened_thought(choice.message.content or ""), overlong=choice.finish_reason == "length")
+            async def ask(request: Request) -> Completion:
+                async with gate:
+                    return await self._ask(client, request)
+
+            yield ask
+
+    async def _sample_all(self, requests: Sequence[Request]) -> list[Completion]:
+        async with self.session() as ask:
+            return list(await asyncio.gather(*(ask(request) for request in requests)))
+
+    async def _ask(self, client: AsyncOpenAI, request: Request) -> Completion:
+        try:
+            answer = await client.chat.completions.create(
+                model=self._endpoint.model,
+                messages=cast("list[ChatCompletionMessageParam]", list(request.messages)),
+                temperature=self._sampling.temperature,
+                top_p=self._sampling.top_p,
+                max_tokens=self._sampling.max_completion_tokens,
+            )
+        except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return Completion("", error=_writable(reason.replace(self._key, "(key)"))[:200])
+        return _read(answer)
+
+
+def _read(answer: object) -> Completion:
+    """What was said; a server that is no chat endpoint may send anything with status 200, and the client lets it."""
+    choices: object = answer.choices if isinstance(answer, ChatCompletion) else None
+    if not isinstance(choices, list) or not choices:
+        return Completion("", error="the endpoint sent no choices")
+    choice = choices[0]
+    if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
+        return Completion("", error="the endpoint sent a choice without a message")
+    content: object = choice.message.content
+    if not isinstance(content, str | None):
+        return Completion("", error="the endpoint sent a message that is no text")
+    return Completion(with_opened_thought(_writable(content or "")), overlong=choice.finish_reason == "length")
+
+
+def _writable(text: str) -> str:
+    """The text without halves of surrogate pairs, which JSON can bring and no file can hold."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,110 @@
+"""Games with a server: each at its own pace, so many at once, bounded in time, kept as they finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from wordle_rl.config import PatienceSettings
+from wordle_rl.env import StopReason
+from wordle_rl.evaluate.journal import Journal
+from wordle_rl.evaluate.play import record_of
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
+from wordle_rl.prompt import Prompter
+from wordle_rl.rollout import Start, play_alone
+from wordle_rl.samplers.base import Ask, ConcurrentSampler
+from wordle_rl.samplers.loop import run_async
+from wordle_rl.words import SplitName, WordList
+
+
+def evaluate_concurrently(
+    secrets: Sequence[str],
+    words: WordList,
+    prompter: Prompter,
+    sampler: ConcurrentSampler,
+    patience: PatienceSettings,
+    *,
+    name: str = "player",
+    player: str = "",
+    parts: Sequence[SplitName] = (),
+    journal: Journal | None = None,
+    on_finished: Callable[[GameRecord], None] | None = None,
+) -> Evaluation:
+    """Play one game per secret and keep all of them; `with_regret` measures them afterwards.
+
+    It always ends: a request, a game and the whole are bounded in time, and an endpoint that fails game after game is
+    left alone. What was not finished is an error that says why, never a loss.
+
+    Args:
+        secrets: The words to find; repeats are played again.
+        words: The word list.
+        prompter: Wording, grammar and rules.
+        sampler: The player.
+        patience: How many games at once, and the bounds.
+        name: See `Evaluation`.
+        player: See `Evaluation`.
+        parts: See `Evaluation`.
+        journal: Where finished games are kept as they end; those already there are not played again.
+        on_finished: Called with the record of each game played now, as it ends.
+
+    Raises:
+        EvaluationError: If there are no secrets.
+        RunError: If a finished game cannot be written.
+    """
+    if not secrets:
+        raise EvaluationError("no secrets to play; give at least one")
+    keys = occurrences(secrets)
+    records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
+
+    async def play(game_id: int, ask: Ask) -> bool:
+        """Play one game and keep it; whether it could be finished."""
+        secret, occurrence = keys[game_id]
+        game = await play_alone(game_id, Start(secret), words, prompter, ask, patience.game_timeout_s)
+        record = records[secret, occurrence] = record_of(game)
+        if journal is not None and not record.failed:
+            journal.add(secret, occurrence, record)
+        if on_finished is not None:
+            on_finished(record)
+        return not record.failed
+
+    missing = [game_id for game_id, key in enumerate(keys) if key not in records]
+    why = run_async(_play_all(missing, sampler, patience, play)) if missing else ""
+    games = tuple(records.get(key) or _not_played(key[0], why) for key in keys)
+    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games)
+
+
+async def _play_all(
+    game_ids: Sequence[int],
+    sampler: ConcurrentSampler,
+    patience: PatienceSettings,
+    play: Callable[[int, Ask], Awaitable[bool]],
+) -> str:
+    """Play games until all are done or a bound is met; why some were not finished, empty if all were played."""
+    waiting = iter(game_ids)
+    failures = 0  # in a row
+
+    async def take_turns(ask: Ask) -> None:
+        nonlocal failures
+        while not _given_up(failures, patience) and (game_id := next(waiting, None)) is not None:
+            failures = 0 if await play(game_id, ask) else failures + 1
+
+    async with sampler.session() as ask:
+        tables = [asyncio.create_task(take_turns(ask)) for _ in range(min(patience.concurrency, len(game_ids)))]
+        try:
+            async with asyncio.timeout(60 * patience.max_minutes or None):
+                await asyncio.gather(*tables)
+        except TimeoutError:
+            return f"not finished within {patience.max_minutes:g} minutes"
+        finally:
+            for table in tables:
+                table.cancel()
+            await asyncio.gather(*tables, return_exceptions=True)
+    return f"not played after {failures} games in a row were errors" if _given_up(failures, patience) else ""
+
+
+def _given_up(failures: int, patience: PatienceSettings) -> bool:
+    return 0 < patience.max_failures <= failures
+
+
+def _not_played(secret: str, why: str) -> GameRecord:
+    return GameRecord(secret, False, 0, StopReason.REQUEST_FAILED, (), error=why)

@@ -1,0 +1,98 @@
+"""Finished games, one JSON line each, so that an evaluation that was stopped goes on where it stopped.
+
+The first line holds the settings the games were played with; each further line a secret's occurrence and its game.
+Games that are errors are not among them: they are played again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from wordle_rl.evaluate.records import EvaluationError, GameRecord
+from wordle_rl.runs import Run
+
+_GAME = TypeAdapter(GameRecord)
+_START = b'{"settings":'
+
+
+class Journal:
+    """The games finished so far, on disk and in memory.
+
+    Args:
+        path: The file; it is made, or gone on with. What a broken-off process left of a last line is removed.
+        settings: All that a game depends on, as JSON values; a file of games played otherwise is refused.
+
+    Raises:
+        EvaluationError: If the file holds something else, games played with other settings, or a damaged line.
+        RunError: If it cannot be written.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self.games: dict[tuple[str, int], GameRecord] = {}
+        content = path.read_bytes() if path.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole or not _START.startswith(content[: len(_START)]):
+            self._read(whole.splitlines(), settings)
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))
+        if not whole:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._append({"settings": dict(settings)})
+
+    def add(self, secret: str, occurrence: int, game: GameRecord) -> None:
+        """Keep one finished game.
+
+        Raises:
+            RunError: If it cannot be written.
+        """
+        self._append({"occurrence": occurrence, "game": _GAME.dump_python(game, mode="json")})
+        self.games[secret, occurrence] = game
+
+    def _append(self, row: Mapping[str, Any]) -> None:
+        Run(self.path.parent).append(self.path.name, row)
+
+    def _read(self, lines: Sequence[bytes], settings: Mapping[str, Any]) -> None:
+        before = _object(lines[0] if lines else b"").get("settings")
+        if not isinstance(before, dict):
+            raise EvaluationError(f"{self.path} is no file of games, so it is left alone; name another --out")
+        now = json.loads(json.dumps(settings))
+        for name in [*now, *before]:
+            if now.get(name) != before.get(name):
+                was, wanted = (json.dumps(values.get(name)) for values in (before, now))
+                raise EvaluationError(
+                    f"{self.path} holds games with {name} {was}, not {wanted}; "
+                    "name another --out, or pass --overwrite to start anew"
+                )
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                row = _object(line)
+                game = _GAME.validate_python(row["game"])
+                self.games.setdefault((game.secret, int(row["occurrence"])), game)
+            except (KeyError, TypeError, ValueError):  # pydantic's error is a ValueError
+                raise EvaluationError(f"{self.path}:{number} is no game; delete the line to play it again") from None
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """A line's JSON object; empty if it is none."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def journal_path(out: Path) -> Path:
+    """Where the finished games of an evaluation file are kept.
+
+    Examples:
+        >>> journal_path(Path("runs/eval.json")).as_posix()
+        'runs/eval.games.jsonl'
+    """
+    return out.with_name(f"{out.stem}.games.jsonl")

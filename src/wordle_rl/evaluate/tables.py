@@ -1,0 +1,153 @@
+"""Evaluations as CSV: a row per game, for spreadsheets and back again.
+
+All of an evaluation but the words of the replies is in the file, so its figures and comparisons come out the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
+from wordle_rl.game import Outcome, Rules
+from wordle_rl.runs import write_text_atomically
+from wordle_rl.words import Split
+
+_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records"))
+_RULES = tuple(field.name for field in fields(Rules))
+_EVALUATION = TypeAdapter(Evaluation)
+_NONE = "-"
+
+
+def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
+    """Write one row per game, whole or not at all.
+
+    Columns: `secret`, `split` (train, val, test), `won` (true or false; empty for an error), `turns_used`, `guesses`,
+    `marks`, `outcomes` and `regrets` by turn (`-`: none), how many turns were invalid, malformed, repeated and against
+    clues, `mean_regret`, `stop_reason`, `error`, and what is the same for all games.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
+    about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
+    about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
+    rows = [{**_row(record), "split": part_of.get(record.secret, "outside"), **about} for record in evaluation.records]
+    write_rows(path, rows)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows that all have the columns of the first, whole or not at all.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text_atomically(path, text.getvalue())
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    """Read an evaluation from the JSON or the CSV that `wordle-rl eval` writes.
+
+    Raises:
+        EvaluationError: If the file is missing or holds no evaluation.
+    """
+    if not path.is_file():
+        return Evaluation.load(path)
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        if not file.readline().startswith("secret,"):
+            return Evaluation.load(path)
+        file.seek(0)
+        return _evaluation(path, csv.DictReader(file, restval=""))
+
+
+def _row(record: GameRecord) -> dict[str, str | int | float]:
+    turns = record.turns
+    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    return {
+        "secret": record.secret,
+        "split": "",
+        "won": "" if record.failed else _plain(record.won),
+        "turns_used": record.turns_used,
+        "guesses": " ".join(turn.guess or _NONE for turn in turns),
+        "marks": " ".join(turn.marks or _NONE for turn in turns),
+        "invalid_turns": sum(is_invalid(turn) for turn in turns),
+        "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
+        "repeated_turns": sum(turn.repeated for turn in turns),
+        "clue_violating_turns": sum(turn.violates_clues for turn in turns),
+        "mean_regret": sum(regrets) / len(regrets) if regrets else "",
+        "outcomes": " ".join(turn.outcome.value for turn in turns),
+        "regrets": " ".join(_NONE if turn.regret is None else repr(turn.regret) for turn in turns),
+        "repeats": " ".join(_plain(turn.repeated) for turn in turns),
+        "clue_violations": " ".join(_plain(turn.violates_clues) for turn in turns),
+        "stop_reason": record.stop_reason.value,
+        "error": record.error or "",
+    }
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
+    about: dict[str, str] | None = None
+    records = []
+    try:
+        for row in rows:
+            same = {name: row[name] for name in (*_ABOUT, *_RULES)}
+            if about not in (None, same):
+                raise ValueError("its player or rules differ from the first row's")
+            about = same
+            records.append(_record(row))
+        if about is None:
+            raise ValueError("it has no games")
+        rules = {name: about[name] for name in _RULES}
+        whole = {name: about[name] for name in _ABOUT} | {"parts": about["parts"].split(), "rules": rules}
+        return _EVALUATION.validate_python({**whole, "records": records})
+    except (KeyError, ValueError, csv.Error) as error:
+        raise EvaluationError(
+            f"{path}:{rows.line_num} is no evaluation: {_fault(error)}; write it with `wordle-rl eval --csv`"
+        ) from None
+
+
+def _record(row: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "secret": row["secret"],
+        "won": row["won"] or False,
+        "turns_used": row["turns_used"],
+        "stop_reason": row["stop_reason"],
+        "error": row["error"] or None,
+        "turns": list(_turns(row)),
+    }
+
+
+def _turns(row: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
+    names = ("guesses", "marks", "outcomes", "repeats", "clue_violations", "regrets")
+    for guess, marks, outcome, repeated, violates, regret in zip(*(row[name].split() for name in names), strict=True):
+        yield {
+            "reply": "",
+            "guess": None if guess == _NONE else guess,
+            "marks": None if marks == _NONE else marks,
+            "outcome": outcome,
+            "repeated": repeated,
+            "violates_clues": violates,
+            "regret": None if regret == _NONE else regret,
+        }
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"no column {error}" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,277 @@
+"""What `wordle-rl eval` and `wordle-rl compare` do, once their arguments are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from wordle_rl import display
+from wordle_rl.commands import messages, out, print_json
+from wordle_rl.config import ConfigError, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.evaluate import (
+    Evaluation,
+    Journal,
+    Standings,
+    compare,
+    evaluate,
+    evaluate_concurrently,
+    journal_path,
+    load_evaluation,
+    occurrences,
+    save_csv,
+    standings,
+    with_regret,
+    write_rows,
+)
+from wordle_rl.pipeline import eval_secrets
+from wordle_rl.players import Player, find_model, game_of, make_player
+from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.samplers.base import ConcurrentSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import SplitName, WordList, load_words, split_secrets
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How prompts are worded, where that was asked for."""
+
+    style: Style | None
+    shape: Shape | None
+    thinking: Thinking | None
+
+    def settings(self, model: Path | None) -> GameSettings | None:
+        """The game settings asked for, on top of the model's own; None if nothing was asked for."""
+        asked = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        if not asked:
+            return None
+        own = game_of(model) if model is not None else None
+        return (own or GameSettings()).model_copy(update=asked)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which secrets to play."""
+
+    words: str
+    split_seed: int
+    part: SplitName
+    max_games: int
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where an evaluation goes, beside the terminal."""
+
+    json: Path | None
+    csv: Path | None
+    overwrite: bool
+
+    def check(self) -> None:
+        """Refuse places that cannot be written before any game is played.
+
+        Raises:
+            ConfigError: If a file is a directory, lies below a file, or its directory may not be written.
+        """
+        for path in (self.json, self.csv):
+            if path is None:
+                continue
+            nearest = next(parent for parent in path.absolute().parents if parent.exists())
+            if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
+                raise ConfigError(f"{path} cannot be written; name another file")
+        if self.json is not None and self.json == self.csv:
+            raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own")
+
+
+def evaluate_player(
+    player: str,
+    source: Source,
+    sampling: SamplingSettings,
+    wording: Wording,
+    base_url: str | None,
+    patience: PatienceSettings,
+    name: str | None,
+    outputs: Outputs,
+    with_regrets: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Play and measure one player."""
+    outputs.check()
+    found = load_words(source.words)
+    split = split_secrets(found, source.split_seed)
+    solver = Solver(found)
+    built_in = player in ("solver", "random") or player.startswith("openai:")
+    game = wording.settings(None if built_in else find_model(Path(player)))
+    who = make_player(player, found, game, sampling, solver=solver, base_url=base_url, patience=patience, seed=seed)
+    secrets: Sequence[str] = split.named(source.part)
+    if source.part == "all":
+        secrets = eval_secrets(split, 0)
+    secrets = secrets[: source.max_games] if source.max_games else secrets
+    label = name or Path(player).name
+    if isinstance(who.sampler, ConcurrentSampler):
+        settings = _played_with(who, found, source, sampling, base_url)
+        journal = _journal(outputs, settings)
+        evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, patience, journal)
+        if with_regrets:
+            with messages.status("measuring regret…"):
+                evaluation = with_regret(evaluation, found, solver)
+    else:
+        evaluation = _play_together(who, label, secrets, found, source.part, solver if with_regrets else None)
+    figures = evaluation.figures()
+    if not figures.num_games:
+        reasons = Counter(record.error for record in evaluation.records)
+        raise ConfigError(f"no game could be played: {reasons.most_common(1)[0][0]}")
+    if outputs.json is not None:
+        evaluation.save(outputs.json)
+    if outputs.csv is not None:
+        save_csv(evaluation, split, outputs.csv)
+    if as_json:
+        print_json({"player": who.label, "split": source.part, **asdict(figures)})
+    else:
+        out.print(display.results_table({evaluation.name: {source.part: figures}}))
+    _tell_errors(evaluation, outputs)
+
+
+def _played_with(
+    who: Player, found: WordList, source: Source, sampling: SamplingSettings, base_url: str | None
+) -> dict[str, Any]:
+    """All that an endpoint's game depends on, to be kept with the games; an address without its user and query."""
+    address = urlsplit(base_url or "")
+    return {
+        "player": who.label,
+        "base_url": f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if base_url else None,
+        "words": found.fingerprint,
+        "split": source.part,
+        "split_seed": source.split_seed,
+        "style": who.prompter.style.value,
+        "shape": who.prompter.shape.value,
+        "thinking": who.prompter.thinking.value,
+        **asdict(who.prompter.rules),
+        **sampling.model_dump(exclude={"max_batch_size"}),
+    }
+
+
+def _journal(outputs: Outputs, settings: dict[str, Any]) -> Journal | None:
+    if outputs.json is None:
+        return None
+    path = journal_path(outputs.json)
+    if outputs.overwrite:
+        path.unlink(missing_ok=True)
+    return Journal(path, settings)
+
+
+def _play_apart(
+    who: Player,
+    sampler: ConcurrentSampler,
+    name: str,
+    secrets: Sequence[str],
+    found: WordList,
+    part: SplitName,
+    patience: PatienceSettings,
+    journal: Journal | None,
+) -> Evaluation:
+    """Each game at its own pace; those kept from an earlier call are not played again."""
+    before = {} if journal is None else journal.games
+    kept = [before[key] for key in occurrences(secrets) if key in before]
+    if kept:
+        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+    with display.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
+        return evaluate_concurrently(
+            secrets,
+            found,
+            who.prompter,
+            sampler,
+            patience,
+            name=name,
+            player=who.label,
+            parts=(part,),
+            journal=journal,
+            on_finished=tell,
+        )
+
+
+def _play_together(
+    who: Player, name: str, secrets: Sequence[str], found: WordList, part: SplitName, solver: Solver | None
+) -> Evaluation:
+    """All games one turn at a time."""
+    with display.game_progress(messages, f"{who.label} plays", len(secrets), ()) as tell:
+        return evaluate(
+            secrets,
+            found,
+            who.prompter,
+            who.sampler,
+            name=name,
+            player=who.label,
+            parts=(part,),
+            solver=solver,
+            regret_games=100 if who.label == "random" else None,
+            on_finished=lambda _, record: tell(record),
+        )
+
+
+def _tell_errors(evaluation: Evaluation, outputs: Outputs) -> None:
+    """Say how many games are errors, and why most of them are."""
+    errors = Counter(record.error for record in evaluation.records if record.failed)
+    if not errors:
+        return
+    reason, count = errors.most_common(1)[0]
+    messages.print(
+        f"{errors.total():,} games could not be played and are not counted ({count:,}: {reason})",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    if outputs.json is not None and evaluation.player.startswith("openai:"):
+        messages.print("the same command plays them again")
+
+
+def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | None, top: int, as_json: bool) -> None:
+    """Any number of evaluations side by side, each against the first."""
+    if names and len(names) != len(paths):
+        raise ConfigError(f"{len(names)} names for {len(paths)} evaluations; give one for each")
+    evaluations = [load_evaluation(path) for path in paths]
+    own = [evaluation.name for evaluation in evaluations]
+    shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in paths])
+    evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
+    found = standings(evaluations)
+    if csv_path is not None:
+        write_rows(csv_path, _standing_rows(found))
+    if as_json:
+        print_json(_standings_json(found))
+        return
+    if len(evaluations) == 2:
+        out.print(display.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
+        out.print(display.comparison_table(compare(*evaluations), max_rows=top))
+    else:
+        out.print(display.standings_table(found, max_rows=top))
+
+
+def _standings_json(found: Standings) -> dict[str, Any]:
+    """Standings as JSON; the pairs' rows are left out, since `games` holds them for all."""
+    value = asdict(found)
+    for run in value["runs"]:
+        if run["against_base"] is not None:
+            del run["against_base"]["rows"]
+    return value
+
+
+def _standing_rows(found: Standings) -> list[dict[str, Any]]:
+    """A row per run: its figures, and what it is against the first."""
+    rows = []
+    for run in found.runs:
+        row = {"name": run.name, "player": run.player, **asdict(run.figures)}
+        row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
+        pair = run.against_base
+        for column in ("win_rate_difference", "guesses_difference"):
+            estimate = (None, None, None) if pair is None else getattr(pair, column)
+            row |= dict(zip((column, f"{column}_low", f"{column}_high"), estimate, strict=True))
+        for column, field in (("only_base", "only_a"), ("only_this", "only_b"), ("p_value", "p_value")):
+            row[column] = None if pair is None else getattr(pair, field)
+        rows.append(row)
+    return rows
