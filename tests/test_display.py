@@ -112,6 +112,15 @@ def test_results_of_two_players_fit_into_eighty_columns() -> None:
     assert next(line for line in lines if "win rate" in line).split()[3:] == ["50.0"] * 6
 
 
+def test_the_longest_name_of_an_algorithm_fits_too() -> None:
+    parts = {"all": FIGURES, "train": FIGURES, "held_out": FIGURES}
+    lines = rendered(results_table({"sft": parts, "expert_iteration": parts})).splitlines()
+    assert all("…" not in line for line in lines)
+    heading = next(line for line in lines if "held out" in line)
+    assert heading.split() == ["held", "out", "expert", "train", "expert", "all", "expert"]
+    assert lines[lines.index(heading) + 1].split() == ["sft", "iter."] * 3
+
+
 def test_what_was_not_measured_shows_a_dash() -> None:
     nothing = measure([], max_turns=6)
     table = results_table({"sft": {"held_out": FIGURES, "train": nothing}, "grpo": {"held_out": FIGURES}})

@@ -50,6 +50,9 @@ ORDER = (
     "focus",
     "roller",
     "grpo",
+    "rounds",
+    "expert_iteration",
+    "dpo",
     "stats",
     "evaluate",
     "display",
@@ -65,7 +68,10 @@ ORDER = (
 )
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
-TENSOR_ROOMS = {"tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "grpo"}
+TENSOR_ROOMS = {
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "grpo", "rounds", "expert_iteration",
+    "dpo",
+}  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 
 # Adapters stand outside the direction: they may import every room, and no room may import them.

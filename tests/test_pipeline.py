@@ -15,11 +15,12 @@ from training_fixtures import NUM_ANSWERS, rows, write_config
 
 import wordle_rl.pipeline as pipeline_module
 from wordle_rl.audit import audit
-from wordle_rl.config import ConfigError, load_config
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.fit import fit_problems, longest_game, longest_reply
 from wordle_rl.game import Dictionary
 from wordle_rl.pipeline import Pipeline, elapsed, eval_secrets, start_anew
+from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import RunError
 from wordle_rl.words import split_secrets
@@ -158,6 +159,41 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) > 1
     assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
+
+
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo"])
+def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
+    directory, config = tmp_path / "run", load_config(finished_run / "config.json")
+    directory.mkdir()
+    shutil.copy(finished_run / "traces.jsonl", directory / "traces.jsonl")
+    shutil.copytree(finished_run / "sft", directory / "sft")
+    shutil.copytree(finished_run / "eval", directory / "eval")
+    (directory / "eval" / "grpo.json").unlink()
+    few = {"rounds": 2, "groups_per_round": 8, "precision": "fp32", "sampling": config.grpo.sampling}
+    section = getattr(config, name).model_copy(update=few)
+    config = config.model_copy(update={"algorithm": name, name: section})
+    results = Pipeline(config, directory, QUIET)()
+    assert results is not None
+    assert set(results) == {"sft", name, "seconds", "peak_memory_gib"}
+    assert results[name]["all"]["num_games"] == NUM_ANSWERS
+    assert results["seconds"][name] > 0
+    lines = [row for row in rows(directory / "metrics.jsonl") if row["stage"] == name]
+    assert [row["step"] for row in lines] == [1, 2]
+    assert audit(directory).num_secrets["secrets.jsonl"] == 16
+    assert audit(directory).clean
+    assert find_model(directory) == directory / name
+    page = (directory / "report.html").read_text()
+    assert f"{ALGORITHM_NAMES[name]} minus SFT" in page
+    assert "Not in this run" not in page
+    assert "by round" in page
+
+
+@pytest.mark.parametrize(("algorithm", "until"), [("grpo", "dpo"), ("dpo", "grpo")])
+def test_a_stage_of_another_algorithm_is_refused(algorithm, until, word_directory, tmp_path: Path) -> None:
+    config = mini(tmp_path, word_directory).model_copy(update={"algorithm": algorithm})
+    with pytest.raises(ConfigError, match=f"traces, sft, {algorithm}, report, not {until}; set algorithm to {until}"):
+        Pipeline(config, tmp_path / "run", QUIET)(until)
+    assert not (tmp_path / "run").exists()
 
 
 REFUSED = {

@@ -57,8 +57,9 @@ def check_model(
 def budgets_of(config: RunConfig) -> dict[str, int]:
     """Name of a setting -> tokens it allows for one reply."""
     budgets = {"eval.max_completion_tokens": config.eval.max_completion_tokens}
-    if config.grpo.steps:
-        budgets["grpo.sampling.max_completion_tokens"] = config.grpo.sampling.max_completion_tokens
+    play = config.play_settings
+    if not play.is_skipped:
+        budgets[f"{config.algorithm}.sampling.max_completion_tokens"] = play.sampling.max_completion_tokens
     return budgets
 
 

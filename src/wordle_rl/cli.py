@@ -299,7 +299,7 @@ def _plain_refusals() -> Iterator[None]:
 
 
 _DESCRIPTIONS = {
-    "run": "The whole chain: teacher games, SFT, GRPO, evaluation, report.",
+    "run": "The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.",
     "sft": "The chain up to supervised fine-tuning.",
     "grpo": "The chain up to GRPO.",
     "preflight": "Whether a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.",

@@ -16,6 +16,9 @@ from wordle_rl.reward import CURRICULA, FixedSchedule, LinearSchedule, Schedule,
 from wordle_rl.words import SplitName
 
 Precision = Literal["auto", "bf16", "fp32"]
+Algorithm = Literal["grpo", "expert_iteration", "dpo"]
+ALGORITHM_NAMES: dict[Algorithm, str] = {"grpo": "GRPO", "expert_iteration": "expert iteration", "dpo": "DPO"}
+"""How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
 
 
 class ConfigError(ValueError):
@@ -377,6 +380,11 @@ class GRPOSettings(Section):
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl per step."""
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.steps == 0
+
     @model_validator(mode="after")
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
@@ -390,6 +398,86 @@ class GRPOSettings(Section):
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
+        return self
+
+
+class RoundSettings(Section):
+    """What expert iteration and DPO share: rounds of playing, choosing what to learn from, and training on it."""
+
+    rounds: int = Field(4, ge=0)
+    """Rounds; 0 skips the training."""
+    groups_per_round: int = Field(128, ge=1)
+    """Secrets per round."""
+    group_size: int = Field(8, ge=1)
+    """Games per secret."""
+    max_given: int = Field(0, ge=0)
+    """Start states: 0 to so many random turns are already played (the same for a whole group)."""
+    reward: RewardSettings = RewardSettings()
+    """What a game earns; a schedule of weights counts rounds as its steps."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How the policy's tokens are drawn."""
+    epochs: float = Field(1.0, gt=0)
+    """Passes over what a round trains on."""
+    batch_size: int = Field(64, ge=1)
+    """Games, or pairs of guesses, per batch."""
+    gradient_accumulation_steps: int = Field(1, ge=1)
+    """Batches per optimizer step."""
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
+    """Optimizer and schedule; both begin anew with every round."""
+    precision: Precision = "auto"
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    sample_games: int = Field(4, ge=0)
+    """Games written to games.jsonl per round."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.rounds == 0
+
+    @model_validator(mode="after")
+    def _plays_vary(self) -> Self:
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        return self
+
+
+class ExpertIterationSettings(RoundSettings):
+    """Expert iteration: fine-tuning on the policy's own best games."""
+
+    keep_per_group: int = Field(1, ge=1)
+    """Games kept of each group: won, different from each other, the fewest guesses first, then the highest reward."""
+    replay_share: float = Field(0.25, ge=0, lt=1)
+    """Share of teacher games among the games of a round, against forgetting."""
+
+
+class DPOSettings(RoundSettings):
+    """Direct preference optimization on pairs of replies to the same prompt."""
+
+    group_size: int = Field(4, ge=1)
+    """Games per secret."""
+    judge: Literal["regret", "information", "outcome"] = "regret"
+    """The worth of a guess: what it gives away to the solver, what it tells, or how the group's games with it ended."""
+    boards_per_round: int = Field(512, ge=1)
+    """Boards reached at which further guesses are sampled; not for `outcome`, which compares the games played."""
+    guesses_per_board: int = Field(8, ge=2)
+    """Guesses sampled at each of those boards."""
+    margin: float = Field(0.1, gt=0)
+    """How much better the chosen guess must be: expected guesses, share of information, or reward."""
+    pairs_per_board: int = Field(2, ge=1)
+    """The best guess of a board is set against so many others, the worst first."""
+    beta: float = Field(0.1, gt=0)
+    """How closely the policy is held to the SFT model."""
+    loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
+    """TRL's loss of a pair."""
+    sft_weight: float = Field(0.0, ge=0)
+    """Weight of the chosen replies' own likelihood in the loss, so that it does not fall along with the rejected."""
+
+    @model_validator(mode="after")
+    def _has_pairs(self) -> Self:
+        if self.judge == "outcome" and self.group_size < 2:
+            raise ValueError("judge 'outcome' compares the games of a group; group_size must be at least 2")
         return self
 
 
@@ -422,7 +510,7 @@ class PatienceSettings(Section):
 
 
 class RunConfig(Section):
-    """A whole run: words, teacher games, SFT, GRPO, evaluation."""
+    """A whole run: words, teacher games, SFT, learning by play, evaluation."""
 
     words: WordSettings = WordSettings()
     """Word lists and split."""
@@ -434,8 +522,14 @@ class RunConfig(Section):
     """Teacher games."""
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
+    algorithm: Algorithm = "grpo"
+    """How the SFT model then learns from its own games; the section of that name has its settings."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
+    expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
+    """Expert iteration."""
+    dpo: DPOSettings = DPOSettings()
+    """DPO on pairs of guesses."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
     seed: int = Field(0, ge=0)
@@ -453,9 +547,17 @@ class RunConfig(Section):
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
             )
-        if self.grpo.max_given >= self.game.max_turns:
-            raise ValueError(f"grpo.max_given {self.grpo.max_given} leaves none of {self.game.max_turns} turns to play")
+        for name in ALGORITHM_NAMES:
+            max_given = getattr(self, name).max_given
+            if max_given >= self.game.max_turns:
+                raise ValueError(f"{name}.max_given {max_given} leaves none of {self.game.max_turns} turns to play")
         return self
+
+    @property
+    def play_settings(self) -> GRPOSettings | ExpertIterationSettings | DPOSettings:
+        """The settings of the chosen algorithm."""
+        settings: GRPOSettings | ExpertIterationSettings | DPOSettings = getattr(self, self.algorithm)
+        return settings
 
 
 def load_config(path: Path) -> RunConfig:

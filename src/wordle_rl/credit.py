@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 
 TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
@@ -114,6 +115,10 @@ def _above_the_turns_mean(turn_values: Sequence[TurnValues], spread: float) -> l
 def is_constant(advantages: Sequence[TurnValues]) -> bool:
     """Whether a group teaches nothing: every advantage is zero."""
     return all(abs(value) < _SAME for values in advantages for value in values)
+
+
+CREDITS = MappingProxyType({"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages})
+"""By the names that settings use."""
 
 
 def _check_group(turn_rewards: Sequence[TurnValues]) -> None:

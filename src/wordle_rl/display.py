@@ -36,6 +36,8 @@ _NOTES = {
     Outcome.HARD_MODE: "leaves out a hint",
 }
 _PART_NAMES = {"held_out": "held out"}
+_SHORT_NAMES = {"expert_iteration": "expert\niter."}
+"""Players whose own names would make a table wider than a terminal."""
 _MISSING = "–"
 
 
@@ -113,7 +115,8 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     for part in parts:
         for place, (player, figures) in enumerate(results.items()):
             heading = _PART_NAMES.get(part, part) if place == 0 else ""
-            table.add_column(Text(f"{heading}\n{player}"), justify="right", no_wrap=True)
+            name = _SHORT_NAMES.get(player, player)
+            table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
             columns.append(figures.get(part))
     for label, show in _FIGURE_ROWS:
         table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))

@@ -166,7 +166,7 @@ def stage_works(
             rows=0, length=game_length, compute_bytes=4, cached_games=min(config.eval.max_batch_size, num_secrets)
         ),
     }
-    if not grpo.steps:
+    if config.algorithm != "grpo" or grpo.is_skipped:
         del works["grpo"]
     return works
 

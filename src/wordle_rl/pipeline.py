@@ -1,4 +1,4 @@
-"""The whole chain: words -> solver -> traces -> SFT -> evaluation -> GRPO -> evaluation -> report.
+"""The whole chain: words -> solver -> traces -> SFT -> GRPO, expert iteration or DPO -> evaluation -> report.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
 run goes on with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wordle_rl.checks import check_model, refuse
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import ALGORITHM_NAMES, Algorithm, ConfigError, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.players import GAME_FILE
@@ -33,8 +33,7 @@ from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
 from wordle_rl.words import Split, WordList, load_words, split_secrets
 
-Stage = Literal["traces", "sft", "grpo", "report"]
-_STAGES: tuple[Stage, ...] = ("traces", "sft", "grpo", "report")
+Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "report"]
 
 
 class Pipeline:
@@ -61,8 +60,15 @@ class Pipeline:
         self._peak_memory_gib = 0.0
 
     def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
-        """Run all stages up to and with `until`; the results if the chain got that far, in the first process."""
+        """Run all stages up to and with `until`; the results if the chain got that far, in the first process.
+
+        Raises:
+            ConfigError: If the chain has no such stage.
+        """
         started = time.perf_counter()
+        chain: tuple[Stage, ...] = ("traces", "sft", self.config.algorithm, "report")
+        if until not in chain:
+            raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; set algorithm to {until}")
         untrained = not _is_trained(self.run.directory / "sft")
         if until != "traces" and untrained:
             self._check_model()
@@ -74,8 +80,12 @@ class Pipeline:
             self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
         if untrained:
             self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
-        stages: dict[Stage, Callable[[], None]] = {"traces": self._traces, "sft": self._sft, "grpo": self._grpo}
-        for stage in _STAGES[: _STAGES.index(until) + 1]:
+        stages: dict[Stage, Callable[[], None]] = {
+            "traces": self._traces,
+            "sft": self._sft,
+            self.config.algorithm: self._learn_by_play,
+        }
+        for stage in chain[: chain.index(until) + 1]:
             if stage in stages:
                 stages[stage]()
                 wait_for_all()
@@ -146,19 +156,19 @@ class Pipeline:
             )
         self._finish_model(directory)
 
-    def _grpo(self) -> None:
-        from wordle_rl.grpo import train_grpo
+    def _learn_by_play(self) -> None:
+        name, settings = self.config.algorithm, self.config.play_settings
+        if settings.is_skipped or _is_trained(self.run.directory / name):
+            return
         from wordle_rl.modeling import load_model
         from wordle_rl.roller import Arena
 
-        settings = self.config.grpo
-        if settings.steps == 0 or _is_trained(self.run.directory / "grpo"):
-            return
         with self.run.stage("setup"):
             model, codec = load_model(self._model_at("sft"), self.config.seed)
         arena = Arena(self.words, self.prompter, self.split.train, self.solver)
-        with self._stage("grpo", "GRPO", settings.steps) as advance:
-            directory = train_grpo(
+        title = ALGORITHM_NAMES[name]
+        with self._stage(name, title[0].upper() + title[1:], 0) as advance:
+            directory = _training_of(name)(
                 model,
                 codec,
                 arena,
@@ -171,7 +181,7 @@ class Pipeline:
         self._finish_model(directory)
 
     def _report(self) -> dict[str, Any]:
-        names = [name for name in ("sft", "grpo") if _is_trained(self.run.directory / name)]
+        names = [name for name in ("sft", self.config.algorithm) if _is_trained(self.run.directory / name)]
         results: dict[str, Any] = {}
         for name in names:
             evaluation = self._evaluate(name)
@@ -273,6 +283,21 @@ def start_anew(directory: Path) -> None:
     if not (directory / "config.json").is_file() and any(directory.iterdir()):
         raise ConfigError(f"{directory} is no run directory, so it is not removed; name another --out")
     shutil.rmtree(directory)
+
+
+def _training_of(name: Algorithm) -> Callable[..., Path]:
+    """What trains by this algorithm; all of them take the same arguments, their settings apart."""
+    if name == "expert_iteration":
+        from wordle_rl.expert_iteration import train_expert_iteration
+
+        return train_expert_iteration
+    if name == "dpo":
+        from wordle_rl.dpo import train_dpo
+
+        return train_dpo
+    from wordle_rl.grpo import train_grpo
+
+    return train_grpo
 
 
 def _is_trained(directory: Path) -> bool:

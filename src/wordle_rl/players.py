@@ -8,7 +8,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, PatienceSettings, SamplingSettings, describe
+from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    ConfigError,
+    GameSettings,
+    ModelSettings,
+    PatienceSettings,
+    SamplingSettings,
+    describe,
+)
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -35,7 +43,7 @@ def find_model(path: Path) -> Path:
         ConfigError: If there is no model there.
     """
     weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
-    for candidate in (path, path / "grpo", path / "sft"):
+    for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
         if any((candidate / name).is_file() for name in weights):
             return candidate
     if path.is_dir():

@@ -21,7 +21,7 @@ from wordle_rl.checks import (
     token_text,
 )
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.credit import game_advantages, is_constant, turn_advantages
+from wordle_rl.credit import CREDITS, is_constant
 from wordle_rl.dataset import encode_traces
 from wordle_rl.fit import longest_game, longest_reply
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
@@ -106,7 +106,7 @@ def play_groups(
     """
     trajectories = play(starts, words, prompter, sampler)
     rubric = config.grpo.reward.schedule().rubric_at(0)
-    credit = turn_advantages if config.grpo.credit == "turn" else game_advantages
+    credit = CREDITS[config.grpo.credit]
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, config.grpo.group_size)

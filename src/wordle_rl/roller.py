@@ -17,7 +17,7 @@ import numpy.typing as npt
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings
-from wordle_rl.credit import TurnValues, game_advantages, guess_advantages, is_constant, turn_advantages
+from wordle_rl.credit import CREDITS, TurnValues, is_constant
 from wordle_rl.env import Transcript, random_given
 from wordle_rl.focus import SecretPicker
 from wordle_rl.game import Turn
@@ -60,9 +60,6 @@ class Group:
 
     games: list[Scored]
     is_constant: bool
-
-
-_CREDITS = {"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages}
 
 
 class Roller:
@@ -155,7 +152,7 @@ class Roller:
 
     def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)
-        credit = _CREDITS[self.settings.credit]
+        credit = CREDITS[self.settings.credit]
         groups: list[Group] = []
         for group in groups_of(trajectories, self.settings.group_size):
             rewards = [rubric.score(trajectory.transcript, self.arena.solver) for trajectory in group]

@@ -4,9 +4,11 @@ runs/NAME/
   config.json     every setting, resolved
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command
   traces.jsonl    teacher games
-  sft/ grpo/      trained models, ordinary transformers directories (checkpoints inside while training)
+  sft/ grpo/      trained models, ordinary transformers directories (checkpoints inside while training);
+                  expert_iteration/ or dpo/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
   games.jsonl     sample games of training, append-only
+  secrets.jsonl   the secrets of all games of training, append-only
   eval/*.json     every evaluated game
   results.json    the figures
   report.html     all of it to look at

@@ -28,7 +28,7 @@ from trl import SFTConfig, SFTTrainer
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
-from wordle_rl.modeling import SMALL_VOCABULARY, make_optimizer, wants_bf16
+from wordle_rl.modeling import SMALL_VOCABULARY, wants_bf16
 from wordle_rl.runs import Run
 from wordle_rl.training import (
     Progress,
@@ -39,10 +39,8 @@ from wordle_rl.training import (
     drop_checkpoints,
     held_interrupt,
     known_warnings_silenced,
-    last_checkpoint,
-    make_scheduler,
     save_trained,
-    train_to_end,
+    train_epochs,
 )
 
 
@@ -81,32 +79,44 @@ def train_sft(
         raise ConfigError("no games to train on; make more traces or relax the limits")
     directory = run.directory / "sft"
     checkpoints = directory / "checkpoints"
-    dataset = as_dataset(examples)
-    guard = StepGuard("sft", settings.optimizer.max_bad_steps)
     with held_interrupt() as stop, known_warnings_silenced():
-        trainer = GameSFTTrainer(
-            model=model,
-            args=_arguments(settings, checkpoints, seed, report_to),
-            train_dataset=dataset,
-            processing_class=codec.tokenizer,
-            callbacks=[guard, RunCallback(run, "sft", stop, progress, "loss", guard)],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.guard = guard
-        check_launch(trainer, settings.optimizer, "sft")
-        if settings.save_each_epoch:
-            trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, directory / "epochs" / name)))
-        trainer.lengths = [len(example.token_ids) for example in examples]
-        steps_per_epoch = -(-len(trainer.get_train_dataloader()) // settings.gradient_accumulation_steps)
-        total_steps = max(1, int(np.ceil(steps_per_epoch * settings.epochs)))
-        trainer.optimizer = make_optimizer(model, settings.optimizer)
-        trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, total_steps)
-        train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
-    guard.check(checkpoints)
+        guard = StepGuard("sft", settings.optimizer.max_bad_steps)
+        callback = RunCallback(run, "sft", stop, progress, "loss", guard)
+        trainer = fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed, report_to=report_to)
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
     return directory
+
+
+def fit_games(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    examples: Sequence[Example],
+    settings: SFTSettings,
+    checkpoints: Path,
+    callback: RunCallback,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+) -> GameSFTTrainer:
+    """Train on the examples from the last of the checkpoints on; nothing is saved at the end. Else as `train_sft`."""
+    trainer = GameSFTTrainer(
+        model=model,
+        args=_arguments(settings, checkpoints, seed, report_to),
+        train_dataset=as_dataset(examples),
+        processing_class=codec.tokenizer,
+        callbacks=[callback.guard, callback],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.guard = callback.guard
+    check_launch(trainer, settings.optimizer, "sft")
+    if settings.save_each_epoch:
+        epochs = checkpoints.parent / "epochs"
+        trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, epochs / name)))
+    trainer.lengths = [len(example.token_ids) for example in examples]
+    train_epochs(trainer, model, settings.optimizer, checkpoints)
+    return trainer
 
 
 class _EpochSaver(TrainerCallback):

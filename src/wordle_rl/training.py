@@ -1,4 +1,4 @@
-"""What SFT and GRPO share around TRL's trainers: metrics, progress, checkpoints, a clean stop on Ctrl-C."""
+"""What all trainings share around TRL's trainers: metrics, progress, checkpoints, a clean stop on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, OptimizerSettings
-from wordle_rl.modeling import rate_factor, save_model
+from wordle_rl.modeling import make_optimizer, rate_factor, save_model
 from wordle_rl.processes import num_processes
 from wordle_rl.runs import Run, RunError
 
@@ -91,7 +91,7 @@ class RunCallback(TrainerCallback):
     ) -> None:
         self._run, self._stage, self._stop = run, stage, stop
         self._progress, self._headline = progress, headline
-        self._guard = guard or StepGuard(stage, 1)
+        self.guard = guard or StepGuard(stage, 1)
         self._last_logged = 0
         self._started = time.perf_counter()
         self._note = ""
@@ -103,7 +103,7 @@ class RunCallback(TrainerCallback):
             return
         numbers: dict[str, Any] = {name: value for name, value in logs.items() if _is_number(value)}
         lost = [name for name, value in logs.items() if isinstance(value, float) and not math.isfinite(value)]
-        if skipped := self._guard.take_skipped():
+        if skipped := self.guard.take_skipped():
             numbers["skipped_steps"] = skipped
             if skipped >= state.global_step - self._last_logged and "loss" in numbers:
                 del numbers["loss"]  # transformers fills in for a loss that is not finite; there was no other
@@ -111,12 +111,14 @@ class RunCallback(TrainerCallback):
         if lost:
             numbers["not_finite"] = sorted(lost)
         self._last_logged = state.global_step
-        seconds = round(time.perf_counter() - self._started, 3)
-        self._run.append(
-            "metrics.jsonl", {"stage": self._stage, "step": state.global_step, "seconds": seconds, **numbers}
-        )
+        self.write(state.global_step, numbers)
         if self._headline in numbers:
             self._note = f"{self._headline} {numbers[self._headline]:.3f}"
+
+    def write(self, step: int, numbers: dict[str, Any]) -> None:
+        """Keep the numbers of a step."""
+        seconds = round(time.perf_counter() - self._started, 3)
+        self._run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Advance the bar; save and stop if any process was asked to, all of them at the same step."""
@@ -129,7 +131,7 @@ class RunCallback(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Count the steps that were skipped after the last line, too."""
-        if (skipped := self._guard.take_skipped()) and state.is_world_process_zero:
+        if (skipped := self.guard.take_skipped()) and state.is_world_process_zero:
             row = {"stage": self._stage, "step": state.global_step, "skipped_steps": skipped, "not_finite": ["loss"]}
             self._run.append("metrics.jsonl", row)
 
@@ -314,6 +316,24 @@ def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> 
         trainer._load_from_checkpoint(checkpoint)
     else:
         trainer.train(resume_from_checkpoint=checkpoint)
+
+
+def train_epochs(
+    trainer: WholeCheckpoints, model: torch.nn.Module, settings: OptimizerSettings, checkpoints: Path
+) -> None:
+    """Train for the epochs of the trainer's arguments with an optimizer of ours, from the last checkpoint on.
+
+    Raises:
+        RunError: If the loss is not finite for too many steps in a row.
+    """
+    arguments = trainer.args
+    steps_per_epoch = -(-len(trainer.get_train_dataloader()) // arguments.gradient_accumulation_steps)
+    total_steps = max(1, math.ceil(steps_per_epoch * arguments.num_train_epochs))
+    trainer.optimizer = make_optimizer(model, settings)
+    trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings, total_steps)
+    train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
+    if trainer.guard is not None:
+        trainer.guard.check(checkpoints)
 
 
 def _step_of(checkpoint: Path) -> int:

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import RESULT_SPLITS, Evaluation
 from wordle_rl.runs import read_jsonl
 
-FIRST_PLAYERS = ("sft", "grpo")
+FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
 
 _PART_SPLITS = ("train", "val", "test")
@@ -74,7 +75,8 @@ def read_run(run_dir: Path) -> RunRecord:
     metrics = _metrics(run_dir / "metrics.jsonl", missing)
     games = _games(run_dir / "games.jsonl", missing)
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
-    missing += [f"eval/{name}.json" for name in FIRST_PLAYERS if name not in evaluations]
+    trained = ("sft", str(config.get("algorithm", "grpo")))
+    missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
         raise ReportError(
             f"{run_dir} holds no part of a run (results.json, metrics.jsonl, eval/…); name a run directory"

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import comparison_notes
 from wordle_rl.evaluate import EvaluationError, compare
 from wordle_rl.report.charts import NUM_COLORS, Series, bar_of_shares, format_value, line_chart
@@ -40,13 +41,21 @@ _CURVES = {
     "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
     "format_compliance": ("Format", "Share of replies in which a guess could be read."),
     "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
+    "kept_games": ("Games kept", "Games of the round good enough to learn from."),
+    "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
+    "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
     "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
     "loss": ("Loss", "The training objective."),
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
     "grad_norm": ("Gradient norm", "Before clipping."),
     "learning_rate": ("Learning rate", "As scheduled."),
 }
-_STAGE_NAMES = {"sft": "Supervised fine-tuning", "grpo": "Reinforcement learning (GRPO)"}
+_STAGE_NAMES = {
+    "sft": "Supervised fine-tuning",
+    "grpo": "Reinforcement learning (GRPO)",
+    "expert_iteration": "Expert iteration, by round",
+    "dpo": "Direct preference optimization, by round",
+}
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
@@ -56,7 +65,7 @@ def headline(results: Results) -> str:
     players = [name for name in results if "held_out" in results[name]]
     if not players:
         return ""
-    last = players[-1] if "grpo" not in players else "grpo"
+    last = next((name for name in ALGORITHM_NAMES if name in players), players[-1])
     before = "sft" if last != "sft" and "sft" in players else None
     figures = results[last]["held_out"]
     cards = (
@@ -94,19 +103,22 @@ def results_section(results: Results) -> str:
 
 
 def comparison_section(run: RunRecord) -> str:
-    """GRPO against SFT on the same words, apart for each part of the split."""
-    if not {"sft", "grpo"} <= run.evaluations.keys():
+    """The model that learnt by play against SFT on the same words, apart for each part of the split."""
+    player = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
+    if player is None or "sft" not in run.evaluations:
         return ""
+    title = ALGORITHM_NAMES[player]
+    heading = f"{title[0].upper()}{title[1:]}"
     rows, notes = "", ""
     for part in _SHOWN_PARTS:
         wanted = None if part == "all" else run.secrets_of(part)
-        a, b = (run.evaluations[name].only(wanted) for name in ("sft", "grpo"))
+        a, b = (run.evaluations[name].only(wanted) for name in ("sft", player))
         if not (a.records and b.records):
             continue
         try:
             found = compare(a, b)
         except EvaluationError as error:
-            return f"<section><h2>GRPO against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
+            return f"<section><h2>{heading} against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
         notes = "".join(f"<p class='muted'>{escape(note)}</p>" for note in comparison_notes(found))
         cells = (
             *map(str, (found.both, found.only_a, found.only_b, found.neither)),
@@ -115,11 +127,11 @@ def comparison_section(run: RunRecord) -> str:
             f"{found.p_value:.2g}",
         )
         rows += f"<tr><th scope='row'>{PART_NAMES[part]}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-    heads = ("both won", "only SFT", "only GRPO", "neither", "win rate, points", "guesses", "McNemar p")
+    heads = ("both won", "only SFT", f"only {title}", "neither", "win rate, points", "guesses", "McNemar p")
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     return (
-        "<section><h2>GRPO against SFT, word by word</h2><p>Differences are GRPO minus SFT on the same words, with "
-        "95 % paired bootstrap intervals; losses are counted in guesses as above.</p>"
+        f"<section><h2>{heading} against SFT, word by word</h2><p>Differences are {title} minus SFT on the same words, "
+        "with 95 % paired bootstrap intervals; losses are counted in guesses as above.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}</section>"
     )

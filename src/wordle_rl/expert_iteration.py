@@ -1,0 +1,157 @@
+"""Expert iteration: fine-tuning on the best of the policy's own games, round by round.
+
+Of each group the won games with the fewest guesses are kept and learnt token for token as they were sampled; a reply
+that broke a rule stays in its game but is not learnt. Some teacher games among them keep the policy from forgetting
+what its own games no longer show.
+
+Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round goes on from the last one's weights.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ExpertIterationSettings, SFTSettings
+from wordle_rl.dataset import Example, encode_traces
+from wordle_rl.modeling import context_length
+from wordle_rl.roller import Arena, Scored
+from wordle_rl.rounds import Numbers, Round, Rounds, Row
+from wordle_rl.runs import Run
+from wordle_rl.sft import fit_games
+from wordle_rl.traces import Trace, read_traces
+from wordle_rl.training import Progress, RunCallback
+
+NAME = "expert_iteration"
+_NO_LIMIT = 1 << 30
+
+
+def train_expert_iteration(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    arena: Arena,
+    settings: ExpertIterationSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Path:
+    """Improve the model by its own best games and save it to `<run>/expert_iteration`.
+
+    An interrupted training goes on where it stopped. Arguments as for `Rounds`; with a `replay_share` above 0 the run
+    directory must hold traces.jsonl.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work.
+        RunError: If there are no traces to replay.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BestGames(model, codec, arena, settings, run, seed))
+
+
+class _BestGames:
+    """Keeps the best games of a round, adds teacher games, and fine-tunes on them."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        settings: ExpertIterationSettings,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
+        self._per_kept = settings.replay_share / (1 - settings.replay_share)  # teacher games per game kept
+        most = math.ceil(settings.groups_per_round * min(settings.keep_per_group, settings.group_size) * self._per_kept)
+        self._teacher_games = draw_games(run.directory / "traces.jsonl", most * settings.rounds, seed) if most else []
+        self._most = most
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """The kept games and their share of teacher games, as rows of token ids and loss mask."""
+        kept = [game for group in played.groups for game in best_games(group, self._settings.keep_per_group)]
+        examples = [example for game in kept for example in examples_of(game)]
+        own = len(examples)
+        examples += self._replayed(round(len(kept) * self._per_kept), played.number)
+        numbers = {"kept_games": float(len(kept)), "own_examples": float(own), "all_examples": float(len(examples))}
+        return [asdict(example) for example in examples], numbers
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Fine-tune on the rows as SFT does."""
+        wanted = self._settings
+        settings = SFTSettings(
+            epochs=wanted.epochs,
+            batch_size=wanted.batch_size,
+            gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+            optimizer=wanted.optimizer,
+            precision=wanted.precision,
+            gradient_checkpointing=wanted.gradient_checkpointing,
+            logging_steps=1,
+        )
+        examples = [Example(**row) for row in rows]
+        fit_games(self._model, self._codec, examples, settings, checkpoints, callback, seed=seed)
+
+    def _replayed(self, count: int, number: int) -> list[Example]:
+        """So many teacher games, others in each round while there are enough."""
+        if not count or not self._teacher_games:
+            return []
+        first = (number - 1) * self._most
+        games = [self._teacher_games[(first + i) % len(self._teacher_games)] for i in range(count)]
+        limit = context_length(self._model) or _NO_LIMIT
+        return encode_traces(games, self._arena.prompter, self._codec, limit).examples
+
+
+def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
+    """The best won games of a group: fewest turns, then highest reward; of games with the same guesses only one.
+
+    A group without a win has none.
+    """
+    won = [game for game in group if game.trajectory.transcript.won]
+    won.sort(key=lambda game: (game.trajectory.transcript.turns_used, -game.reward.total))
+    different: dict[tuple[str | None, ...], Scored] = {}
+    for game in won:
+        different.setdefault(tuple(played.turn.guess for played in game.trajectory.transcript.turns), game)
+    return list(different.values())[:count]
+
+
+def examples_of(game: Scored) -> Iterator[Example]:
+    """A game's token sequences as sampled, with a loss on the tokens of those replies that kept to the rules.
+
+    A reply that was cut at its token limit is not learnt either. Sequences in which nothing is learnt are left out.
+    """
+    turns = game.trajectory.transcript.own_turns
+    for segment in game.trajectory.segments:
+        learnt = list(segment.loss_mask)
+        for turn, start, stop in segment.spans:
+            if turns[turn].turn.outcome.broke_rules or turns[turn].overlong:
+                learnt[start:stop] = [0] * (stop - start)
+        if any(learnt):
+            yield Example([*segment.prompt_ids, *segment.token_ids], [0] * len(segment.prompt_ids) + learnt)
+
+
+def draw_games(path: Path, count: int, seed: int) -> list[Trace]:
+    """Draw up to `count` traces from a file, each as likely as any other, in one reading.
+
+    Raises:
+        RunError: If the file is missing or damaged.
+    """
+    rng = random.Random(seed)
+    drawn: list[Trace] = []
+    for place, trace in enumerate(read_traces(path)):
+        if place < count:
+            drawn.append(trace)
+        elif (other := rng.randrange(place + 1)) < count:
+            drawn[other] = trace
+    rng.shuffle(drawn)
+    return drawn
