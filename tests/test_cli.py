@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import EvalSettings, PatienceSettings, RunConfig, TraceSettings
+from wordle_rl.config import PatienceSettings, PlaySettings, RunConfig, TraceSettings
 from wordle_rl.runs import Run
 
 COMMANDS = [
@@ -63,7 +63,7 @@ def test_help_lists_every_setting_with_its_description(command: str, capsys) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "section"), [("traces", TraceSettings), ("eval", EvalSettings), ("eval", PatienceSettings)]
+    ("command", "section"), [("traces", TraceSettings), ("eval", PlaySettings), ("eval", PatienceSettings)]
 )
 def test_help_of_smaller_commands_lists_theirs(command: str, section: type[BaseModel], capsys) -> None:
     shown = help_of(command, capsys)
@@ -121,6 +121,28 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     code, out, _ = cli("compare", tmp_path / "solver.json", tmp_path / "model.json", "--json")
     assert code == 0
     assert json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory]
+    free, limited = tmp_path / "free.json", tmp_path / "limited.json"
+    assert cli(*command, "--out", free)[0] == 0
+    code, out, _ = cli(*command, "--constrain", "words", "--out", limited, "--json")
+    assert code == 0
+    assert (json.loads(out)["constrain"], json.loads(out)["invalid_rate"]) == ("words", 0.0)
+    assert "(constrained)" in cli(*command, "--constrain", "words")[1]
+    code, out, _ = cli("compare", free, limited)
+    assert code == 0
+    assert "no comparison of models" in out
+    assert "guesses of both players were limited" in cli("compare", limited, limited)[1]
+    assert "limited" not in cli("compare", free, free)[1]
+    code, out, _ = cli("play", "--player", finished_run, "--words", word_directory, "--constrain", "words")
+    assert code == 0
+    assert "not in the word list" not in out
+    for player in ("solver", "human"):
+        code, _, err = cli("play", "--player", player, "--words", word_directory, "--constrain", "words")
+        assert code == 2
+        assert "needs a model directory" in err
 
 
 def test_the_same_commands_read_well_without_json(cli, finished_run, word_directory, tmp_path: Path) -> None:

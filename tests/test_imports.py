@@ -72,7 +72,7 @@ TENSOR_ROOMS = {
     "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "grpo", "rounds", "expert_iteration",
     "dpo",
 }  # fmt: skip
-TENSOR_MODULES = {"samplers.transformers", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
+TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 
 # Adapters stand outside the direction: they may import every room, and no room may import them.
 BORDERS = {"serve", "integrations"}

@@ -22,6 +22,7 @@ from wordle_rl.game import Dictionary
 from wordle_rl.pipeline import Pipeline, elapsed, eval_secrets, start_anew
 from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.report.read import read_run
 from wordle_rl.runs import RunError
 from wordle_rl.words import split_secrets
 
@@ -57,6 +58,31 @@ def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, si
             assert figures["mean_regret"] >= 0
             for rate in ("invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate"):
                 assert 0 <= figures[rate] <= 1
+
+
+def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
+    directory = tmp_path / "constrained"
+    shutil.copytree(finished_run, directory)
+    settings = json.loads((directory / "config.json").read_text())
+    settings["eval"]["constrained"] = True
+    (directory / "config.json").write_text(json.dumps(settings))
+    before = results_of(finished_run)
+    results = Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    for name in ("sft", "grpo"):
+        limited = results[name].pop("held_out_constrained")
+        assert results[name] == before[name]
+        assert limited["num_games"] == before[name]["held_out"]["num_games"]
+        assert limited["invalid_rate"] == 0.0
+        stored = Evaluation.load(directory / "eval" / f"{name}-constrained.json")
+        assert (stored.constrain, stored.label) == ("words", f"{name} (constrained)")
+    (directory / "results.json").unlink()
+    read = read_run(directory).results
+    assert read["grpo"]["held_out_constrained"] == limited
+    assert {name: set(parts) for name, parts in read.items()} == {
+        name: {"all", "train", "held_out", "held_out_constrained"} for name in ("sft", "grpo")
+    }
+    assert "guesses limited to listed words" in (directory / "report.html").read_text()
+    assert "guesses limited to listed words" not in (finished_run / "report.html").read_text()
 
 
 def test_results_say_what_they_cost(finished_run) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import pytest
 
@@ -24,10 +25,11 @@ from wordle_rl.config import SamplingSettings
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.samplers.attention import NAME, grouped
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.kv_cache import GameCache
 from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
-from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p
+from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p, _pick
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -134,9 +136,9 @@ def test_cached_sampling_equals_plain_forward_passes(
 ) -> None:
     settings = SamplingSettings(temperature=temperature, max_completion_tokens=9, max_batch_size=max_batch_size)
     prompter = Prompter(style=Style.COMPACT, shape=shape)
-    sampler = TransformersSampler(tiny_model, codec, settings)
+    sampler = TransformersSampler(tiny_model, codec, settings, seed=1)
     trajectories = play(STARTS, small_words, prompter, sampler)
-    assert check_against_plain_forward(tiny_model, trajectories, settings) > 100
+    assert check_against_plain_forward(tiny_model, trajectories, settings) > 80
     overlong = [turn.overlong for trajectory in trajectories for turn in trajectory.transcript.own_turns]
     lengths = {turn.num_tokens for trajectory in trajectories for turn in trajectory.transcript.own_turns}
     assert {True, False} <= set(overlong)
@@ -196,6 +198,106 @@ def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatC
     assert sum(read) == len(segment.prompt_ids) + len(segment.token_ids) - 1
 
 
+def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: list[Start], *game: object) -> int:
+    """Play, and count the tokens that went through the model."""
+    read: list[int] = []
+    hook = model.register_forward_pre_hook(
+        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    try:
+        play(starts, *game, sampler)  # type: ignore[arg-type]
+    finally:
+        hook.remove()
+    return sum(read)
+
+
+def test_games_that_go_alike_are_read_once(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    counts = [
+        tokens_read(
+            tiny_model, TransformersSampler(tiny_model, codec, greedy()), STARTS[:1] * copies, small_words, COMPACT
+        )
+        for copies in (1, 7)
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_games_that_part_ways_sample_as_they_read(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    settings = SamplingSettings(temperature=0.3, max_completion_tokens=9)
+    starts = [Start(secret, GIVEN[:2]) for secret in ("crane", "trace") for _ in range(12)]
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    trajectories = play(starts, small_words, COMPACT, sampler)
+    assert check_against_plain_forward(tiny_model, trajectories, settings) > 100
+    apart = tokens_read(tiny_model, sampler, starts, small_words, COMPACT)
+    assert apart < sum(len(s.prompt_ids) + len(s.token_ids) for t in trajectories for s in t.segments)
+    assert len({segment.token_ids for t in trajectories for segment in t.segments}) > 3
+
+
+def test_a_long_beginning_that_all_prompts_share_is_read_once(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
+) -> None:
+    settings = greedy(3)
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    prompter = Prompter(shape=Shape.STATE, rules=Rules(2))
+    starts = [Start("crane", (word,)) for word in ("speed", "abbey", "civic")]
+    trajectories = play(starts, small_words, prompter, sampler)
+    assert check_against_plain_forward(tiny_model, trajectories, settings) >= 3
+    prompts = [segment.prompt_ids for trajectory in trajectories for segment in trajectory.segments]
+    read = tokens_read(tiny_model, sampler, starts, small_words, prompter)
+    assert read < 0.6 * sum(len(prompt) for prompt in prompts)
+
+
+def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
+    counts: list[int] = []
+    starts = [Start(secret, GIVEN[:given]) for secret in ("crane", "trace", "zonal", "pesto") for given in (5, 5, 0)]
+
+    class Counting(TransformersSampler):
+        def sample(self, requests: Sequence[Request]) -> list[Completion]:
+            completions = super().sample(requests)
+            counts.append(len(set(self._batch_of.values())))
+            return completions
+
+    settings = greedy(9, max_batch_size=3)
+    trajectories = play(starts, small_words, COMPACT, Counting(tiny_model, codec, settings))
+    assert counts == [4, 2, 2, 2, 2, 2]
+    assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
+
+
+@pytest.mark.parametrize("new", [1, 4])
+def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_attention_heads": 4, "num_key_value_heads": 2}))
+    model.set_attn_implementation("eager")
+    ids = torch.randint(4, len(codec.tokenizer), (3, 7))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 1, 1, 1, 1, 1, 1]])
+    logits = []
+    for context in (nullcontext(), grouped(model)):
+        with context, torch.no_grad():
+            cache = model(ids[:, :-new], attention_mask=mask[:, :-new], use_cache=True).past_key_values
+            logits.append(model(ids[:, -new:], attention_mask=mask, past_key_values=cache).logits)
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
+    model.set_attn_implementation("eager")
+    with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
+        raise KeyboardInterrupt(model.config._attn_implementation)
+    assert model.config._attn_implementation == "eager"
+    model.set_attn_implementation("sdpa")
+    with grouped(model):
+        assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_with_a_formula_of_its_own_keeps_it(codec: ChatCodec) -> None:
+    size = small_config(codec) | {"head_dim": 16, "layer_types": SLIDING}
+    model = Gemma3ForCausalLM(Gemma3TextConfig(**size, attn_logit_softcapping=5.0, attn_implementation="eager"))
+    with grouped(model):
+        assert model.config._attn_implementation == "eager"
+
+
 def test_a_seed_repeats_its_games_and_seeds_differ(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:
@@ -227,7 +329,7 @@ def test_finished_games_give_their_cache_back(
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
             completions = super().sample(requests)
-            caches.append(len(self._batches))
+            caches.append(len(set(self._batch_of.values())))
             return completions
 
     play(starts, small_words, COMPACT, Counting(tiny_model, codec, sampler.settings))
@@ -293,6 +395,14 @@ def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrained
     for done in drawn[:20]:
         exact = math.log((logits / 1.5).softmax(-1)[done.token_ids[0]] / total)
         assert done.logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
+
+
+def test_what_cannot_be_is_never_drawn() -> None:
+    probabilities = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0], [0.0, 0.0, 0.0, 0.0, 1e-30]]).repeat(2000, 1)
+    drawn = _pick(probabilities, torch.Generator().manual_seed(0)).view(-1, 2)
+    assert set(drawn[:, 0].tolist()) == {1, 3}
+    assert set(drawn[:, 1].tolist()) == {4}
+    assert 0.2 < float((drawn[:, 0] == 1).float().mean()) < 0.3
 
 
 def test_draws_come_as_often_as_they_are_likely(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:

@@ -20,9 +20,10 @@ from rich.markup import escape
 from wordle_rl import commands, evaluating
 from wordle_rl.config import (
     ConfigError,
-    EvalSettings,
+    Constrain,
     LLMTeacherSettings,
     PatienceSettings,
+    PlaySettings,
     RunConfig,
     SamplingSettings,
     TraceSettings,
@@ -314,8 +315,9 @@ def evaluate(
     out: Path | None = None,
     name: str | None = None,
     temperature: float = 0.0,
+    constrain: Constrain = "none",
     base_url: str | None = None,
-    settings: Annotated[EvalSettings, tyro.conf.arg(name="")] = EvalSettings(),
+    settings: Annotated[PlaySettings, tyro.conf.arg(name="")] = PlaySettings(),
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
     csv: Path | None = None,
     overwrite: bool = False,
@@ -335,6 +337,7 @@ def evaluate(
             beside it as they end (.games.jsonl), and the same command goes on with what is missing.
         name: What to call the player in tables.
         temperature: 0 is greedy.
+        constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
         base_url: Address of the endpoint for openai:MODEL.
         csv: Write a row per game to this file; `compare` reads it too.
         overwrite: Forget the games that an endpoint played before.
@@ -346,6 +349,7 @@ def evaluate(
         temperature=temperature,
         max_completion_tokens=settings.max_completion_tokens,
         max_batch_size=settings.max_batch_size,
+        constrain=constrain,
     )
     wording = evaluating.Wording(style, shape, thinking)
     source = evaluating.Source(words, split_seed, split, settings.max_games)
@@ -424,6 +428,7 @@ def play(
     words: Words = "default",
     temperature: float = 0.0,
     max_completion_tokens: int = 512,
+    constrain: Constrain = "none",
     base_url: str | None = None,
     dictionary: Dictionary = Dictionary.STRICT,
     hard_mode: bool = False,
@@ -436,12 +441,15 @@ def play(
         secret: The word to find; left out: a random answer.
         temperature: 0 is greedy.
         max_completion_tokens: Bound on one turn's reply.
+        constrain: `words` limits a model's guesses to listed words.
         base_url: Address of the endpoint for openai:MODEL.
         dictionary: What an unlisted guess costs (for a human, `app` asks again).
         hard_mode: Every revealed hint must be used.
         seed: Seed of the secret and the player; left out: a new game every time.
     """
-    sampling = SamplingSettings(temperature=temperature, max_completion_tokens=max_completion_tokens)
+    sampling = SamplingSettings(
+        temperature=temperature, max_completion_tokens=max_completion_tokens, constrain=constrain
+    )
     commands.play(player, secret, words, sampling, base_url, dictionary, hard_mode, seed)
 
 

@@ -29,11 +29,11 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate import Evaluation, figures_by_split
+from wordle_rl.evaluate import Evaluation, Figures, figures_by_split
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.imports import Format, import_rows
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, start_anew
-from wordle_rl.players import GAME_FILE, find_model, game_of, make_player
+from wordle_rl.players import GAME_FILE, find_model, game_of, make_player, refuse_constraint
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -344,12 +344,12 @@ def _show_preflight(path: str, report: Preflight) -> None:
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
     config = load_config(directory / "config.json")
     split = split_secrets(load_words(config.words.source), config.words.split_seed)
-    evaluations = {
-        path.stem: Evaluation.load(path) for path in sorted((directory / "eval").glob("*.json"), reverse=True)
-    }
-    figures = {name: figures_by_split(evaluation, split) for name, evaluation in evaluations.items()}
+    found = [Evaluation.load(path) for path in sorted((directory / "eval").glob("*.json"), reverse=True)]
+    figures: dict[str, dict[str, Figures]] = {}
+    for evaluation in found:
+        figures.setdefault(evaluation.name, {}).update(figures_by_split(evaluation, split))
     out.print(display.results_table(figures, title="Greedy decoding, one game per secret, strict dictionary"))
-    last = list(evaluations.values())[-1]
+    last = [evaluation for evaluation in found if evaluation.constrain == "none"][-1]
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:
@@ -442,6 +442,7 @@ def play(
     chosen = secret or random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
+    refuse_constraint(player, sampling)
     if player == "human":
         _play_yourself(chosen, WordleEnv(chosen, found, _human_prompter(found.word_length, dictionary, hard_mode)))
         return

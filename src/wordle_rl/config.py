@@ -19,6 +19,8 @@ Precision = Literal["auto", "bf16", "fp32"]
 Algorithm = Literal["grpo", "expert_iteration", "dpo"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {"grpo": "GRPO", "expert_iteration": "expert iteration", "dpo": "DPO"}
 """How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
+Constrain = Literal["none", "words"]
+"""What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
 
 
 class ConfigError(ValueError):
@@ -230,7 +232,9 @@ class SamplingSettings(Section):
     max_completion_tokens: int = Field(512, ge=1)
     """Bound on one turn's reply, thinking included."""
     max_batch_size: int = Field(1024, ge=1)
-    """Games per forward pass, which bounds activations; the key/value cache holds all games in play."""
+    """Most games per forward pass, which bounds activations; the key/value cache holds all games in play."""
+    constrain: Constrain = "none"
+    """`words`: once a reply has opened its guess, only tokens that spell a listed word may follow."""
 
 
 class OptimizerSettings(Section):
@@ -395,6 +399,11 @@ class GRPOSettings(Section):
             )
         if self.group_size % self.turn_candidates:
             raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
+        if self.sampling.constrain != "none":
+            raise ValueError(
+                'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
+                "and constrain evaluations instead (eval.constrained)"
+            )
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
@@ -481,8 +490,8 @@ class DPOSettings(RoundSettings):
         return self
 
 
-class EvalSettings(Section):
-    """Evaluation."""
+class PlaySettings(Section):
+    """How much an evaluation plays, and what it measures."""
 
     max_games: int = Field(0, ge=0)
     """Play only so many secrets of each part; 0: all."""
@@ -492,6 +501,13 @@ class EvalSettings(Section):
     """Games played at once."""
     regret: bool = True
     """Measure regret against the solver."""
+
+
+class EvalSettings(PlaySettings):
+    """Evaluation in a run."""
+
+    constrained: bool = False
+    """Play held-out secrets once more with guesses limited to listed words; shown apart, never in place of the rest."""
 
 
 class PatienceSettings(Section):

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import Comparison, Figures, GameRecord, SharedGame, Standings
+from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings
 from wordle_rl.game import Outcome
 from wordle_rl.memory import MemoryEstimate, Stage
 from wordle_rl.stats import Estimate
@@ -35,7 +35,7 @@ _NOTES = {
     Outcome.UNLISTED: "not in the word list",
     Outcome.HARD_MODE: "leaves out a hint",
 }
-_PART_NAMES = {"held_out": "held out"}
+_PART_NAMES = {"held_out": "held out", CONSTRAINED_PART: "held out, constrained"}
 _SHORT_NAMES = {"expert_iteration": "expert\niter."}
 """Players whose own names would make a table wider than a terminal."""
 _MISSING = "–"
@@ -228,8 +228,13 @@ def game_progress(
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What a reader of a comparison must know about the games left out, one line each."""
-    return _left_out(comparison.num_unpaired, comparison.num_errors)
+    """What a reader of a comparison must know: who was limited to listed words, and games left out; a line each."""
+    notes = []
+    if comparison.constrain_a != comparison.constrain_b:
+        notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")
+    elif comparison.constrain_a != "none":
+        notes.append("the guesses of both players were limited to listed words")
+    return notes + _left_out(comparison.num_unpaired, comparison.num_errors)
 
 
 def _left_out(num_unpaired: int, num_errors: int) -> list[str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from wordle_rl import display
 from wordle_rl.commands import messages, out, print_json
-from wordle_rl.config import ConfigError, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config import ConfigError, Constrain, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
     Journal,
@@ -122,7 +122,8 @@ def evaluate_player(
             with messages.status("measuring regret…"):
                 evaluation = with_regret(evaluation, found, solver)
     else:
-        evaluation = _play_together(who, label, secrets, found, source.part, solver if with_regrets else None)
+        regret_solver = solver if with_regrets else None
+        evaluation = _play_together(who, label, secrets, found, source.part, sampling.constrain, regret_solver)
     figures = evaluation.figures()
     if not figures.num_games:
         reasons = Counter(record.error for record in evaluation.records)
@@ -132,9 +133,9 @@ def evaluate_player(
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
-        print_json({"player": who.label, "split": source.part, **asdict(figures)})
+        print_json({"player": who.label, "split": source.part, "constrain": sampling.constrain, **asdict(figures)})
     else:
-        out.print(display.results_table({evaluation.name: {source.part: figures}}))
+        out.print(display.results_table({evaluation.label: {source.part: figures}}))
     _tell_errors(evaluation, outputs)
 
 
@@ -197,7 +198,13 @@ def _play_apart(
 
 
 def _play_together(
-    who: Player, name: str, secrets: Sequence[str], found: WordList, part: SplitName, solver: Solver | None
+    who: Player,
+    name: str,
+    secrets: Sequence[str],
+    found: WordList,
+    part: SplitName,
+    constrain: Constrain,
+    solver: Solver | None,
 ) -> Evaluation:
     """All games one turn at a time."""
     with display.game_progress(messages, f"{who.label} plays", len(secrets), ()) as tell:
@@ -209,6 +216,7 @@ def _play_together(
             name=name,
             player=who.label,
             parts=(part,),
+            constrain=constrain,
             solver=solver,
             regret_games=100 if who.label == "random" else None,
             on_finished=lambda _, record: tell(record),

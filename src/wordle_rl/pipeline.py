@@ -20,7 +20,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wordle_rl.checks import check_model, refuse
-from wordle_rl.config import ALGORITHM_NAMES, Algorithm, ConfigError, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    Algorithm,
+    ConfigError,
+    Constrain,
+    ModelSettings,
+    RunConfig,
+    SamplingSettings,
+)
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.players import GAME_FILE
@@ -28,6 +36,7 @@ from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
+from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
@@ -184,9 +193,13 @@ class Pipeline:
         names = [name for name in ("sft", self.config.algorithm) if _is_trained(self.run.directory / name)]
         results: dict[str, Any] = {}
         for name in names:
-            evaluation = self._evaluate(name)
+            evaluations = [self._evaluate(name)]
+            if self.config.eval.constrained:
+                evaluations.append(self._evaluate(name, "words"))
             results[name] = {
-                part: asdict(figures) for part, figures in figures_by_split(evaluation, self.split).items()
+                part: asdict(figures)
+                for evaluation in evaluations
+                for part, figures in figures_by_split(evaluation, self.split).items()
             }
         results["seconds"] = {stage: round(seconds, 1) for stage, seconds in self.run.seconds.items()}
         results["seconds"]["total"] = round(sum(self.run.seconds.values()), 1)
@@ -195,22 +208,28 @@ class Pipeline:
         write_report(self.run.directory)
         return results
 
-    def _evaluate(self, name: str) -> Evaluation:
-        path = self.run.directory / "eval" / f"{name}.json"
+    def _evaluate(self, name: str, constrain: Constrain = "none") -> Evaluation:
+        label = name if constrain == "none" else f"{name}-constrained"
+        path = self.run.directory / "eval" / f"{label}.json"
         if path.is_file():
             return Evaluation.load(path)
         secrets = eval_secrets(self.split, self.config.eval.max_games)
+        if constrain != "none":
+            held_out = frozenset(self.split.test)
+            secrets = [secret for secret in secrets if secret in held_out]
         sampling = SamplingSettings(
             temperature=0.0,
             max_completion_tokens=self.config.eval.max_completion_tokens,
             max_batch_size=self.config.eval.max_batch_size,
+            constrain=constrain,
         )
         done = 0
-        with self._stage("eval", f"Evaluating {name}", len(secrets)) as advance:
+        with self._stage("eval", f"Evaluating {label}", len(secrets)) as advance:
             from wordle_rl.modeling import load_model
             from wordle_rl.samplers.transformers import TransformersSampler
 
             model, codec = load_model(self._model_at(name), self.config.seed)
+            constraint = make_constraint(sampling, self.words, self.prompter, codec)
 
             def count(*_: object) -> None:
                 nonlocal done
@@ -221,9 +240,10 @@ class Pipeline:
                 secrets,
                 self.words,
                 self.prompter,
-                TransformersSampler(model, codec, sampling, self.config.seed),
+                TransformersSampler(model, codec, sampling, self.config.seed, constraint),
                 name=name,
                 player=str(self.run.directory / name),
+                constrain=constrain,
                 solver=self.solver if self.config.eval.regret else None,
                 batch_size=self.config.eval.max_batch_size,
                 on_finished=count,
@@ -240,7 +260,8 @@ class Pipeline:
             return
         for epoch in (directory / "epochs").glob("epoch-*"):
             write_json(epoch / GAME_FILE, self.config.game.model_dump(mode="json"))
-        (self.run.directory / "eval" / f"{directory.name}.json").unlink(missing_ok=True)
+        for label in (directory.name, f"{directory.name}-constrained"):
+            (self.run.directory / "eval" / f"{label}.json").unlink(missing_ok=True)
         write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
 
     @contextmanager

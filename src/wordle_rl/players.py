@@ -19,6 +19,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -94,6 +95,7 @@ def make_player(
     Raises:
         ConfigError: If there is no such player or it cannot be had.
     """
+    refuse_constraint(name, sampling)
     if name in ("solver", "random"):
         prompter = (game or GameSettings()).prompter(words.word_length)
         sampler = SolverSampler(solver, prompter, seed) if name == "solver" else RandomSampler(words, prompter, seed)
@@ -103,7 +105,17 @@ def make_player(
         return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling, patience), prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
-    return Player(str(directory), _model(directory, sampling, seed), prompter)
+    return Player(str(directory), _model(directory, words, prompter, sampling, seed), prompter)
+
+
+def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
+    """Refuse to limit the tokens of a player whose tokens are not drawn here.
+
+    Raises:
+        ConfigError: If that was asked for.
+    """
+    if sampling.constrain != "none" and (name in ("solver", "random", "human") or name.startswith("openai:")):
+        raise ConfigError(f"--constrain {sampling.constrain} needs a model directory, {name} draws no tokens here")
 
 
 def _endpoint(
@@ -120,11 +132,12 @@ def _endpoint(
     return OpenAISampler(endpoint, sampling)
 
 
-def _model(directory: Path, sampling: SamplingSettings, seed: int) -> Sampler:
+def _model(directory: Path, words: WordList, prompter: Prompter, sampling: SamplingSettings, seed: int) -> Sampler:
     try:
         from wordle_rl.modeling import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
     except ModuleNotFoundError as error:
         raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
     model, codec = load_model(ModelSettings(path=str(directory)), seed)
-    return TransformersSampler(model, codec, sampling, seed)
+    constraint = make_constraint(sampling, words, prompter, codec)
+    return TransformersSampler(model, codec, sampling, seed, constraint)

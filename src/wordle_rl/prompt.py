@@ -92,6 +92,9 @@ class _Grammar:
     tag: re.Pattern[str]
 
 
+THINK_TAGS = ("<think>", "</think>")
+"""What opens and closes thinking, in every style."""
+
 _THINKING = r"\s*(?:<think>(.*?)</think>\s*)?"
 _TAGGED = _Grammar(
     whole=re.compile(_THINKING + r"<guess>([^<>]*)</guess>\s*", re.DOTALL),
@@ -308,9 +311,14 @@ class Prompter:
         """Read a reply by this style's grammar."""
         return parse_reply(reply, self.thinking, brackets=self.style is Style.TEXTARENA)
 
+    @property
+    def guess_tags(self) -> tuple[str, str]:
+        """What opens and what closes a guess."""
+        return ("[", "]") if self.style is Style.TEXTARENA else ("<guess>", "</guess>")
+
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply: what a teacher says and what the parser takes back."""
-        guess = f"[{word}]" if self.style is Style.TEXTARENA else f"<guess>{word}</guess>"
+        guess = word.join(self.guess_tags)
         if self.thinking is Thinking.OFF or (not thinking and self.thinking is Thinking.OPTIONAL):
             return guess
         separator = "" if self.style is Style.COMPACT else "\n"

@@ -17,6 +17,7 @@ from wordle_rl.evaluate.journal import Journal, journal_path
 from wordle_rl.evaluate.pairs import ComparedGame, Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
+    CONSTRAINED_PART,
     RESULT_SPLITS,
     Evaluation,
     EvaluationError,
@@ -31,6 +32,7 @@ from wordle_rl.evaluate.standings import SharedGame, Standing, Standings, standi
 from wordle_rl.evaluate.tables import load_evaluation, save_csv, write_rows
 
 __all__ = [
+    "CONSTRAINED_PART",
     "RESULT_SPLITS",
     "WASTED_TURN_REGRET",
     "ComparedGame",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
 from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap
 
@@ -44,6 +45,8 @@ class Comparison:
         num_unpaired: Games of either player whose secret the other did not play as often.
         num_errors: Pairs left out because at least one side is an error.
         rows: The pairs, by secret.
+        constrain_a: What the first player's tokens were limited to.
+        constrain_b: The same of the second.
     """
 
     name_a: str
@@ -59,6 +62,8 @@ class Comparison:
     num_unpaired: int
     num_errors: int
     rows: tuple[ComparedGame, ...] = field(repr=False)
+    constrain_a: Constrain = "none"
+    constrain_b: Constrain = "none"
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -81,8 +86,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     wins = Counter((row.guesses_a is not None, row.guesses_b is not None) for row in rows)
     cost = np.array([(row.guesses_a or loss, row.guesses_b or loss) for row in rows])  # (pairs, 2)
     return Comparison(
-        name_a=a.name,
-        name_b=b.name,
+        name_a=a.label,
+        name_b=b.label,
         num_pairs=len(rows),
         both=wins[True, True],
         only_a=wins[True, False],
@@ -94,6 +99,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
         num_errors=len(shared) - len(rows),
         rows=rows,
+        constrain_a=a.constrain,
+        constrain_b=b.constrain,
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
@@ -30,6 +31,7 @@ def evaluate(
     name: str = "player",
     player: str = "",
     parts: Sequence[SplitName] = (),
+    constrain: Constrain = "none",
     solver: Solver | None = None,
     regret_games: int | None = None,
     batch_size: int | None = None,
@@ -45,6 +47,7 @@ def evaluate(
         name: See `Evaluation`.
         player: See `Evaluation`.
         parts: See `Evaluation`.
+        constrain: See `Evaluation`.
         solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
             from one opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in so many games only, spread evenly over `secrets`; None: in all. For players
@@ -78,7 +81,7 @@ def evaluate(
         starts = [Start(secret) for secret in secrets[first : first + size]]
         play(starts, words, prompter, sampler, on_finished=partial(finish, first))
     games = tuple(records[index] for index in range(len(secrets)))
-    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games)
+    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain)
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:

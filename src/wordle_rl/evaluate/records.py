@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from wordle_rl.config import Constrain
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import write_text_atomically
@@ -17,6 +18,8 @@ from wordle_rl.words import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""
+CONSTRAINED_PART = "held_out_constrained"
+"""The part under which figures of play limited to listed words are kept."""
 
 
 class EvaluationError(ValueError):
@@ -107,6 +110,7 @@ class Evaluation:
         rules: Rules of every game.
         fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets asked for.
+        constrain: What the player's tokens were limited to; figures of limited and free play never mix.
     """
 
     name: str
@@ -115,6 +119,12 @@ class Evaluation:
     rules: Rules
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
+    constrain: Constrain = "none"
+
+    @property
+    def label(self) -> str:
+        """The name, and whether guesses were limited to listed words."""
+        return self.name if self.constrain == "none" else f"{self.name} (constrained)"
 
     def only(self, secrets: Collection[str] | None) -> Evaluation:
         """The same evaluation with the games of these secrets alone; None: all games."""
@@ -201,11 +211,15 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
 def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
     """The figures results are quoted for: `all` games, and those with `train` and with `held_out` secrets.
 
+    Of a constrained evaluation there is one part, `held_out_constrained`, so that it cannot pass for a free one.
+
     Raises:
         EvaluationError: If the games were played with other words than the split's.
     """
     if evaluation.fingerprint != split.fingerprint:
         raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
+    if evaluation.constrain != "none":
+        return {CONSTRAINED_PART: evaluation.figures(split.test)}
     return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in RESULT_SPLITS}
 
 

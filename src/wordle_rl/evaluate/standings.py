@@ -64,7 +64,7 @@ def standings(evaluations: Sequence[Evaluation]) -> Standings:
         EvaluationError: If there are fewer than two players, two share a name, the games differ in words or rules, or
             no secret was finished by all.
     """
-    names = [evaluation.name for evaluation in evaluations]
+    names = [evaluation.label for evaluation in evaluations]
     if len(names) < 2:
         raise EvaluationError(f"{len(names)} evaluations give no comparison; name at least two")
     if len(set(names)) < len(names):
@@ -84,7 +84,7 @@ def standings(evaluations: Sequence[Evaluation]) -> Standings:
     return Standings(
         runs=tuple(
             Standing(
-                evaluation.name,
+                evaluation.label,
                 evaluation.player,
                 replace(evaluation.figures(), num_errors=sum(record.failed for record in played.values())),
                 compare(alike[0], evaluation) if place else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
-from wordle_rl.evaluate import RESULT_SPLITS, Evaluation
+from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation
 from wordle_rl.runs import read_jsonl
 
 FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
@@ -118,10 +118,15 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
 def _measured(run: RunRecord) -> dict[str, dict[str, dict[str, Any]]]:
     """What results.json would say, from the evaluated games."""
     parts = [part for part in RESULT_SPLITS if part == "all" or run.split_of]
-    return {
-        name: {part: asdict(games.figures(None if part == "all" else run.secrets_of(part))) for part in parts}
-        for name, games in run.evaluations.items()
-    }
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, games in run.evaluations.items():
+        if games.constrain == "none":
+            figures = {part: games.figures(None if part == "all" else run.secrets_of(part)) for part in parts}
+            results.setdefault(name, {}).update({part: asdict(found) for part, found in figures.items()})
+        else:
+            held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
+            results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
+    return {name: results[name] for name in in_order(results)}
 
 
 def _is_result(value: object) -> bool:

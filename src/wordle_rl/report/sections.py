@@ -12,12 +12,17 @@ import numpy as np
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import comparison_notes
-from wordle_rl.evaluate import EvaluationError, compare
+from wordle_rl.evaluate import CONSTRAINED_PART, EvaluationError, compare
 from wordle_rl.report.charts import NUM_COLORS, Series, bar_of_shares, format_value, line_chart
 from wordle_rl.report.read import RunRecord
 from wordle_rl.stats import Estimate
 
-PART_NAMES = {"held_out": "held-out words", "train": "training words", "all": "all words"}
+PART_NAMES = {
+    "held_out": "held-out words",
+    "train": "training words",
+    "all": "all words",
+    CONSTRAINED_PART: "held-out words, guesses limited to listed words",
+}
 _SHOWN_PARTS = ("held_out", "train", "all")
 _MISSING = "–"
 
@@ -89,7 +94,7 @@ def results_section(results: Results) -> str:
         return ""
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
     body = ""
-    for part in (part for part in _SHOWN_PARTS if any(part in figures for figures in results.values())):
+    for part in (part for part in PART_NAMES if any(part in figures for figures in results.values())):
         body += f"<tr class='part'><th colspan='{len(_COLUMNS) + 2}' scope='colgroup'>{PART_NAMES[part]}</th></tr>"
         for place, (player, parts) in enumerate(results.items()):
             if part in parts:

@@ -6,52 +6,82 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers.cache_utils import Cache, DynamicLayer
 
 
 class GrowingLayer(DynamicLayer):
-    """One layer's keys and values in buffers with room to spare, so that a new token copies nothing old."""
+    """One layer's keys and values in buffers with room to spare, so that a new token or row copies no other."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         self._key_buffer: Tensor | None = None
         self._value_buffer: Tensor | None = None
+        self._rows = 0
         self.length = 0
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Append the states of new tokens, shape (rows, heads, new, head_dim), and return all of them."""
         self.is_initialized = True
         self.dtype, self.device = key_states.dtype, key_states.device
-        end = self.length + key_states.shape[2]
+        self._rows, end = len(key_states), self.length + key_states.shape[2]
         self._key_buffer = self._with_room(self._key_buffer, key_states, end)
         self._value_buffer = self._with_room(self._value_buffer, value_states, end)
-        self._key_buffer[:, :, self.length : end] = key_states
-        self._value_buffer[:, :, self.length : end] = value_states
+        self._key_buffer[: self._rows, :, self.length : end] = key_states
+        self._value_buffer[: self._rows, :, self.length : end] = value_states
         self.length = end
-        self.keys = self._key_buffer[:, :, :end]
-        self.values = self._value_buffer[:, :, :end]
-        return self.keys, self.values
+        return self.states()
 
     def _with_room(self, buffer: Tensor | None, states: Tensor, needed: int) -> Tensor:
         if buffer is not None and buffer.shape[2] >= needed:
             return buffer
-        rows, heads, _, head_dim = states.shape
-        grown = states.new_empty(rows, heads, needed + max(32, needed // 2), head_dim)
+        rows, heads, _, head_dim = (states if buffer is None else buffer).shape
+        grown = states.new_empty(rows, heads, needed + _room(needed), head_dim)
         if buffer is not None:
-            grown[:, :, : self.length] = buffer[:, :, : self.length]
+            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
         return grown
 
-    def keep(self, rows: Tensor, columns: Tensor | None) -> None:
-        """Keep these rows, and of each row these columns (shape (kept rows, kept columns)) if given."""
-        if self.keys is None or self.values is None:
+    def states(self) -> tuple[Tensor, Tensor]:
+        """Keys and values: the part of the buffers in use."""
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
+        self.keys = self._key_buffer[: self._rows, :, : self.length]
+        self.values = self._value_buffer[: self._rows, :, : self.length]
+        return self.keys, self.values
+
+    def fork(self, rows: Tensor) -> None:
+        """Add copies of these rows below the last one."""
+        if self._key_buffer is None or self._value_buffer is None:
             return
-        keys, values = self.keys[rows], self.values[rows]
-        if columns is not None:
-            index = columns[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
-            keys, values = keys.gather(2, index), values.gather(2, index)
-        self.length = keys.shape[2]
-        self._key_buffer, self._value_buffer = keys, values
-        self.keys, self.values = keys, values
+        self._key_buffer = self._with_copies(self._key_buffer, rows)
+        self._value_buffer = self._with_copies(self._value_buffer, rows)
+        self._rows += len(rows)
+        self.states()
+
+    def _with_copies(self, buffer: Tensor, rows: Tensor) -> Tensor:
+        end = self._rows + len(rows)
+        if end > len(buffer):
+            grown = buffer.new_empty(max(end, 2 * len(buffer)), *buffer.shape[1:])
+            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
+            buffer = grown
+        buffer[self._rows : end, :, : self.length] = buffer[rows, :, : self.length]
+        return buffer
+
+    def copy_of(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
+        """A layer of its own with what `take` would leave."""
+        layer = GrowingLayer()
+        layer.__dict__.update(self.__dict__)
+        layer.take(rows, columns, length)
+        return layer
+
+    def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
+        """Take these rows, and of each these columns, shape (taken rows, columns); those from `length` on are room."""
+        if self._key_buffer is None or self._value_buffer is None:
+            return
+        self._key_buffer = _taken(self._key_buffer, rows, columns)
+        self._value_buffer = _taken(self._value_buffer, rows, columns)
+        self._rows, self.length = len(rows), length
+        self.states()
 
 
 class GameCache:
@@ -71,18 +101,85 @@ class GameCache:
         Returns:
             The whole mask, shape (rows, all tokens), and the positions of the new tokens, shape (rows, new).
         """
+        read = self.mask.sum(dim=1, keepdim=True)
         self.mask = torch.cat([self.mask, new], dim=1)
-        positions = (self.mask.cumsum(dim=1) - 1).clamp(min=0)
-        return self.mask, positions[:, -new.shape[1] :]
+        return self.mask, (read + new.cumsum(dim=1) - 1).clamp(min=0)
 
     def keep(self, rows: Tensor) -> None:
-        """Keep these rows, in this order, and squeeze out holes by moving every row's tokens to the right."""
+        """Keep these rows, in this order, and squeeze out holes by moving every row's tokens to the right.
+
+        A row named more than once is copied.
+        """
         mask = self.mask[rows]
         width = int(mask.sum(dim=1).max()) if len(rows) else 0
-        columns = None
+        everyone = torch.arange(self.mask.shape[0], device=rows.device)
+        if width == mask.shape[1] and torch.equal(rows, everyone):
+            return
+        columns = torch.arange(mask.shape[1], device=rows.device).expand(len(rows), -1)
         if width < mask.shape[1]:
             columns = mask.argsort(dim=1, stable=True)[:, mask.shape[1] - width :]
             mask = mask.gather(1, columns)
+        with_room = torch.cat([columns, columns.new_zeros(len(rows), _room(width))], dim=1)
         for layer in self._layers:
-            layer.keep(rows, columns)
+            layer.take(rows, with_room, width)
         self.mask = mask
+
+    def fork(self, rows: Tensor) -> None:
+        """Add copies of these rows below the last one."""
+        self.mask = torch.cat([self.mask, self.mask[rows]])
+        for layer in self._layers:
+            layer.fork(rows)
+
+    def part(self, rows: Tensor) -> GameCache:
+        """A cache of its own with some of the rows."""
+        width = self.mask.shape[1]
+        columns = torch.arange(width + _room(width), device=rows.device) % width
+        part = GameCache(0, 0, rows.device)
+        part.mask = self.mask[rows]
+        part._layers = [layer.copy_of(rows, columns.expand(len(rows), -1), width) for layer in self._layers]
+        part.cache = Cache(layers=list(part._layers))
+        return part
+
+    def take_back(self, part: GameCache, rows: Tensor) -> None:
+        """Append to these rows what a part made from them has read since; to the others, holes."""
+        width = self.mask.shape[1]
+        new = self.mask.new_zeros(self.mask.shape[0], part.mask.shape[1] - width)
+        new[rows] = part.mask[:, width:]
+        self.mask = torch.cat([self.mask, new], dim=1)
+        for layer, read in zip(self._layers, part._layers, strict=True):
+            layer.update(*(_spread(states[:, :, width:], rows, len(new)) for states in read.states()))
+
+
+def joined(first: GameCache, second: GameCache) -> GameCache:
+    """Both caches as one, the rows of the second below those of the first, all ending in the same column."""
+    width = max(first.mask.shape[1], second.mask.shape[1])
+    both = GameCache(0, 0, first.mask.device)
+    both.mask = torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)])
+    for a, b in zip(first._layers, second._layers, strict=True):
+        layer = GrowingLayer()
+        layer.update(*(_stacked(*states, width) for states in zip(a.states(), b.states(), strict=True)))
+        both._layers.append(layer)
+    both.cache = Cache(layers=list(both._layers))
+    return both
+
+
+def _stacked(a: Tensor, b: Tensor, width: int) -> Tensor:
+    return torch.cat([pad(states, (0, 0, width - states.shape[2], 0)) for states in (a, b)])
+
+
+def _spread(states: Tensor, rows: Tensor, num_rows: int) -> Tensor:
+    """States of some rows among zeros for the others."""
+    return states.new_zeros(num_rows, *states.shape[1:]).index_copy_(0, rows, states)
+
+
+def _room(tokens: int) -> int:
+    """Columns to spare beside so many tokens."""
+    return max(32, tokens // 2)
+
+
+def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Rows and their columns of a buffer (rows, heads, capacity, head_dim), in one pass over what is taken."""
+    _, heads, capacity, head_dim = buffer.shape
+    starts = (rows[:, None] * heads + torch.arange(heads, device=rows.device)) * capacity  # (taken, heads)
+    places = starts[:, :, None] + columns[:, None, :]  # (taken, heads, columns)
+    return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)

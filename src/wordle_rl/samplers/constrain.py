@@ -1,0 +1,250 @@
+"""Replies whose guess can only be a listed word, for any tokenizer.
+
+Once a reply has opened its guess, only those tokens may follow that spell a listed word, close the guess and end the
+turn; whatever is said or thought before stays free. A token may hold several letters, a tag together with letters, or
+part of a tag, and a word may be cut into tokens in any way. So a reply is followed character by character, and the
+tokens that may follow are found by walking two tries at once: one over the words, one over the texts of the tokens.
+
+    <think>maybe a</think><gue  ss>cr  ane  </guess>  <end>
+    free ...................... limited ...................
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.prompt import THINK_TAGS, Prompter
+from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_MAX_SPACES = 2
+"""White space that may stand in a row around the word and after the guess; the grammar of replies skips it."""
+_END = ""
+"""The key under which a trie keeps what ends at a node."""
+
+TokenIds = npt.NDArray[np.int64]
+
+
+class Phase(Enum):
+    """Where in its grammar a reply is."""
+
+    TALKING = auto()
+    THINKING = auto()
+    BEFORE_WORD = auto()
+    IN_WORD = auto()
+    AFTER_WORD = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class State(NamedTuple):
+    """A phase, and the text in it that still matters: an unfinished tag, the letters so far, or white space."""
+
+    phase: Phase
+    text: str = ""
+
+
+START = State(Phase.TALKING)
+
+
+class WordConstraint:
+    """Which tokens may follow in a reply.
+
+    Also a logits processor as vLLM-like engines call it, with the ids of one reply so far and the logits of its next
+    token: `constraint(token_ids, logits) -> logits`.
+
+    Args:
+        words: The listed words, in lower case.
+        tags: What opens and what closes a guess.
+        texts: The text of each token, by its id.
+        stop_ids: The tokens that end a turn.
+
+    Raises:
+        ConfigError: If the tokens cannot spell any of the words.
+    """
+
+    def __init__(
+        self, words: Iterable[str], tags: tuple[str, str], texts: Sequence[str], stop_ids: Iterable[int]
+    ) -> None:
+        self._words = frozenset(words)
+        self._prefixes = frozenset(word[:length] for word in self._words for length in range(len(word) + 1))
+        self._open, self._close = tags
+        self._texts = texts
+        self._stops = np.array(sorted(stop_ids), dtype=np.int64)
+        spelling = _Alphabet(self._words, self._close)
+        self._tokens = _trie((text, i) for i, text in enumerate(texts) if text and spelling.may_hold(text))
+        self._openers = [i for i, text in enumerate(texts) if self._open[-1] in text]
+        self._allowed: dict[State | None, TokenIds | None] = {}
+        self._can_end: dict[State, bool] = {}
+        if not self._ends(State(Phase.BEFORE_WORD)):
+            raise ConfigError(
+                'constrain "words" cannot work: the tokenizer has no tokens that spell a listed word and end the guess'
+            )
+
+    def __call__(self, token_ids: Sequence[int], logits: Any) -> Any:
+        """Forbid in place what may not follow.
+
+        Args:
+            token_ids: The reply so far.
+            logits: A NumPy array or a torch tensor, shape (vocabulary,).
+
+        Returns:
+            The same array, minus infinity at tokens that may not follow.
+        """
+        state: State | None = START
+        for token in token_ids:
+            state = self.after(state, token)
+        allowed = self.allowed(state)
+        if allowed is not None:
+            kept = logits[allowed]
+            logits[:] = -np.inf
+            logits[allowed] = kept
+        return logits
+
+    def after(self, state: State | None, token: int) -> State | None:
+        """The state once a token is said; None if the reply can no longer be a guess of a listed word."""
+        return None if state is None else self._follow(state, self._texts[token] if token < len(self._texts) else "")
+
+    def allowed(self, state: State | None) -> TokenIds | None:
+        """The tokens that may follow, ascending; None: all of them. Of a reply that went astray only its end."""
+        if state not in self._allowed:
+            self._allowed[state] = self._find_allowed(state)
+        return self._allowed[state]
+
+    def _find_allowed(self, state: State | None) -> TokenIds | None:
+        if state is None:
+            return self._stops
+        if state.phase in (Phase.TALKING, Phase.THINKING):
+            astray = [i for i in self._openers if not self._may_say(state, self._texts[i])]
+            return np.delete(np.arange(len(self._texts)), astray) if astray else None
+        found = [token for token, end in self._spelling(state) if self._ends(end)]
+        return np.union1d(found, self._stops if state.phase is Phase.CLOSED else []).astype(np.int64)
+
+    def _may_say(self, state: State, text: str) -> bool:
+        end = self._follow(state, text)
+        return end is not None and (end.phase in (Phase.TALKING, Phase.THINKING) or self._ends(end))
+
+    def _spelling(self, state: State) -> Iterable[tuple[int, State]]:
+        """Every token that goes on from a state inside the guess, and where it leads."""
+        paths: list[tuple[State, dict[str, Any]]] = [(state, self._tokens)]
+        while paths:
+            here, node = paths.pop()
+            for char, below in node.items():
+                if char == _END:
+                    yield from ((token, here) for token in below)
+                elif (then := self._step(here, char)) is not None:
+                    paths.append((then, below))
+
+    def _ends(self, state: State) -> bool:
+        """Whether tokens lead from a state inside the guess to the end of the turn. Every path is finite."""
+        if state.phase is Phase.CLOSED:
+            return True
+        if state not in self._can_end:
+            self._can_end[state] = any(self._ends(then) for _, then in self._spelling(state))
+        return self._can_end[state]
+
+    def _follow(self, state: State, text: str) -> State | None:
+        """Read some text from a state on."""
+        here: State | None = state
+        for char in text:
+            if here is None:
+                return None
+            here = self._step(here, char)
+        return here
+
+    def _step(self, state: State, char: str) -> State | None:
+        """Read one character."""
+        phase, text = state
+        if phase in (Phase.TALKING, Phase.THINKING):
+            return self._talk(phase, text + char)
+        if char.isspace():
+            return self._space(phase, text)
+        if phase in (Phase.BEFORE_WORD, Phase.IN_WORD) and char.isascii() and char.isalpha():
+            word = (text if phase is Phase.IN_WORD else "") + char.lower()
+            return State(Phase.IN_WORD, word) if word in self._prefixes else None
+        if phase is Phase.AFTER_WORD or (phase is Phase.IN_WORD and text in self._words):
+            return self._shut(char)
+        return self._shut(text + char) if phase is Phase.CLOSING else None
+
+    def _talk(self, phase: Phase, text: str) -> State:
+        tags = {THINK_TAGS[1]: Phase.TALKING}
+        if phase is Phase.TALKING:
+            tags = {THINK_TAGS[0]: Phase.THINKING, self._open: Phase.BEFORE_WORD}
+        for tag, then in tags.items():
+            if text.endswith(tag):
+                return State(then)
+        starts = (text[i:] for i in range(len(text)) if any(tag.startswith(text[i:]) for tag in tags))
+        return State(phase, next(starts, ""))
+
+    def _space(self, phase: Phase, text: str) -> State | None:
+        if phase is Phase.IN_WORD and text in self._words:
+            return State(Phase.AFTER_WORD, " ")
+        if phase in (Phase.BEFORE_WORD, Phase.AFTER_WORD, Phase.CLOSED) and len(text) < _MAX_SPACES:
+            return State(phase, text + " ")
+        return None
+
+    def _shut(self, tag: str) -> State | None:
+        if tag == self._close:
+            return State(Phase.CLOSED)
+        return State(Phase.CLOSING, tag) if self._close.startswith(tag) else None
+
+
+class _Alphabet:
+    """What tokens inside a guess are made of; it keeps all others out of their trie."""
+
+    def __init__(self, words: Iterable[str], close: str) -> None:
+        spelt = [*words, "".join(char for char in close if char.isalpha())]
+        self._pieces = {text[i:j] for text in spelt for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
+        self._signs = {char for char in close if not char.isalpha()}
+
+    def may_hold(self, text: str) -> bool:
+        """Whether a text could stand inside a guess; it may say yes too often."""
+        if any(not (char in self._signs or char.isspace() or (char.isascii() and char.isalpha())) for char in text):
+            return False
+        letters = text.strip().lower()
+        return not letters.isalpha() or letters in self._pieces
+
+
+def make_constraint(
+    settings: SamplingSettings, words: WordList, prompter: Prompter, codec: ChatCodec
+) -> WordConstraint | None:
+    """The constraint that sampling settings ask for, if any.
+
+    Raises:
+        ConfigError: If the tokenizer cannot spell any listed word.
+    """
+    if settings.constrain == "none":
+        return None
+    return WordConstraint(words.guesses, prompter.guess_tags, token_texts(codec.tokenizer), codec.stop_ids)
+
+
+def token_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """The text that each token adds in the middle of a reply, by its id.
+
+    A token is decoded behind another one, since decoders treat the first token of a text in ways of their own; half a
+    character of several bytes reads as a replacement character.
+    """
+    anchor = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
+    before = tokenizer.decode(anchor, skip_special_tokens=False)
+    pairs = tokenizer.batch_decode([[*anchor, i] for i in range(len(tokenizer))], skip_special_tokens=False)
+    return [str(pair).removeprefix(str(before)) for pair in pairs]
+
+
+def _trie(texts: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """Nested dicts over characters; under `_END` the ids that end there."""
+    root: dict[str, Any] = {}
+    for text, token in texts:
+        node = root
+        for char in text:
+            node = node.setdefault(char, {})
+        node.setdefault(_END, []).append(token)
+    return root

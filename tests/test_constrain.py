@@ -1,0 +1,284 @@
+"""Laws of constrained replies: every guess is a listed word in any tokenizer, and good replies stay as they are."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
+from wordle_rl.game import Outcome
+from wordle_rl.players import make_player
+from wordle_rl.prompt import Guess, Prompter, Style, Thinking
+from wordle_rl.rollout import Start, play
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.constrain import START, Phase, State, TokenIds, WordConstraint, make_constraint, token_texts
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.solver import Solver
+from wordle_rl.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
+from wordle_rl.words import WordList
+
+WORDS = SamplingSettings(constrain="words", max_completion_tokens=40)
+KINDS = ("tiny", "bpe", "byte_bpe")
+
+
+def trained(words: WordList, *, byte_level: bool) -> PreTrainedTokenizerFast:
+    """A BPE tokenizer without word borders, so that tokens hold letters, tags and both together."""
+    tokenizer = Tokenizer(models.BPE())
+    if byte_level:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        tokenizer.decoder = decoders.Fuse()
+    specials = [AddedToken(text, special=True, normalized=False) for text in (PAD, END, REPLY)]
+    alphabet = (
+        pre_tokenizers.ByteLevel.alphabet()
+        if byte_level
+        else list("abcdefghijklmnopqrstuvwxyzACZ0123456789 \n[]<>/?!#%")
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=420 if byte_level else 260, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+    )
+    texts = [f"<think>so {word}</think>\n<guess>{word}</guess>" for word in words.guesses]
+    tokenizer.train_from_iterator([*texts, *(f"<guess>{word}</guess>" for word in words.guesses), "5x6"], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+@pytest.fixture(scope="module")
+def codecs(small_words: WordList) -> dict[str, ChatCodec]:
+    return {
+        "tiny": ChatCodec(make_tokenizer()),
+        "bpe": ChatCodec(trained(small_words, byte_level=False)),
+        "byte_bpe": ChatCodec(trained(small_words, byte_level=True)),
+    }
+
+
+def constraint_of(codec: ChatCodec, words: WordList, prompter: Prompter) -> WordConstraint:
+    found = make_constraint(WORDS, words, prompter, codec)
+    assert found is not None
+    return found
+
+
+class Hasty(WordConstraint):
+    """Opens its guess at once, so that models without training get to the limited part."""
+
+    def allowed(self, state: State | None) -> TokenIds | None:
+        if state is None or state.phase is not Phase.TALKING:
+            return super().allowed(state)
+        texts = [(i, state.text + text) for i, text in enumerate(self._texts) if text]
+        opening = [i for i, text in texts if self._open.startswith(text) or text.startswith(self._open)]
+        return (
+            np.intersect1d(opening, super().allowed(state)) if super().allowed(state) is not None else np.array(opening)
+        )
+
+
+def hasty(codec: ChatCodec, words: WordList, prompter: Prompter) -> Hasty:
+    return Hasty(words.guesses, prompter.guess_tags, token_texts(codec.tokenizer), codec.stop_ids)
+
+
+def spellings(codec: ChatCodec, text: str, count: int) -> Iterator[list[int]]:
+    """The tokenizer's own tokens for a text, and random other ways to cut it into tokens."""
+    yield codec.encode(text)
+    ids_of: dict[str, int] = {piece: i for i, piece in enumerate(token_texts(codec.tokenizer))}
+    rng = random.Random(text)
+    for _ in range(count):
+        ids, place = [], 0
+        while place < len(text):
+            ends = [end for end in range(place + 1, len(text) + 1) if text[place:end] in ids_of]
+            end = rng.choice(ends)
+            ids.append(ids_of[text[place:end]])
+            place = end
+        yield ids
+
+
+def engine(
+    process: Callable[[Sequence[int], np.ndarray], np.ndarray], vocabulary: int, stops: frozenset[int], seed: int
+) -> list[int]:
+    """An engine that samples from noise and knows nothing of the constraint but its call."""
+    rng = np.random.default_rng(seed)
+    ids: list[int] = []
+    while len(ids) < 60 and not (ids and ids[-1] in stops):
+        logits = process(ids, rng.normal(scale=3.0, size=vocabulary))
+        chances = np.exp(logits - logits.max())
+        ids.append(int(rng.choice(vocabulary, p=chances / chances.sum())))
+    return ids
+
+
+# --- every guess is a listed word -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA])
+def test_noise_spells_listed_words_only(
+    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    process = hasty(codec, small_words, prompter)
+    said = set()
+    for seed in range(60):
+        ids = engine(process, len(codec.tokenizer), codec.stop_ids, seed)
+        assert ids[-1] in codec.stop_ids
+        parsed = prompter.parse(codec.text_of(ids))
+        assert isinstance(parsed, Guess)
+        assert parsed.word in small_words
+        said.add(parsed.word)
+    assert len(said) > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_random_model_guesses_listed_words_only(
+    kind: str, temperature: float, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
+    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    settings = WORDS.model_copy(update={"temperature": temperature})
+    sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
+    games = play([Start(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
+    turns = [turn for game in games for turn in game.transcript.own_turns]
+    assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
+    assert len(turns) > 12
+
+
+def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
+    texts = ["<guess>", "</guess>", "<end>", "c", "r", "a", "n", "e", "ne", "fu", "zzy", "z", "fuz", "cra"]
+    process = Hasty(["crane", "fuzzy"], ("<guess>", "</guess>"), texts, [2])
+    assert process.after(State(Phase.IN_WORD, "fu"), 11) == State(Phase.IN_WORD, "fuz")
+    assert process.allowed(State(Phase.IN_WORD, "fu")).tolist() == [10]  # a lone z could not be followed by zy
+    assert process.allowed(State(Phase.BEFORE_WORD)).tolist() == [3, 9, 13]
+    said = {"".join(texts[i] for i in engine(process, len(texts), frozenset({2}), seed)) for seed in range(20)}
+    assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
+
+
+def test_a_tokenizer_that_cannot_spell_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no tokens that spell a listed word"):
+        WordConstraint(["crane"], ("<guess>", "</guess>"), ["<guess>", "</guess>", "c", "r", "a", "n"], [0])
+
+
+# --- what is good stays as it is ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("style", "reply"),
+    [
+        (Style.COMPACT, "<guess>crane</guess>"),
+        (Style.COMPACT, "<think>so <guess or a [b]</think>\n<guess>fuzzy</guess>"),
+        (Style.COMPACT, "<guess> CrAne\n</guess> \n"),
+        (Style.TEXTARENA, "<think>[zzz] no</think>[crane]"),
+        (Style.TEXTARENA, "[ crane]"),
+    ],
+)
+def test_a_good_reply_may_be_said_in_any_tokens(
+    kind: str, style: Style, reply: str, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    assert isinstance(prompter.parse(reply), Guess)
+    constraint = constraint_of(codec, small_words, prompter)
+    stop = codec.turn_end_ids[0]
+    for ids in spellings(codec, reply, 20):
+        state: State | None = START
+        for token in [*ids, stop]:
+            allowed = constraint.allowed(state)
+            assert allowed is None or token in allowed
+            state = constraint.after(state, token)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_greedy_choice_that_is_allowed_is_kept(
+    kind: str, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
+    constraint = constraint_of(codec, small_words, prompter)
+    for word in small_words.guesses:
+        wanted = codec.reply_ids(prompter.reply(word, "hm"))
+        for place, token in enumerate(wanted):
+            logits = np.zeros(len(codec.tokenizer))
+            logits[token] = 1.0
+            assert constraint(wanted[:place], logits).argmax() == token
+
+
+def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec = codecs["tiny"]
+    constraint = constraint_of(codec, small_words, Prompter(style=Style.COMPACT))
+
+    def allowed_after(text: str) -> set[str] | None:
+        state: State | None = START
+        for token in codec.encode(text):
+            state = constraint.after(state, token)
+        ids = constraint.allowed(state)
+        return None if ids is None else {codec.tokenizer.decode([i]) for i in ids}
+
+    assert allowed_after("") is None
+    assert allowed_after("I say crane!") is None
+    assert allowed_after("<think><guess>") is None
+    assert allowed_after("<guess>kudz") == {"u", "U"}
+    assert allowed_after("<guess>kudzu") == {" ", "\n", "</guess>", "<"}
+    assert allowed_after("<guess>kudzu  ") == {"</guess>", "<"}
+    assert allowed_after("<guess>kudzu</guess>") == {" ", "\n", END}
+    assert allowed_after("<guess>kudzu</guess>\n ") == {END}
+    assert allowed_after("<guess>zzz") == {END}  # astray, as only an engine that ignores the logits can be
+
+
+def test_a_torch_engine_is_served_too(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec = codecs["tiny"]
+    constraint = constraint_of(codec, small_words, Prompter(style=Style.COMPACT))
+    logits = torch.randn(len(codec.tokenizer))
+    before = logits.clone()
+    ids = codec.encode("<guess>kudz")
+    after = constraint(ids, logits)
+    kept = codec.encode("uU")
+    assert after[kept].tolist() == before[kept].tolist()
+    assert int(after.isfinite().sum()) == len(kept)
+    assert torch.equal(constraint([], before.clone()), before)
+
+
+def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
+    constraint = hasty(codec, small_words, prompter)
+    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    sampler = TransformersSampler(model.eval(), codec, WORDS, 0, constraint)
+    prompt = codec.encode("5x6")
+    [completion] = sampler.sample([Request(0, (), (), prompt)])
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0].float()
+    state: State | None = START
+    for place, (token, logprob) in enumerate(zip(completion.token_ids, completion.logprobs, strict=True)):
+        here = logits[len(prompt) + place - 1]
+        exact = here[token] - here[torch.from_numpy(constraint.allowed(state))].logsumexp(0)
+        assert logprob == pytest.approx(float(exact), abs=1e-4)
+        state = constraint.after(state, token)
+    assert len(completion.token_ids) > 5
+
+
+# --- where it is refused --------------------------------------------------------------------------------------------
+
+
+def test_a_sampler_asked_for_a_constraint_wants_one(codecs: dict[str, ChatCodec]) -> None:
+    model = make_model(codecs["tiny"].tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
+    with pytest.raises(ValueError, match="needs make_constraint"):
+        TransformersSampler(model, codecs["tiny"], WORDS)
+
+
+def test_grpo_refuses_to_sample_under_a_constraint() -> None:
+    with pytest.raises(ValueError, match="not the policy's"):
+        GRPOSettings(sampling=WORDS)
+
+
+@pytest.mark.parametrize("name", ["solver", "random", "openai:gpt"])
+def test_players_whose_tokens_are_not_drawn_here_are_refused(name: str, small_words: WordList) -> None:
+    with pytest.raises(ConfigError, match="--constrain words needs a model directory"):
+        make_player(name, small_words, None, WORDS, solver=Solver(small_words, use_cache=False))
+
+
+def test_nothing_is_constrained_unasked(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    assert make_constraint(SamplingSettings(), small_words, Prompter(thinking=Thinking.OFF), codecs["tiny"]) is None
