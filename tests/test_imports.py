@@ -49,6 +49,7 @@ ORDER = (
     "branching",
     "focus",
     "roller",
+    "selection",
     "grpo",
     "rounds",
     "expert_iteration",
@@ -69,8 +70,8 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "grpo", "rounds", "expert_iteration",
-    "dpo",
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "selection", "grpo", "rounds",
+    "expert_iteration", "dpo",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 

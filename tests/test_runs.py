@@ -12,7 +12,7 @@ import pytest
 from training_fixtures import make_run, rows, write_word_directory
 
 from wordle_rl import __version__
-from wordle_rl.config import RunConfig
+from wordle_rl.config import GRPOSettings, RunConfig
 from wordle_rl.runs import (
     Run,
     RunError,
@@ -184,6 +184,8 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
     assert facts["fingerprint"] == sixty.fingerprint
     assert facts["seed"] == 7
     assert (facts["selected_on"], facts["reported_on"]) == (None, "test")
+    choosing = RunConfig(grpo=GRPOSettings(validate_every_steps=5))
+    assert manifest(choosing, split)["selected_on"] == "val"
     parts = facts["split"]
     assert sorted([*parts["train"], *parts["val"], *parts["test"]]) == list(sixty.answers)
     assert {"torch", "transformers", "trl", "numpy"} <= set(facts["libraries"])

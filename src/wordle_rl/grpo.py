@@ -32,6 +32,7 @@ from wordle_rl.modeling import make_optimizer, wants_bf16
 from wordle_rl.processes import is_first
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run, read_object, write_json
+from wordle_rl.selection import BestWeights, Validation
 from wordle_rl.training import (
     Progress,
     RunCallback,
@@ -244,12 +245,29 @@ def train_grpo(
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
+        best = _best_weights(model, codec, arena, settings, run, directory)
+        if best is not None:
+            trainer.add_callback(best)
         train_to_end(trainer, checkpoint, settings.steps)
     guard.check(checkpoints)
+    if best is not None:
+        best.take_best()
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
     return directory
+
+
+def _best_weights(
+    model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: GRPOSettings, run: Run, directory: Path
+) -> BestWeights | None:
+    """What keeps the best weights, if that is wanted."""
+    if not settings.validate_every_steps:
+        return None
+    sampling = settings.sampling.model_copy(update={"temperature": 0.0})
+    return BestWeights(
+        model, Validation(model, codec, arena, sampling), settings.validate_every_steps, run, directory / "best"
+    )
 
 
 def _rows_of(

@@ -174,7 +174,7 @@ class Pipeline:
 
         with self.run.stage("setup"):
             model, codec = load_model(self._model_at("sft"), self.config.seed)
-        arena = Arena(self.words, self.prompter, self.split.train, self.solver)
+        arena = Arena(self.words, self.prompter, self.split.train, self.solver, self.split.val)
         title = ALGORITHM_NAMES[name]
         with self._stage(name, title[0].upper() + title[1:], 0) as advance:
             directory = _training_of(name)(

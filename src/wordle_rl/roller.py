@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arena:
-    """What the games of a training are played with."""
+    """What the games of a training are played with; `validation` are secrets to choose weights by."""
 
     words: WordList
     prompter: Prompter
     secrets: Sequence[str]
     solver: Solver | None
+    validation: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

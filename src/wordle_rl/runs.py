@@ -203,6 +203,11 @@ class Outbox(Run):
         return rows
 
 
+def _selected_on(config: RunConfig) -> str | None:
+    """The secrets by whose figures weights were chosen; None: the last weights are kept."""
+    return "val" if config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps else None
+
+
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
     """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
     return {
@@ -212,7 +217,7 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
         "words": config.words.source,
         "fingerprint": split.fingerprint,
         "seed": config.seed,
-        "selected_on": None,  # the last weights are kept; no checkpoint is chosen by its figures
+        "selected_on": _selected_on(config),
         "reported_on": "test",
         "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
         "libraries": _library_versions(),

@@ -1,0 +1,102 @@
+"""Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_grpo import SETTINGS  # noqa: E402
+from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
+
+from wordle_rl.config import ConfigError, SamplingSettings  # noqa: E402
+from wordle_rl.grpo import train_grpo  # noqa: E402
+from wordle_rl.roller import Arena  # noqa: E402
+from wordle_rl.selection import BestWeights, Validation  # noqa: E402
+
+
+def fill(model: torch.nn.Module, value: float) -> None:
+    with torch.no_grad():
+        model.weight.fill_(value)
+
+
+@pytest.fixture
+def chosen(sixty, tmp_path):
+    """Train through weights 0, 1, 2… with these costs; what is taken in the end, its step, and what was written."""
+
+    def make(costs, every=1, resume_at=None):
+        model = torch.nn.Linear(2, 2, bias=False)
+        run = make_run(tmp_path / "run", sixty)
+        figures = iter(costs)
+        validate = lambda: {"cost": next(figures)}  # noqa: E731
+        best = BestWeights(model, validate, every, run, tmp_path / "best")
+        for step in range(len(costs) if every == 1 else 7):
+            if step == resume_at:
+                best = BestWeights(model, validate, every, run, tmp_path / "best")
+                best.on_train_begin(None, SimpleNamespace(global_step=step - 1, max_steps=99), None)
+            fill(model, float(step))
+            state = SimpleNamespace(global_step=step, max_steps=6)
+            if step:
+                best.on_step_end(None, state, None)
+            else:
+                best.on_train_begin(None, state, None)
+        step = best.take_best()
+        return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
+
+    return make
+
+
+def test_the_cheapest_weights_are_taken(chosen) -> None:
+    weight, step, written = chosen([5.0, 4.0, 4.5, 4.2])
+    assert (weight, step) == (1.0, 1)
+    assert [(row["stage"], row["step"], row["cost"]) for row in written] == [
+        ("validation", 0, 5.0), ("validation", 1, 4.0), ("validation", 2, 4.5), ("validation", 3, 4.2),
+    ]  # fmt: skip
+
+
+def test_training_that_only_harms_gives_back_its_start(chosen) -> None:
+    assert chosen([4.0, 5.0, 6.0])[:2] == (0.0, 0)
+
+
+def test_of_equals_the_later_weights_are_taken(chosen) -> None:
+    assert chosen([4.0, 4.0, 5.0])[:2] == (1.0, 1)
+
+
+def test_validation_comes_every_so_many_steps_and_at_the_end(chosen) -> None:
+    _, _, written = chosen([5.0, 4.0, 3.0], every=4)
+    assert [row["step"] for row in written] == [0, 4, 6]
+
+
+def test_a_training_that_goes_on_remembers_the_best(chosen) -> None:
+    assert chosen([5.0, 3.0, 4.0, 4.5], resume_at=2)[:2] == (1.0, 1)
+
+
+def test_nothing_of_the_choice_is_left_behind(chosen, tmp_path) -> None:
+    chosen([1.0])
+    assert not (tmp_path / "best").exists()
+
+
+def test_validation_plays_its_secrets_greedily_and_counts_a_loss_as_one_more(tokenizer, codec, sixty, split) -> None:
+    model = small_model(tokenizer)
+    arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
+    first, second = (Validation(model, codec, arena, greedy)() for _ in range(2))
+    assert first == second == {"win_rate": 0.0, "cost": 4.0}
+    with pytest.raises(ConfigError, match="no validation secrets"):
+        Validation(model, codec, Arena(sixty, compact(), split.train, None), greedy)
+
+
+def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:
+    """An untrained model wins nothing, before or after."""
+
+    def trained(name, settings):
+        model = small_model(tokenizer)
+        arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+        train_grpo(model, codec, arena, settings, make_run(tmp_path / name, sixty))
+        return weights_of(model)
+
+    plain = trained("plain", SETTINGS)
+    kept = trained("kept", SETTINGS.model_copy(update={"validate_every_steps": 1}))
+    assert all(torch.equal(plain[name], kept[name]) for name in plain)
+    written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "validation"]
+    assert [(row["step"], row["cost"]) for row in written] == [(0, 4.0), (1, 4.0), (2, 4.0)]
