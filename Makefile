@@ -14,7 +14,7 @@ test: $(VENV)/.installed-dev  ## lint, types and every test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 test-vllm: .venv-vllm/.installed  ## opt-in: evaluate a model that real vLLM serves on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/test_vllm.py

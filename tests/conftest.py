@@ -1,6 +1,7 @@
 """What several test files share: a small word list, the embedded tokenizer, and models of two layers."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,10 @@ from wordle_rl.words import WordList, load_words
 # One thread a process, set before torch is imported: threads that wait for each other on a busy machine take a
 # hundred times as long over models this small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A suite started in the background ignores Ctrl-C, and what it starts does so too; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Derandomised, since a test must say the same twice; without a deadline, since the machines of a CI are slow at times.
 settings.register_profile("laws", derandomize=True, deadline=None)

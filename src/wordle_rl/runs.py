@@ -250,6 +250,15 @@ def peak_memory_gib() -> float:
     return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
 
 
+def resident_memory_gib() -> float | None:
+    """The resident memory of this process now, in GiB; None where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:  # no Linux
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024**3
+
+
 def _library_versions() -> dict[str, str]:
     installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
     return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}

@@ -25,7 +25,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, OptimizerSettings
 from wordle_rl.modeling import make_optimizer, rate_factor, save_model
 from wordle_rl.processes import num_processes
-from wordle_rl.runs import Run, RunError
+from wordle_rl.runs import Run, RunError, resident_memory_gib
 
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a few words on how it goes."""
@@ -110,6 +110,8 @@ class RunCallback(TrainerCallback):
                 lost.append("loss")
         if lost:
             numbers["not_finite"] = sorted(lost)
+        if (resident := resident_memory_gib()) is not None:
+            numbers["resident_memory_gib"] = round(resident, 3)
         self._last_logged = state.global_step
         self.write(state.global_step, numbers)
         if self._headline in numbers:

@@ -51,17 +51,22 @@ _CURVES = {
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
     "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
     "loss": ("Loss", "The training objective."),
+    "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
+    "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
+    "cost": ("Validation", "Mean guesses of greedy play on the validation secrets, a loss as one more than allowed."),
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
     "grad_norm": ("Gradient norm", "Before clipping."),
     "learning_rate": ("Learning rate", "As scheduled."),
+    "resident_memory_gib": ("Memory", "Resident memory of the training process, in GiB."),
 }
 _STAGE_NAMES = {
     "sft": "Supervised fine-tuning",
     "grpo": "Reinforcement learning (GRPO)",
     "expert_iteration": "Expert iteration, by round",
     "dpo": "Direct preference optimization, by round",
+    "validation": "Choice of weights, on validation secrets",
 }
-_EXACT = {"cumulative_wins", "learning_rate", "num_tokens"}
+_EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 

@@ -1,0 +1,53 @@
+"""Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
+
+from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlaySettings
+from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
+from wordle_rl.config.playing import (
+    ALGORITHM_NAMES,
+    Algorithm,
+    DPOSettings,
+    ExpertIterationSettings,
+    GRPOSettings,
+    RoundSettings,
+)
+from wordle_rl.config.run import RunConfig, describe, load_config
+from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
+from wordle_rl.config.training import (
+    Constrain,
+    OptimizerSettings,
+    Precision,
+    RewardSettings,
+    SamplingSettings,
+    SFTSettings,
+)
+
+__all__ = [
+    "ALGORITHM_NAMES",
+    "Algorithm",
+    "ConfigError",
+    "Constrain",
+    "DPOSettings",
+    "EvalSettings",
+    "ExpertIterationSettings",
+    "GRPOSettings",
+    "GameSettings",
+    "LLMTeacherSettings",
+    "LoraSettings",
+    "ModelSettings",
+    "OptimizerSettings",
+    "PatienceSettings",
+    "PlaySettings",
+    "Precision",
+    "RewardSettings",
+    "RoundSettings",
+    "RunConfig",
+    "SFTSettings",
+    "SamplingSettings",
+    "Section",
+    "TeacherSettings",
+    "TraceSettings",
+    "WordSettings",
+    "describe",
+    "load_config",
+]

@@ -1,0 +1,42 @@
+"""Evaluation, in a run and of endpoints."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from wordle_rl.config.base import Section
+
+
+class PlaySettings(Section):
+    """How much an evaluation plays, and what it measures."""
+
+    max_games: int = Field(0, ge=0)
+    """Play only so many secrets of each part; 0: all."""
+    max_completion_tokens: int = Field(512, ge=1)
+    """Bound on one turn's reply."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Games played at once."""
+    regret: bool = True
+    """Measure regret against the solver."""
+
+
+class EvalSettings(PlaySettings):
+    """Evaluation in a run."""
+
+    constrained: bool = False
+    """Play held-out secrets once more with guesses limited to listed words; shown apart, never in place of the rest."""
+
+
+class PatienceSettings(Section):
+    """How an endpoint's games are played, and how long it is waited for."""
+
+    concurrency: int = Field(16, ge=1)
+    """Games an endpoint plays at once, each at its own pace."""
+    timeout_s: float = Field(120.0, gt=0)
+    """Time an endpoint has for one request, in seconds; it is tried again three times."""
+    game_timeout_s: float = Field(600.0, gt=0)
+    """Time an endpoint has for one game, in seconds; a longer one is an error, never a loss."""
+    max_minutes: float = Field(0.0, ge=0)
+    """Time an endpoint has for all games, in minutes; those not finished by then are errors. 0: no bound."""
+    max_failures: int = Field(32, ge=0)
+    """Ask an endpoint no more once so many games in a row were errors. 0: go on."""

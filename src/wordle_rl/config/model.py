@@ -1,0 +1,107 @@
+"""Words, rules and wording, and the model."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from wordle_rl.config.base import Section
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+
+
+class WordSettings(Section):
+    """Which words, and which of them are held out."""
+
+    source: str = "default"
+    """`default`, `original`, `nyt`, an imported name, or a directory with answers.txt and guesses.txt."""
+    split_seed: int = 0
+    """Seed of the split into train, validation and test secrets."""
+
+
+class GameSettings(Section):
+    """The rules, and how the game is put into words."""
+
+    max_turns: int = Field(6, ge=1, le=20)
+    """Guesses per game."""
+    dictionary: Dictionary = Dictionary.STRICT
+    """What an unlisted guess costs: `strict` a turn, `lenient` nothing (it is scored), `app` it is refused."""
+    hard_mode: bool = False
+    """Every revealed hint must be used in later guesses."""
+    max_refusals: int = Field(10, ge=0)
+    """With `app`: free refusals per game."""
+    style: Style = Style.ENGLISH
+    """Wording of the prompts."""
+    shape: Shape = Shape.TRANSCRIPT
+    """One growing conversation, or a fresh prompt every turn."""
+    thinking: Thinking = Thinking.OPTIONAL
+    """Whether a reply may or must reason before its guess."""
+
+    def prompter(self, word_length: int) -> Prompter:
+        """The prompter these settings describe, for words of this length."""
+        rules = Rules(self.max_turns, self.dictionary, self.hard_mode, self.max_refusals)
+        return Prompter(self.style, self.shape, self.thinking, word_length, rules)
+
+
+class LoraSettings(Section):
+    """Low-rank adapters: the model's own weights stay as they are, small matrices beside them learn."""
+
+    rank: int = Field(0, ge=0)
+    """Width of the adapters; 0: none, every weight is trained."""
+    alpha: int = Field(0, ge=0)
+    """Adapters count alpha / rank times; 0: twice the rank."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout before the adapters."""
+    target_modules: str = "all-linear"
+    """Layers that get one: `all-linear`, or names joined by commas such as `q_proj,v_proj`."""
+
+
+class ModelSettings(Section):
+    """The model to train."""
+
+    path: str = "tiny"
+    """`tiny` makes the embedded model; anything else is a transformers directory or hub name."""
+    hidden_size: int = Field(128, ge=8)
+    """Width of the embedded model."""
+    num_layers: int = Field(4, ge=1)
+    """Layers of the embedded model."""
+    num_heads: int = Field(2, ge=1)
+    """Attention heads of the embedded model."""
+    num_kv_heads: int = Field(1, ge=1)
+    """Key/value heads of the embedded model."""
+    intermediate_size: int = Field(384, ge=8)
+    """Width of the embedded model's feed-forward layers."""
+    max_length: int = Field(1024, ge=16)
+    """Context of the embedded model, in tokens."""
+    template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Extra chat template variables, such as {"enable_thinking": false}."""
+    attn_implementation: str | None = None
+    """`eager`, `sdpa`, `flash_attention_2`…; None: eager for short games on a CPU, else the library's choice."""
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Type the weights are loaded in."""
+    lora: LoraSettings = LoraSettings()
+    """Low-rank adapters instead of full fine-tuning."""
+    load_in_4bit: bool = False
+    """QLoRA: hold the base model's weights in 4 bits; needs a CUDA GPU, bitsandbytes and lora.rank."""
+    liger_kernels: bool = False
+    """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
+
+    @model_validator(mode="after")
+    def _adapters_have_a_base(self) -> Self:
+        if self.lora.rank and self.path == "tiny":
+            raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
+        if self.load_in_4bit and not self.lora.rank:
+            raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
+        return self
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size {self.hidden_size} must be an even multiple of num_heads {self.num_heads}, "
+                "since positions turn the numbers of a head in pairs"
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
+        return self

@@ -1,0 +1,180 @@
+"""Learning from games of one's own: GRPO, expert iteration, DPO."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from wordle_rl.config.base import Section
+from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
+
+Algorithm = Literal["grpo", "expert_iteration", "dpo"]
+ALGORITHM_NAMES: dict[Algorithm, str] = {"grpo": "GRPO", "expert_iteration": "expert iteration", "dpo": "DPO"}
+"""How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
+
+
+class GRPOSettings(Section):
+    """Multi-turn GRPO."""
+
+    steps: int = Field(100, ge=0)
+    """Optimizer steps; 0 skips GRPO."""
+    groups_per_step: int = Field(32, ge=1)
+    """Secrets per step and process."""
+    group_size: int = Field(16, ge=2)
+    """Games per secret; a group of one has no baseline."""
+    micro_batch_size: int = Field(0, ge=0)
+    """Games per backward pass; 0: all of them at once."""
+    max_given: int = Field(0, ge=0)
+    """Start states: 0 to so many random turns are already played (the same for a whole group)."""
+    outside_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups whose secret is a listed word outside the answers. No policy can know it, so such a group teaches
+    only while an answer is still possible, and by rewards that compare a guess with the solver's (`quick_regret`)."""
+    credit: Literal["turn", "game", "guess"] = "turn"
+    """`turn`: each turn is credited with the rewards from there on; `guess`: with its own alone, for rewards that tell
+    what a guess is worth for the rest of the game; `game`: one advantage per game."""
+    scale_advantages: bool = False
+    """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
+    """TRL's loss aggregation."""
+    sequence_importance: bool = False
+    """Importance ratios per sequence instead of per token (GSPO)."""
+    epsilon: float = Field(0.2, gt=0)
+    """Lower clip range."""
+    epsilon_high: float = Field(0.28, gt=0)
+    """Upper clip range (clip-higher)."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
+    mask_overlong: bool = False
+    """Leave replies that were cut at max_completion_tokens out of the loss."""
+    max_importance_ratio: float = Field(0.0, ge=0)
+    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not."""
+    reward: RewardSettings = RewardSettings()
+    """What a game earns."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How the policy's tokens are drawn."""
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
+    """Optimizer and schedule."""
+    focus: float = Field(0.5, ge=0, le=1)
+    """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    turn_candidates: int = Field(1, ge=1)
+    """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
+    the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games."""
+    max_refills: int = Field(1, ge=0)
+    """Rounds in which groups whose games all earned the same are played anew with other secrets (DAPO)."""
+    precision: Precision = "auto"
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    save_steps: int = Field(0, ge=0)
+    """Checkpoint every so many steps; 0: at the end only."""
+    validate_every_steps: int = Field(0, ge=0)
+    """Play the validation secrets greedily before training, every so many steps and at the end, and keep the weights
+    that need the fewest guesses, a loss counted as one more than the game allows; 0: keep the last weights."""
+    sample_games: int = Field(4, ge=0)
+    """Games written to games.jsonl per step."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.steps == 0
+
+    @model_validator(mode="after")
+    def _can_learn(self) -> Self:
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        if self.outside_rate and not {*self.reward.schedule().rubric_at(0).weights} & {"regret", "quick_regret"}:
+            raise ValueError(
+                "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
+            )
+        if self.group_size % self.turn_candidates:
+            raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
+        if self.sampling.constrain != "none":
+            raise ValueError(
+                'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
+                "and constrain evaluations instead (eval.constrained)"
+            )
+        games = self.groups_per_step * self.group_size
+        if self.micro_batch_size and games % self.micro_batch_size:
+            raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
+        return self
+
+
+class RoundSettings(Section):
+    """What expert iteration and DPO share: rounds of playing, choosing what to learn from, and training on it."""
+
+    rounds: int = Field(4, ge=0)
+    """Rounds; 0 skips the training."""
+    groups_per_round: int = Field(128, ge=1)
+    """Secrets per round."""
+    group_size: int = Field(8, ge=1)
+    """Games per secret."""
+    max_given: int = Field(0, ge=0)
+    """Start states: 0 to so many random turns are already played (the same for a whole group)."""
+    reward: RewardSettings = RewardSettings()
+    """What a game earns; a schedule of weights counts rounds as its steps."""
+    sampling: SamplingSettings = SamplingSettings()
+    """How the policy's tokens are drawn."""
+    epochs: float = Field(1.0, gt=0)
+    """Passes over what a round trains on."""
+    batch_size: int = Field(64, ge=1)
+    """Games, or pairs of guesses, per batch."""
+    gradient_accumulation_steps: int = Field(1, ge=1)
+    """Batches per optimizer step."""
+    optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
+    """Optimizer and schedule; both begin anew with every round."""
+    precision: Precision = "auto"
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    sample_games: int = Field(4, ge=0)
+    """Games written to games.jsonl per round."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.rounds == 0
+
+    @model_validator(mode="after")
+    def _plays_vary(self) -> Self:
+        if self.sampling.temperature == 0:
+            raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        return self
+
+
+class ExpertIterationSettings(RoundSettings):
+    """Expert iteration: fine-tuning on the policy's own best games."""
+
+    keep_per_group: int = Field(1, ge=1)
+    """Games kept of each group: won, different from each other, the fewest guesses first, then the highest reward."""
+    replay_share: float = Field(0.25, ge=0, lt=1)
+    """Share of teacher games among the games of a round, against forgetting."""
+
+
+class DPOSettings(RoundSettings):
+    """Direct preference optimization on pairs of replies to the same prompt."""
+
+    group_size: int = Field(4, ge=1)
+    """Games per secret."""
+    judge: Literal["regret", "information", "outcome"] = "regret"
+    """The worth of a guess: what it gives away to the solver, what it tells, or how the group's games with it ended."""
+    boards_per_round: int = Field(512, ge=1)
+    """Boards reached at which further guesses are sampled; not for `outcome`, which compares the games played."""
+    guesses_per_board: int = Field(8, ge=2)
+    """Guesses sampled at each of those boards."""
+    margin: float = Field(0.1, gt=0)
+    """How much better the chosen guess must be: expected guesses, share of information, or reward."""
+    pairs_per_board: int = Field(2, ge=1)
+    """The best guess of a board is set against so many others, the worst first."""
+    beta: float = Field(0.1, gt=0)
+    """How closely the policy is held to the SFT model."""
+    loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
+    """TRL's loss of a pair."""
+    sft_weight: float = Field(0.0, ge=0)
+    """Weight of the chosen replies' own likelihood in the loss, so that it does not fall along with the rejected."""
+
+    @model_validator(mode="after")
+    def _has_pairs(self) -> Self:
+        if self.judge == "outcome" and self.group_size < 2:
+            raise ValueError("judge 'outcome' compares the games of a group; group_size must be at least 2")
+        return self

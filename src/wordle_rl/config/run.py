@@ -1,0 +1,109 @@
+"""A whole run's settings, and reading them from TOML or JSON."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.evaluation import EvalSettings
+from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
+from wordle_rl.config.playing import ALGORITHM_NAMES, Algorithm, DPOSettings, ExpertIterationSettings, GRPOSettings
+from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.config.training import SFTSettings
+
+
+class RunConfig(Section):
+    """A whole run: words, teacher games, SFT, learning by play, evaluation."""
+
+    words: WordSettings = WordSettings()
+    """Word lists and split."""
+    game: GameSettings = GameSettings()
+    """Rules and wording."""
+    model: ModelSettings = ModelSettings()
+    """The model."""
+    traces: TraceSettings = TraceSettings()
+    """Teacher games."""
+    sft: SFTSettings = SFTSettings()
+    """Supervised fine-tuning."""
+    algorithm: Algorithm = "grpo"
+    """How the SFT model then learns from its own games; the section of that name has its settings."""
+    grpo: GRPOSettings = GRPOSettings()
+    """Multi-turn GRPO."""
+    expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
+    """Expert iteration."""
+    dpo: DPOSettings = DPOSettings()
+    """DPO on pairs of guesses."""
+    eval: EvalSettings = EvalSettings()
+    """Evaluation."""
+    seed: int = Field(0, ge=0)
+    """Seed of everything drawn at random, the split excepted."""
+    report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
+    """Where training metrics go beside metrics.jsonl."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
+            raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
+        if self.game.hard_mode and self.traces.teacher.probe_gain:
+            raise ValueError("game.hard_mode forbids the teacher's probes; set traces.teacher.probe_gain to 0")
+        if self.traces.teacher.max_turns > self.game.max_turns:
+            raise ValueError(
+                f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
+            )
+        for name in ALGORITHM_NAMES:
+            max_given = getattr(self, name).max_given
+            if max_given >= self.game.max_turns:
+                raise ValueError(f"{name}.max_given {max_given} leaves none of {self.game.max_turns} turns to play")
+        return self
+
+    @property
+    def play_settings(self) -> GRPOSettings | ExpertIterationSettings | DPOSettings:
+        """The settings of the chosen algorithm."""
+        settings: GRPOSettings | ExpertIterationSettings | DPOSettings = getattr(self, self.algorithm)
+        return settings
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read settings from TOML, or from the JSON that a run stores.
+
+    Raises:
+        ConfigError: If the file is missing, cannot be read, or holds an unknown or impossible setting.
+    """
+    parse = json.loads if path.suffix == ".json" else tomllib.loads
+    try:
+        values = parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no config file {path}; see configs/ for examples") from None
+    except ValueError as error:  # both parsers' errors, and bytes that are no text
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {describe(error)}") from None
+
+
+def describe(error: ValidationError) -> str:
+    """All faults of a validation in one line, each with the dotted name of its setting."""
+    faults = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"]) or "config"
+        if fault["type"] == "extra_forbidden":
+            faults.append(f"unknown setting {name}{_nearest(fault['loc'])}")
+        else:
+            faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
+    return "; ".join(faults)
+
+
+def _nearest(loc: tuple[int | str, ...]) -> str:
+    """A hint at the setting that was probably meant."""
+    section: Any = RunConfig
+    for part in loc[:-1]:
+        section = section.model_fields[str(part)].annotation
+    close = difflib.get_close_matches(str(loc[-1]), section.model_fields, n=1, cutoff=0.5)
+    return f" (did you mean {'.'.join([*map(str, loc[:-1]), close[0]])}?)" if close else ""

@@ -1,0 +1,105 @@
+"""Teachers: the solver and language models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from wordle_rl.config.base import Section
+from wordle_rl.config.model import GameSettings
+from wordle_rl.words import SplitName
+
+
+class TeacherSettings(Section):
+    """How far solver-teacher games stray from best play. Rates are chances per turn unless said otherwise."""
+
+    opener: str | None = None
+    """First guess of most games; None: the most informative answer."""
+    random_opener_rate: float = Field(0.5, ge=0, le=1)
+    """Chance per game that a random answer opens it."""
+    noise_rate: float = Field(0.25, ge=0, le=1)
+    """A random word that is still possible, instead of the best one."""
+    outside_noise_rate: float = Field(0.25, ge=0, le=1)
+    """The same in games whose secret is outside the answers; there it also teaches words that are never a secret."""
+    stray_rate: float = Field(0.05, ge=0, le=1)
+    """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
+    probe_gain: int = Field(0, ge=0)
+    """Play a word that cannot be the secret where it makes so many classes more than any that can; 0: never."""
+    max_turns: int = Field(6, ge=1, le=20)
+    """Guesses per game."""
+
+    @model_validator(mode="after")
+    def _rates_fit(self) -> Self:
+        if max(self.noise_rate, self.outside_noise_rate) + self.stray_rate > 1:
+            raise ValueError("a noise rate and stray_rate together must not exceed 1")
+        return self
+
+
+class TraceSettings(Section):
+    """Teacher games to make."""
+
+    num_games: int = Field(100_000, ge=1)
+    """Games to play."""
+    outside_rate: float = Field(0.5, ge=0, le=1)
+    """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
+    narrate: bool = False
+    """Write the teacher's thinking into every turn."""
+    teacher: TeacherSettings = TeacherSettings()
+    """The solver teacher's play."""
+
+
+class LLMTeacherSettings(Section):
+    """A language model as teacher, behind any OpenAI-compatible endpoint."""
+
+    provider: str = "local"
+    """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or an endpoint's address."""
+    model: str = ""
+    """Model name as the endpoint knows it."""
+    split: SplitName = "train"
+    """Which secrets to play."""
+    words_file: Path | None = None
+    """Play the words of this file instead, one a line."""
+    max_secrets: int = Field(0, ge=0)
+    """Play only the first so many of them; 0: all."""
+    games_per_word: int = Field(1, ge=1)
+    """Games per secret, under the seeds SEED, SEED + 1 and so on."""
+    allow_test_secrets: bool = False
+    """Play test secrets too. Their games may be looked at, but never trained on."""
+    max_concurrent: int = Field(16, ge=1)
+    """Games in play at once."""
+    temperature: float | None = Field(None, ge=0)
+    """0 is greedy; left out: the endpoint's default."""
+    top_p: float | None = Field(None, gt=0, le=1)
+    """Left out: the endpoint's default."""
+    send_seed: bool = False
+    """Send a game's seed along with its requests; not every endpoint takes one."""
+    max_completion_tokens: int = Field(4096, ge=1)
+    """Bound on one reply, reasoning included."""
+    timeout_s: float = Field(300.0, gt=0)
+    """Time for one request, in seconds."""
+    game_timeout_s: float = Field(1800.0, gt=0)
+    """Time for one game, pauses included, in seconds."""
+    max_retries: int = Field(6, ge=0)
+    """Further tries of a request after rate limits, time-outs and server errors, with growing pauses."""
+    max_failures: int = Field(20, ge=1)
+    """Failed games in a row after which the run stops."""
+    budget_tokens: int = Field(0, ge=0)
+    """Tokens this run may use, prompts included; no request is sent once they are used up; 0: no bound."""
+    budget_money: float = Field(0.0, ge=0)
+    """The same in money, in the currency of the prices."""
+    price_in: float | None = Field(None, ge=0)
+    """Price of a million prompt tokens."""
+    price_out: float | None = Field(None, ge=0)
+    """Price of a million completion tokens."""
+    game: GameSettings = GameSettings()
+    """Rules and wording."""
+
+    @model_validator(mode="after")
+    def _prices_fit(self) -> Self:
+        if (self.price_in is None) != (self.price_out is None):
+            raise ValueError("price_in and price_out belong together; give both or neither")
+        if self.budget_money and self.price_in is None:
+            raise ValueError("budget_money needs price_in and price_out, per million tokens")
+        return self

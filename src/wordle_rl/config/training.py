@@ -1,0 +1,119 @@
+"""Sampling, optimizer, supervised fine-tuning and rewards."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from wordle_rl.config.base import Section
+from wordle_rl.reward import CURRICULA, FixedSchedule, LinearSchedule, Schedule, SwitchSchedule, named_schedule
+
+Precision = Literal["auto", "bf16", "fp32"]
+Constrain = Literal["none", "words"]
+"""What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
+
+
+class SamplingSettings(Section):
+    """How tokens are drawn."""
+
+    temperature: float = Field(1.0, ge=0)
+    """0 is greedy."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Keep the smallest set of tokens with at least this probability."""
+    max_completion_tokens: int = Field(512, ge=1)
+    """Bound on one turn's reply, thinking included."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Most games per forward pass, which bounds activations; the key/value cache holds all games in play."""
+    constrain: Constrain = "none"
+    """`words`: once a reply has opened its guess, only tokens that spell a listed word may follow."""
+
+
+class OptimizerSettings(Section):
+    """The optimizer and its schedule."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    """`muon`: Muon for the weight matrices inside the layers, AdamW for the rest."""
+    learning_rate: float = Field(3e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    muon_learning_rate: float = Field(0.02, gt=0)
+    """Peak learning rate of Muon."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Gradient clipping."""
+    warmup_share: float = Field(0.03, ge=0, lt=1)
+    """Share of the steps in which the rate rises."""
+    warmup_steps: int = Field(0, ge=0)
+    """Steps in which the rate rises; 0: as many as warmup_share says."""
+    schedule: Literal["constant", "linear", "cosine", "stable_decay"] = "cosine"
+    """What follows the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    max_bad_steps: int = Field(5, ge=1)
+    """A step whose loss or gradient is not finite changes no weight; after so many in a row training stops."""
+
+
+class SFTSettings(Section):
+    """Supervised fine-tuning on teacher games."""
+
+    epochs: float = Field(1.0, gt=0)
+    """Passes over the games."""
+    batch_size: int = Field(256, ge=1)
+    """Games per batch and process."""
+    gradient_accumulation_steps: int = Field(1, ge=1)
+    """Batches per optimizer step."""
+    max_length: int = Field(1024, ge=8)
+    """Longest game in tokens; longer ones are dropped and counted."""
+    optimizer: OptimizerSettings = OptimizerSettings()
+    """Optimizer and schedule."""
+    precision: Precision = "auto"
+    """`bf16` autocast or `fp32`; `auto`: bf16 where the processor computes in it."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory."""
+    save_steps: int = Field(0, ge=0)
+    """Checkpoint every so many steps; 0: at the end only."""
+    logging_steps: int = Field(10, ge=1)
+    """Write metrics every so many steps."""
+    save_each_epoch: bool = False
+    """Keep model and tokenizer after each epoch, in sft/epochs."""
+    compile: bool = False
+    """Run the model through torch.compile while training."""
+
+
+class RewardSettings(Section):
+    """Which reward, and how its weights change while training."""
+
+    preset: str = "sparse"
+    """Name of a reward preset or curriculum."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of one's own by component name, instead of the preset's."""
+    then_preset: str | None = None
+    """Preset to move on to."""
+    then_weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of one's own to move on to."""
+    over_steps: int = Field(0, ge=0)
+    """Move on in a straight line over so many steps; 0: all at once, when replies are well formed enough."""
+    threshold: float = Field(0.9, gt=0, le=1)
+    """With over_steps 0: the share of well-formed replies at which to move on."""
+    keep_order: bool = True
+    """Raise the weights of winning and of broken rules as far as no loss may outscore a win, nor a cheat a loss."""
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        self.schedule()
+        return self
+
+    def schedule(self) -> Schedule:
+        """The schedule these settings describe.
+
+        Raises:
+            RewardError: If a preset or component is unknown.
+        """
+        if self.preset in CURRICULA and not self.weights and not self.then_preset and not self.then_weights:
+            return CURRICULA[self.preset]
+        start = self.weights or named_schedule(self.preset).rubric_at(0).weights
+        if not self.then_preset and not self.then_weights:
+            return FixedSchedule(start, self.keep_order)
+        end = self.then_weights or named_schedule(self.then_preset or "").rubric_at(0).weights
+        if self.over_steps:
+            return LinearSchedule(start, end, self.over_steps, self.keep_order)
+        return SwitchSchedule(start, end, self.threshold, self.keep_order)
