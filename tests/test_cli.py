@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,8 +135,10 @@ def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: P
     code, out, _ = cli("compare", free, limited)
     assert code == 0
     assert "no comparison of models" in out
-    assert "guesses of both players were limited" in cli("compare", limited, limited)[1]
-    assert "limited" not in cli("compare", free, free)[1]
+    for path in (free, limited):
+        shutil.copy(path, tmp_path / f"twin_{path.name}")
+    assert "guesses of both players were limited" in cli("compare", limited, tmp_path / "twin_limited.json")[1]
+    assert "were limited" not in cli("compare", free, tmp_path / "twin_free.json")[1]
     code, out, _ = cli("play", "--player", finished_run, "--words", word_directory, "--constrain", "words")
     assert code == 0
     assert "not in the word list" not in out
