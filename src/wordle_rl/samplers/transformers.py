@@ -353,7 +353,7 @@ def _pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
     end = totals[:, -1:]
     if not end.isfinite().all():
         raise RuntimeError(
-            "the probability tensor is not finite: the model's weights are lost; go back to a checkpoint"
+            "the probability tensor is not finite: the weights are lost; go back to a checkpoint"
         )
     point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
     point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
