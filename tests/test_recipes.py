@@ -39,6 +39,7 @@ def small(path: Path, word_directory: Path, model: str) -> RunConfig:
     values["model"]["path"] = model
     values["words"]["source"] = str(word_directory)
     values["grpo"]["sampling"]["max_completion_tokens"] = 16
+    values["traces"]["teacher"]["opener"] = None  # the small list need not hold it
     return RunConfig.model_validate(values)
 
 

@@ -12,6 +12,7 @@ from training_fixtures import compact, make_run, rows, small_model, weights_of  
 from wordle_rl.config import ConfigError, SamplingSettings  # noqa: E402
 from wordle_rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
+from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.selection import BestWeights, Validation  # noqa: E402
 
 
@@ -76,14 +77,25 @@ def test_nothing_of_the_choice_is_left_behind(chosen, tmp_path) -> None:
     assert not (tmp_path / "best").exists()
 
 
-def test_validation_plays_its_secrets_greedily_and_counts_a_loss_as_one_more(tokenizer, codec, sixty, split) -> None:
+def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
+    tokenizer, codec, sixty, split, monkeypatch
+) -> None:
+    asked = []
+    sample = TransformersSampler.sample
+
+    def listen(self, requests):
+        asked.append((self.settings.temperature, len(requests)))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", listen)
     model = small_model(tokenizer)
     arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
-    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    first, second = (Validation(model, codec, arena, greedy)() for _ in range(2))
-    assert first == second == {"win_rate": 0.0, "cost": 4.0}
+    sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
+    validation = Validation(model, codec, arena, sampling)
+    assert validation() == validation() == {"win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
+    assert asked[:6] == [(0.0, len(split.val))] * 3 + [(0.7, len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
-        Validation(model, codec, Arena(sixty, compact(), split.train, None), greedy)
+        Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
 
 
 def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:

@@ -264,10 +264,8 @@ def _best_weights(
     """What keeps the best weights, if that is wanted."""
     if not settings.validate_every_steps:
         return None
-    sampling = settings.sampling.model_copy(update={"temperature": 0.0})
-    return BestWeights(
-        model, Validation(model, codec, arena, sampling), settings.validate_every_steps, run, directory / "best"
-    )
+    validation = Validation(model, codec, arena, settings.sampling)
+    return BestWeights(model, validation, settings.validate_every_steps, run, directory / "best")
 
 
 def _rows_of(

@@ -17,6 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.env import Transcript
 from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.roller import Arena
 from wordle_rl.rollout import Start, play
@@ -31,13 +32,13 @@ _WEIGHTS_FILE = "best.safetensors"
 
 
 class Validation:
-    """Plays the validation secrets with a model as it is at the time.
+    """Plays the validation secrets with a model as it is at the time: greedily, and as it plays in training.
 
     Args:
         model: The policy.
         codec: Its tokenizer and template.
         arena: Words, prompts, and the validation secrets.
-        sampling: How tokens are drawn; greedily, or the figures are noisy.
+        sampling: How tokens are drawn in training; the random stream is the same each time.
 
     Raises:
         ConfigError: If there are no validation secrets.
@@ -49,16 +50,21 @@ class Validation:
         self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
 
     def __call__(self) -> dict[str, float]:
-        """The share of games won, 0 to 1, and the `cost`: mean guesses, a loss as one more than the game allows."""
-        arena = self._arena
-        sampler = TransformersSampler(self._model, self._codec, self._sampling)
-        starts = [Start(secret) for secret in arena.validation]
-        transcripts = [game.transcript for game in play(starts, arena.words, arena.prompter, sampler)]
-        lost = arena.prompter.rules.max_turns + 1
+        """Shares of games won, 0 to 1, and the `cost`: mean guesses over both kinds of play, a loss as one more than
+        the game allows. Greedy play alone hardly moves in RL, and what chance does to it would decide."""
+        greedy = self._play(self._sampling.model_copy(update={"temperature": 0.0}))
+        sampled = self._play(self._sampling)
+        lost = self._arena.prompter.rules.max_turns + 1
         return {
-            "win_rate": statistics.fmean(transcript.won for transcript in transcripts),
-            "cost": statistics.fmean(t.turns_used if t.won else lost for t in transcripts),
+            "win_rate": statistics.fmean(transcript.won for transcript in greedy),
+            "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
+            "cost": statistics.fmean(t.turns_used if t.won else lost for t in [*greedy, *sampled]),
         }
+
+    def _play(self, sampling: SamplingSettings) -> list[Transcript]:
+        sampler = TransformersSampler(self._model, self._codec, sampling)
+        starts = [Start(secret) for secret in self._arena.validation]
+        return [game.transcript for game in play(starts, self._arena.words, self._arena.prompter, sampler)]
 
 
 class BestWeights(TrainerCallback):

@@ -69,8 +69,9 @@ class GRPOSettings(Section):
     save_steps: int = Field(0, ge=0)
     """Checkpoint every so many steps; 0: at the end only."""
     validate_every_steps: int = Field(0, ge=0)
-    """Play the validation secrets greedily before training, every so many steps and at the end, and keep the weights
-    that need the fewest guesses, a loss counted as one more than the game allows; 0: keep the last weights."""
+    """Play the validation secrets, greedily and as in training, before the first step, every so many steps and at the
+    end, and keep the weights that need the fewest guesses, a loss counted as one more than the game allows; 0: keep the
+    last weights."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl per step."""
 

@@ -352,9 +352,7 @@ def _pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
     totals = probabilities.cumsum(dim=-1, dtype=torch.float64)
     end = totals[:, -1:]
     if not end.isfinite().all():
-        raise RuntimeError(
-            "the probability tensor is not finite: the weights are lost; go back to a checkpoint"
-        )
+        raise RuntimeError("the probability tensor is not finite: the weights are lost; go back to a checkpoint")
     point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
     point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
     return torch.searchsorted(totals, point, right=True)[:, 0]
