@@ -63,7 +63,7 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
-    assert {row["stage"] for row in found} == {"sft", "grpo"}
+    assert {row["stage"] for row in found} - {"validation"} == {"sft", "grpo"}
     assert not [row for row in found if "skipped_steps" in row]
     adapters = shipped.model.lora.rank > 0
     weights = "adapter_model.safetensors" if adapters else "model.safetensors"
