@@ -38,6 +38,13 @@ def test_held_out_secret_is_found_in_every_record(run: Run, held_out: str) -> No
     assert found.leaks == (("traces.jsonl", held_out), ("secrets.jsonl", held_out), ("games.jsonl", held_out))
 
 
+def test_games_that_choose_weights_may_have_validation_secrets_and_no_others(run: Run) -> None:
+    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.val[0]})
+    assert audit(run.directory).clean
+    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.test[0]})
+    assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),)
+
+
 def test_split_is_recomputed_and_not_taken_from_the_manifest(run: Run) -> None:
     path = run.directory / "manifest.json"
     manifest = json.loads(path.read_text())

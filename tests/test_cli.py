@@ -23,7 +23,7 @@ from wordle_rl.runs import Run
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
-    "report", "audit", "merge", "consolidate", "play", "preflight", "run", "sft", "grpo",
+    "report", "card", "push", "audit", "merge", "consolidate", "play", "preflight", "run", "sft", "grpo",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 

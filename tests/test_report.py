@@ -17,7 +17,7 @@ from wordle_rl.env import StopReason
 from wordle_rl.evaluate import Evaluation, EvaluationError, GameRecord, TurnRecord, figures_by_split
 from wordle_rl.game import Outcome, Rules, score_guess
 from wordle_rl.report import ReportError, read_run, write_report
-from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_TRAINING_GAMES, games_payload, json_for_script
+from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
 from wordle_rl.report.page import fill
 from wordle_rl.runs import RunError
 from wordle_rl.words import Split
@@ -91,6 +91,17 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     assert "rollout1.5 s100.0 %" in page.text
     assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
     assert "Not in this run" not in page.text
+
+
+def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    validated = {"stage": "validation", "step": 9, "secret": "trace", "won": False, "turns": [], "stop_reason": "lost"}
+    write_lines(run_dir / "games.jsonl", [training_game(1), validated])
+    sampled = read_page(run_dir).games["sources"][2:]
+    assert [(source["label"], len(source["games"])) for source in sampled] == [
+        ("training samples", 1), ("validation samples", 1),
+    ]  # fmt: skip
+    assert (sampled[1]["games"][0]["s"], sampled[1]["games"][0]["k"]) == ("trace", 9)
 
 
 def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
@@ -232,13 +243,13 @@ def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_pa
     ] * 2734  # one object, so that memory is small
     for name in ("sft", "grpo"):
         evaluation(name, long_games).save(run_dir / "eval" / f"{name}.json")
-    write_lines(run_dir / "games.jsonl", [training_game(step) for step in range(MAX_TRAINING_GAMES + 500)])
+    write_lines(run_dir / "games.jsonl", [training_game(step) for step in range(MAX_SAMPLE_GAMES + 500)])
     page = read_page(run_dir)
     assert (run_dir / "report.html").stat().st_size < 5_000_000
     sources = page.games["sources"]
-    assert [len(source["games"]) for source in sources] == [2734, 2734, MAX_TRAINING_GAMES]
-    assert sources[2]["games"][0]["k"] == MAX_TRAINING_GAMES + 499
-    assert f"The latest {MAX_TRAINING_GAMES} of {MAX_TRAINING_GAMES + 500}" in sources[2]["note"]
+    assert [len(source["games"]) for source in sources] == [2734, 2734, MAX_SAMPLE_GAMES]
+    assert sources[2]["games"][0]["k"] == MAX_SAMPLE_GAMES + 499
+    assert f"The latest {MAX_SAMPLE_GAMES} of {MAX_SAMPLE_GAMES + 500}" in sources[2]["note"]
     replies = [turn["q"] for source in sources for g in source["games"] for turn in g["t"] if "q" in turn]
     assert 0.9 * MAX_REPLY_BYTES < sum(len(json_for_script(reply).encode()) for reply in replies) <= MAX_REPLY_BYTES
 
@@ -252,9 +263,7 @@ def test_replies_of_held_out_words_are_cut_last(tmp_path: Path) -> None:
     assert kept["grape"] == kept["speed"] == {2000}
     assert kept["crane"] == kept["trace"] != {2000}
     (limit,) = kept["crane"]
-    assert (
-        f"whole for held-out words and training samples, cut after {limit:,} characters for other words" in grpo["note"]
-    )
+    assert f"whole for held-out words and samples, cut after {limit:,} characters for other words" in grpo["note"]
 
 
 # --- whatever is missing or damaged -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from wordle_rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.selection import BestWeights, Validation  # noqa: E402
+from wordle_rl.trackers import GameBook  # noqa: E402
 
 
 def fill(model: torch.nn.Module, value: float) -> None:
@@ -29,7 +30,7 @@ def chosen(sixty, tmp_path):
         model = torch.nn.Linear(2, 2, bias=False)
         run = make_run(tmp_path / "run", sixty)
         figures = iter(costs)
-        validate = lambda: {"cost": next(figures)}  # noqa: E731
+        validate = lambda _: {"cost": next(figures)}  # noqa: E731
         best = BestWeights(model, validate, every, run, tmp_path / "best")
         for step in range(len(costs) if every == 1 else 7):
             if step == resume_at:
@@ -92,10 +93,26 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(model, codec, arena, sampling)
-    assert validation() == validation() == {"win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
+    assert validation(0) == validation(1) == {"win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
     assert asked[:6] == [(0.0, len(split.val))] * 3 + [(0.7, len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
         Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
+
+
+def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
+    arena = Arena(small_words, compact(max_turns=1), (), None, small_words.answers)
+    run = make_run(tmp_path / "run", small_words)
+    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
+    validate = Validation(small_model(tokenizer), codec, arena, greedy, GameBook(run), 4)
+    for step in range(0, 100, 10):
+        validate(step)
+    shown = rows(run.directory / "games.jsonl")
+    assert [(row["stage"], row["step"]) for row in shown] == [
+        ("validation", s) for s in range(0, 100, 10) for _ in "four"
+    ]
+    assert len({row["secret"] for row in shown}) > len(small_words.answers) / 2
+    assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
+    assert not any("reward" in row for row in shown)
 
 
 def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:
@@ -112,3 +129,6 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
     assert all(torch.equal(plain[name], kept[name]) for name in plain)
     written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "validation"]
     assert [(row["step"], row["cost"]) for row in written] == [(0, 4.0), (1, 4.0), (2, 4.0)]
+    shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
+    assert {row["step"] for row in shown} == {0, 1, 2}
+    assert {row["secret"] for row in shown} <= set(split.val)

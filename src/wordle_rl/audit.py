@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,22 +49,26 @@ def audit(directory: Path) -> Audit:
     held_out = {*split.val, *split.test}
     counts: Counter[str] = Counter()
     leaks: dict[tuple[str, str], None] = {}
-    for name, secret in _training_secrets(directory):
+    for name, secret in _training_secrets(directory, frozenset(split.val)):
         counts[name] += 1
         if secret in held_out:
             leaks[name, secret] = None
     return Audit(dict(counts), tuple(leaks))
 
 
-def _training_secrets(directory: Path) -> Iterator[tuple[str, str]]:
-    """Every secret a training game had, with the file that says so. Teacher games are what SFT trains on."""
+def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Every secret a training game had, with the file that says so. Teacher games are what SFT trains on.
+
+    Games by which weights are chosen have validation secrets and are none of training.
+    """
     for row in _rows(directory / "traces.jsonl"):
         yield "traces.jsonl", str(row["secret"])
     for row in _rows(directory / "secrets.jsonl"):
         for secret in list(row["secrets"]):  # type: ignore[call-overload]  # a JSON list
             yield "secrets.jsonl", str(secret)
     for row in _rows(directory / "games.jsonl"):
-        yield "games.jsonl", str(row["secret"])
+        if row.get("stage") != "validation" or row["secret"] not in validation:
+            yield "games.jsonl", str(row["secret"])
 
 
 def _rows(path: Path) -> Iterable[dict[str, object]]:

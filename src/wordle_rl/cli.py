@@ -387,6 +387,33 @@ def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) ->
     commands.report(run, as_json)
 
 
+def card(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
+    """Write a model card (README.md) beside each trained model of a run, over the one that is there.
+
+    Args:
+        run: A run directory, or one model's directory in it.
+    """
+    commands.card(run, as_json)
+
+
+def push(
+    run: Annotated[Path, tyro.conf.Positional],
+    repo: str,
+    private: bool = False,
+    dry_run: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Send a trained model with its card to the Hugging Face hub, with the token of HF_TOKEN or `hf auth login`.
+
+    Args:
+        run: A model directory, or a run, whose last model is sent.
+        repo: USER/NAME; made if it is not there.
+        private: Make a new repository private.
+        dry_run: Send nothing, list the files.
+    """
+    commands.push_model(run, repo, private, dry_run, as_json)
+
+
 def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
     """Prove from a run's records that no held-out secret was a secret in training; exit code 2 if one was.
 
@@ -464,6 +491,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "eval": evaluate,
     "compare": compare,
     "report": report,
+    "card": card,
+    "push": push,
     "audit": audit,
     "merge": merge,
     "consolidate": consolidate,

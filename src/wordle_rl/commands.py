@@ -19,6 +19,7 @@ from rich.table import Table
 
 from wordle_rl import display
 from wordle_rl.audit import audit
+from wordle_rl.card import write_cards
 from wordle_rl.config import (
     ConfigError,
     LLMTeacherSettings,
@@ -31,6 +32,7 @@ from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, writ
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate import Evaluation, Figures, figures_by_split
 from wordle_rl.game import Dictionary, Rules
+from wordle_rl.hub import push
 from wordle_rl.imports import Format, import_rows
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, start_anew
 from wordle_rl.players import GAME_FILE, find_model, game_of, make_player, refuse_constraint
@@ -372,6 +374,28 @@ def report(directory: Path, as_json: bool) -> None:
         print_json({"report": str(path)})
     else:
         out.print(f"report: {path}", highlight=False)
+
+
+def card(path: Path, as_json: bool) -> None:
+    """The cards of a run's models, or of one."""
+    cards = write_cards(path)
+    if as_json:
+        print_json({"cards": [str(card) for card in cards]})
+        return
+    for written in cards:
+        out.print(f"card: {written}", highlight=False, markup=False)
+
+
+def push_model(path: Path, repo: str, private: bool, dry_run: bool, as_json: bool) -> None:
+    """A model to the hub, or what would go there."""
+    files = push(path, repo, private=private, dry_run=dry_run)
+    if as_json:
+        print_json({"repo": repo, "sent": not dry_run, "files": files})
+        return
+    for name in files:
+        out.print(name, highlight=False, markup=False)
+    verb = "would be sent" if dry_run else "sent"
+    out.print(f"{len(files)} files {verb} to {repo}", highlight=False, markup=False)
 
 
 def audit_run(directory: Path, as_json: bool) -> None:

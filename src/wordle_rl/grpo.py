@@ -33,6 +33,7 @@ from wordle_rl.processes import is_first
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run, read_object, write_json
 from wordle_rl.selection import BestWeights, Validation
+from wordle_rl.trackers import GameBook, game_trackers, keep_tensorboard
 from wordle_rl.training import (
     Progress,
     RunCallback,
@@ -239,13 +240,16 @@ def train_grpo(
         trainer.guard = guard
         check_launch(trainer, settings.optimizer, "grpo")
         trainer.roller = roller
+        if trainer.is_world_process_zero():
+            roller.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)
+        keep_tensorboard(trainer.callback_handler.callbacks, directory / "tensorboard")
         state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
-        best = _best_weights(model, codec, arena, settings, run, directory)
+        best = _best_weights(model, codec, arena, settings, roller.book, directory)
         if best is not None:
             trainer.add_callback(best)
         train_to_end(trainer, checkpoint, settings.steps)
@@ -259,13 +263,13 @@ def train_grpo(
 
 
 def _best_weights(
-    model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: GRPOSettings, run: Run, directory: Path
+    model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: GRPOSettings, book: GameBook, directory: Path
 ) -> BestWeights | None:
     """What keeps the best weights, if that is wanted."""
     if not settings.validate_every_steps:
         return None
-    validation = Validation(model, codec, arena, settings.sampling)
-    return BestWeights(model, validation, settings.validate_every_steps, run, directory / "best")
+    validation = Validation(model, codec, arena, settings.sampling, book, settings.sample_games)
+    return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best")
 
 
 def _rows_of(

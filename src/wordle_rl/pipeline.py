@@ -19,6 +19,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from wordle_rl.card import CARD_FILE, write_cards
 from wordle_rl.checks import check_model, refuse
 from wordle_rl.config import (
     ALGORITHM_NAMES,
@@ -206,6 +207,8 @@ class Pipeline:
         results["peak_memory_gib"] = round(self._peak_memory_gib, 2)
         write_json(self.run.directory / "results.json", results)
         write_report(self.run.directory)
+        if names:
+            write_cards(self.run.directory, anew=False)
         return results
 
     def _evaluate(self, name: str, constrain: Constrain = "none") -> Evaluation:
@@ -255,9 +258,10 @@ class Pipeline:
         return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
 
     def _finish_model(self, directory: Path) -> None:
-        """Leave what the model was trained with beside it; evaluations of an earlier one are void."""
+        """Leave what the model was trained with beside it; card and evaluations of an earlier one are void."""
         if not is_first():
             return
+        (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
         for epoch in (directory / "epochs").glob("epoch-*"):
             write_json(epoch / GAME_FILE, self.config.game.model_dump(mode="json"))
         for label in (directory.name, f"{directory.name}-constrained"):

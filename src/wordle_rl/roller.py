@@ -28,6 +28,7 @@ from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
+from wordle_rl.trackers import GameBook
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Roller:
 
     def __init__(self, arena: Arena, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
         self.arena, self.codec, self.settings, self.run, self.seed = arena, codec, settings, run, seed
+        self.book = GameBook(run)
         self.schedule: Schedule = settings.reward.schedule()
         self.picker = SecretPicker(arena.secrets, settings.focus, seed)
         self.best_compliance: float | None = None
@@ -103,10 +105,8 @@ class Roller:
         self.metrics["refilled_groups"] = float(refilled)
         self.metrics["skipped_groups"] = float(sum(group.is_constant for group in groups))
         if process == 0:
-            for game in games[:: max(1, len(games) // max(1, self.settings.sample_games))][
-                : self.settings.sample_games
-            ]:
-                self.run.append("games.jsonl", {"stage": "grpo", "step": step, **game_row(game)})
+            every = max(1, len(games) // max(1, self.settings.sample_games))
+            self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
         return self._rows(games)
 
     def _round(self, trainer: GRPOTrainer, num_groups: int, step: int, process: int, refill: int) -> list[Group]:
@@ -281,7 +281,11 @@ def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
 
 def game_row(game: Scored) -> dict[str, Any]:
     """A game as games.jsonl holds it."""
-    transcript = game.trajectory.transcript
+    return transcript_row(game.trajectory.transcript, game.reward)
+
+
+def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
+    """The same of a game that nobody rewarded, or of one with its reward."""
     own = 0
     turns = []
     for played in transcript.turns:
@@ -292,15 +296,15 @@ def game_row(game: Scored) -> dict[str, Any]:
             "outcome": played.turn.outcome.value,
             "given": played.given,
         }
-        if not played.given:
-            row["reward"] = round(game.reward.turn_rewards[own], 4)
-            row["components"] = {name: round(s[own], 4) for name, s in game.reward.components.items()}
+        if reward is not None and not played.given:
+            row["reward"] = round(reward.turn_rewards[own], 4)
+            row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
             own += 1
         turns.append(row)
     return {
         "secret": transcript.secret,
         "won": transcript.won,
-        "reward": round(game.reward.total, 4),
+        **({} if reward is None else {"reward": round(reward.total, 4)}),
         "stop_reason": transcript.stop_reason.value,
         "turns": turns,
     }

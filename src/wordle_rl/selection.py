@@ -5,6 +5,7 @@ The test secrets have no say, so what is measured on them afterwards is honest.
 
 from __future__ import annotations
 
+import random
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
@@ -19,10 +20,11 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.processes import is_first, wait_for_all
-from wordle_rl.roller import Arena
+from wordle_rl.roller import Arena, transcript_row
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run, read_object, write_json
 from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.trackers import GameBook
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,21 +41,39 @@ class Validation:
         codec: Its tokenizer and template.
         arena: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
+        book: Where sample games of greedy play are put down, other words at every step; None: nowhere.
+        sample_games: How many a validation.
 
     Raises:
         ConfigError: If there are no validation secrets.
     """
 
-    def __init__(self, model: PreTrainedModel, codec: ChatCodec, arena: Arena, sampling: SamplingSettings) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        sampling: SamplingSettings,
+        book: GameBook | None = None,
+        sample_games: int = 0,
+    ) -> None:
         if not arena.validation:
             raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
         self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
+        self._book, self._sample_games = book, sample_games
 
-    def __call__(self) -> dict[str, float]:
+    def __call__(self, step: int) -> dict[str, float]:
         """Shares of games won, 0 to 1, and the `cost`: mean guesses over both kinds of play, a loss as one more than
-        the game allows. Greedy play alone hardly moves in RL, and what chance does to it would decide."""
+        the game allows. Greedy play alone hardly moves in RL, and what chance does to it would decide.
+
+        Args:
+            step: Of the training; it draws which games are put down.
+        """
         greedy = self._play(self._sampling.model_copy(update={"temperature": 0.0}))
         sampled = self._play(self._sampling)
+        if self._book is not None and is_first():
+            shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
+            self._book.add("validation", step, map(transcript_row, shown))
         lost = self._arena.prompter.rules.max_turns + 1
         return {
             "win_rate": statistics.fmean(transcript.won for transcript in greedy),
@@ -75,14 +95,19 @@ class BestWeights(TrainerCallback):
 
     Args:
         model: The model in training.
-        validate: Gives figures; of `cost` less is better, the others are only written down.
+        validate: Gives figures at a step; of `cost` less is better, the others are only written down.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`.
         directory: Where the best weights are kept meanwhile.
     """
 
     def __init__(
-        self, model: nn.Module, validate: Callable[[], Mapping[str, float]], every_steps: int, run: Run, directory: Path
+        self,
+        model: nn.Module,
+        validate: Callable[[int], Mapping[str, float]],
+        every_steps: int,
+        run: Run,
+        directory: Path,
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
         self._run, self._directory = run, directory
@@ -107,7 +132,7 @@ class BestWeights(TrainerCallback):
         return step
 
     def _consider(self, step: int) -> None:
-        figures = dict(self._validate())
+        figures = dict(self._validate(step))
         if not is_first():
             return
         self._run.append("metrics.jsonl", {"stage": "validation", "step": step, **figures})

@@ -30,6 +30,7 @@ from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
 from wordle_rl.modeling import SMALL_VOCABULARY, wants_bf16
 from wordle_rl.runs import Run
+from wordle_rl.trackers import keep_tensorboard
 from wordle_rl.training import (
     Progress,
     RunCallback,
@@ -109,6 +110,7 @@ def fit_games(
         callbacks=[callback.guard, callback],
     )
     trainer.remove_callback(PrinterCallback)
+    keep_tensorboard(trainer.callback_handler.callbacks, checkpoints.parent / "tensorboard")
     trainer.guard = callback.guard
     check_launch(trainer, settings.optimizer, "sft")
     if settings.save_each_epoch:

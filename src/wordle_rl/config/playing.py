@@ -73,7 +73,7 @@ class GRPOSettings(Section):
     end, and keep the weights that need the fewest guesses, a loss counted as one more than the game allows; 0: keep the
     last weights."""
     sample_games: int = Field(4, ge=0)
-    """Games written to games.jsonl per step."""
+    """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
 
     @property
     def is_skipped(self) -> bool:

@@ -44,7 +44,7 @@ class RunConfig(Section):
     seed: int = Field(0, ge=0)
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
-    """Where training metrics go beside metrics.jsonl."""
+    """Where training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

@@ -16,8 +16,8 @@ from typing import Any
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import RunRecord
 
-MAX_TRAINING_GAMES = 2000
-"""Sample games of training kept on the page, the newest."""
+MAX_SAMPLE_GAMES = 2000
+"""Sample games of training kept on the page, the newest, and as many of validation."""
 MAX_REPLY_BYTES = 2_500_000
 """Room for replies on the whole page, as written there."""
 _FIRST_SHARE = 0.75  # of that room, for the games most looked at: held-out words and samples of training
@@ -32,13 +32,13 @@ def games_payload(run: RunRecord) -> Json:
         `{"sources": [{"id", "label", "note", "games"}, …]}`, JSON-able.
     """
     sources = [_evaluated(name, evaluation, run.split_of) for name, evaluation in run.evaluations.items()]
-    if run.games:
-        newest = run.games[::-1][:MAX_TRAINING_GAMES]
-        note = "Newest first."
-        if len(newest) < len(run.games):
-            note += f" The latest {len(newest)} of {len(run.games)} recorded games."
-        games = [_training_game(row, run.split_of) for row in newest]
-        sources.append({"id": "training", "label": "training samples", "note": note, "games": games})
+    validation = [row for row in run.games if row.get("stage") == "validation"]
+    training = [row for row in run.games if row.get("stage") != "validation"]
+    sources += [
+        _sampled(name, rows, run.split_of)
+        for name, rows in (("training", training), ("validation", validation))
+        if rows
+    ]
     cut_replies(sources)
     return {"sources": sources}
 
@@ -60,7 +60,7 @@ def cut_replies(sources: list[Json]) -> None:
     others: list[Json] = []
     for source in sources:
         for game in source["games"]:
-            looked_at = source["id"] == "training" or game.get("p") == "test"
+            looked_at = source["id"] in ("training", "validation") or game.get("p") == "test"
             (first if looked_at else others).extend(turn for turn in game["t"] if "q" in turn)
     if _size(first) + _size(others) <= MAX_REPLY_BYTES:
         return
@@ -68,7 +68,7 @@ def cut_replies(sources: list[Json]) -> None:
     limit_of_others = _cut(others, MAX_REPLY_BYTES - _size(first))
     for source in sources:
         source["note"] += (
-            f" Replies are {_told(limit_of_first)} for held-out words and training samples, "
+            f" Replies are {_told(limit_of_first)} for held-out words and samples, "
             f"{_told(limit_of_others)} for other words."
         )
 
@@ -95,6 +95,15 @@ def _shortened(reply: str, limit: int | None) -> str:
 def _size(turns: list[Json], limit: int | None = None) -> int:
     """Bytes of the replies on the page, each cut to `limit` characters."""
     return sum(len(json_for_script(_shortened(turn["q"], limit)).encode()) for turn in turns)
+
+
+def _sampled(name: str, rows: list[Json], split_of: Mapping[str, str]) -> Json:
+    newest = rows[::-1][:MAX_SAMPLE_GAMES]
+    note = "Newest first."
+    if len(newest) < len(rows):
+        note += f" The latest {len(newest)} of {len(rows)} recorded games."
+    games = [_training_game(row, split_of) for row in newest]
+    return {"id": name, "label": f"{name} samples", "note": note, "games": games}
 
 
 def _evaluated(name: str, evaluation: Evaluation, split_of: Mapping[str, str]) -> Json:

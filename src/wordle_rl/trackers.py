@@ -1,0 +1,177 @@
+"""Sample games for reading: every one goes to games.jsonl, and to each experiment tracker as a table or text.
+
+The trackers' own libraries are optional and imported where they are asked for. transformers opens and closes their
+runs; here games are only added to the run that is open.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from wordle_rl.runs import Run
+
+Game = Mapping[str, Any]
+"""A row of games.jsonl: stage, step, secret, won, turns, and the reward where one was given."""
+
+COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", "board")
+"""The columns of a table of games."""
+
+_SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
+
+
+class GameTracker(Protocol):
+    """Shows games, all of one stage, under a training step."""
+
+    def __call__(self, step: int, games: Sequence[Game]) -> None:
+        """Add the games to the tracker's open run."""
+
+
+class GameBook:
+    """Where sample games are put down.
+
+    Args:
+        run: Their run, whose games.jsonl gets every game.
+        trackers: Get the same games.
+    """
+
+    def __init__(self, run: Run, trackers: Sequence[GameTracker] = ()) -> None:
+        self.run, self.trackers = run, trackers
+
+    def add(self, stage: str, step: int, games: Iterable[Game]) -> None:
+        """Put down games of one stage and step."""
+        rows = [{"stage": stage, "step": step, **game} for game in games]
+        for row in rows:
+            self.run.append("games.jsonl", row)
+        if rows:
+            for tracker in self.trackers:
+                tracker(step, rows)
+
+
+def game_trackers(report_to: Sequence[str], callbacks: Iterable[object]) -> list[GameTracker]:
+    """What shows games in these trackers.
+
+    Args:
+        report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.
+        callbacks: The trainer's, among them TensorBoard's, whose writer is shared.
+    """
+    shared = list(callbacks)
+    return [_TRACKERS[name](shared) for name in report_to]
+
+
+def wandb_games(_: Sequence[object]) -> GameTracker:
+    """A table a step in the open Weights & Biases run."""
+    wandb = importlib.import_module("wandb")
+
+    def log(step: int, games: Sequence[Game]) -> None:
+        if wandb.run is not None:  # the user may have switched it off
+            table = wandb.Table(columns=list(COLUMNS), data=table_rows(games))
+            wandb.log({_tag(games): table, "train/global_step": step})
+
+    return log
+
+
+def trackio_games(_: Sequence[object]) -> GameTracker:
+    """A table a step in the open trackio run; older releases of it read nothing but data frames."""
+    trackio, pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
+
+    def log(step: int, games: Sequence[Game]) -> None:
+        frame = pandas.DataFrame(table_rows(games), columns=list(COLUMNS))
+        trackio.log({_tag(games): trackio.Table(dataframe=frame), "train/global_step": step})
+
+    return log
+
+
+def tensorboard_games(callbacks: Sequence[object]) -> GameTracker:
+    """A page of text a step, by the writer of TensorBoard's callback, which it opens when training begins."""
+
+    def log(step: int, games: Sequence[Game]) -> None:
+        for callback in callbacks:
+            writer = getattr(callback, "tb_writer", None)
+            if writer is not None:
+                writer.add_text(_tag(games), "\n\n".join(map(as_markdown, games)), step)
+
+    return log
+
+
+_TRACKERS: dict[str, Callable[[Sequence[object]], GameTracker]] = {
+    "trackio": trackio_games,
+    "wandb": wandb_games,
+    "tensorboard": tensorboard_games,
+}
+
+
+def keep_tensorboard(callbacks: Iterable[object], directory: Path) -> None:
+    """Have TensorBoard's files written here, unless TENSORBOARD_LOGGING_DIR names a place.
+
+    They would go among the checkpoints otherwise, which are removed at the end.
+    """
+    for callback in callbacks:
+        if hasattr(callback, "tb_writer") and getattr(callback, "logging_dir", None) is None:
+            callback.logging_dir = str(directory)  # type: ignore[attr-defined]  # TensorBoardCallback's
+
+
+def table_rows(games: Sequence[Game]) -> list[list[Any]]:
+    """Games as rows under COLUMNS; the reward is None where none was given."""
+    return [
+        [
+            game["step"],
+            game["stage"],
+            game["secret"],
+            bool(game["won"]),
+            len(game["turns"]),
+            game.get("reward"),
+            components_text(game),
+            board_text(game),
+        ]
+        for game in games
+    ]
+
+
+def board_text(game: Game) -> str:
+    """A game as lines of text, the marks spelled and drawn.
+
+    Examples:
+        >>> print(board_text({"turns": [{"guess": "crane", "marks": "XYGXX", "outcome": "scored"}]}))
+        CRANE XYGXX ⬛🟨🟩⬛⬛
+    """
+    return "\n".join(map(_turn_text, game["turns"]))
+
+
+def components_text(game: Game) -> str:
+    """The reward's components, summed over the turns; those of no weight are left out.
+
+    Examples:
+        >>> components_text({"turns": [{"components": {"win": 0.0}}, {"components": {"win": 1.0, "speed": 0.5}}]})
+        'win 1, speed 0.5'
+    """
+    totals: Counter[str] = Counter()
+    for turn in game["turns"]:
+        for name, value in turn.get("components", {}).items():
+            totals[name] += value
+    return ", ".join(f"{name} {total:.4g}" for name, total in totals.items() if total)
+
+
+def as_markdown(game: Game) -> str:
+    """A game as a heading and its board."""
+    end = f"won in {len(game['turns'])}" if game["won"] else "lost"
+    facts = [end]
+    if game.get("reward") is not None:
+        shares = components_text(game)
+        facts.append(f"reward {game['reward']:.4g}" + (f" ({shares})" if shares else ""))
+    lines = [f"    {line}" for line in board_text(game).splitlines()]
+    return "\n".join([f"**{game['secret'].upper()}**: {', '.join(facts)}", "", *lines])
+
+
+def _turn_text(turn: Mapping[str, Any]) -> str:
+    word = (turn["guess"] or "–").upper()
+    marks = turn["marks"]
+    said = f"{marks} {marks.translate(_SQUARES)}" if marks else f"({turn['outcome'].replace('_', ' ')})"
+    return f"{word} {said}" + (" (given)" if turn.get("given") else "")
+
+
+def _tag(games: Sequence[Game]) -> str:
+    return f"games/{games[0]['stage']}"
