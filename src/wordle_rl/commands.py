@@ -30,7 +30,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate import Evaluation, Figures, figures_by_split
+from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures, figures_by_split
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.hub import push
 from wordle_rl.imports import Format, import_rows
@@ -350,7 +350,11 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     figures: dict[str, dict[str, Figures]] = {}
     for evaluation in found:
         figures.setdefault(evaluation.name, {}).update(figures_by_split(evaluation, split))
-    out.print(display.results_table(figures, title="Greedy decoding, one game per secret, strict dictionary"))
+    apart = {name: {p: f for p, f in parts.items() if p == CONSTRAINED_PART} for name, parts in figures.items()}
+    plain = {name: {p: f for p, f in parts.items() if p != CONSTRAINED_PART} for name, parts in figures.items()}
+    out.print(display.results_table(plain, title="Greedy decoding, one game per secret, strict dictionary"))
+    if any(apart.values()):
+        out.print(display.results_table(apart, title="The same, every guess limited to listed words"))
     last = [evaluation for evaluation in found if evaluation.constrain == "none"][-1]
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
