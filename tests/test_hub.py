@@ -1,8 +1,11 @@
 """Laws of pushing: the model and its card go, nothing else does, no token is shown, and what is in the way is said."""
 
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -87,6 +90,16 @@ def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> N
     assert code == 0
     assert json.loads(out) == {"repo": "me/wordle", "sent": False, "files": sorted([*files_of(model), "README.md"])}
     assert not (model / "README.md").exists()
+
+
+def test_a_command_of_its_own_says_in_one_line_that_the_hub_is_out_of_reach(model, tmp_path) -> None:
+    command = [sys.executable, "-m", "wordle_rl.cli", "push", str(model), "--repo", "me/wordle"]
+    nowhere = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **nowhere})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "error: the hub could not be reached (ConnectError); check the network, then push again"
+    ]
 
 
 def test_without_a_token_nothing_is_tried(model, no_token, cli) -> None:

@@ -134,7 +134,7 @@ def _eval_results(run: RunRecord, name: str) -> list[EvalResult]:
                         task_type="text-generation",
                         task_name="Wordle",
                         dataset_type="wordle",
-                        dataset_name=f"Wordle, word list {run.manifest.get('words')}, {label}",
+                        dataset_name=f"Wordle, word list {_words(run)}, {label}",
                         dataset_split=part,
                         metric_type=metric,
                         metric_name=title,
@@ -203,7 +203,7 @@ def _training(run: RunRecord, name: str) -> str:
         f"- Teacher games for supervised fine-tuning: {traces.get('num_games'):,} of the solver"
         + (", with its thinking" if traces.get("narrate") else ""),
         *([] if name == "sft" else [_played(run, name)]),
-        f"- Words: list `{manifest.get('words')}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
+        f"- Words: list `{_words(run)}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
         f"{split.get('seed')}: {num_train:,} training, {num_val:,} validation, {num_test:,} held-out secrets. "
         "No validation or held-out secret was the secret of a training game.",
         f"- Weights: {_chosen(run, name)}",
@@ -298,6 +298,11 @@ def _settings(run: RunRecord) -> str:
 
 def _base(run: RunRecord) -> str:
     return str(run.config.get("model", {}).get("path", "tiny"))
+
+
+def _words(run: RunRecord) -> str:
+    """What the word list is called; of a directory the last part, since its place says nothing elsewhere."""
+    return Path(str(run.manifest.get("words"))).name
 
 
 def _is_hub_name(base: str) -> bool:

@@ -69,9 +69,11 @@ def push(
 
 
 def _check_name(repo: str) -> None:
-    from_hub = _library()
+    _library()
+    from huggingface_hub.utils import validate_repo_id
+
     try:
-        from_hub.utils.validate_repo_id(repo)
+        validate_repo_id(repo)
     except ValueError:
         valid = False
     else:
