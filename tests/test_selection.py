@@ -93,7 +93,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(model, codec, arena, sampling)
-    assert validation(0) == validation(1) == {"win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
+    assert validation(0) == validation(1) == {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
     assert asked[:6] == [(0.0, len(split.val))] * 3 + [(0.7, len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
         Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)

@@ -70,7 +70,7 @@ def push(
 
 def _check_name(repo: str) -> None:
     _library()
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is, though its module does not say so
 
     try:
         validate_repo_id(repo)

@@ -76,7 +76,7 @@ class Validation:
             self._book.add("validation", step, map(transcript_row, shown))
         lost = self._arena.prompter.rules.max_turns + 1
         return {
-            "win_rate": statistics.fmean(transcript.won for transcript in greedy),
+            "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
             "cost": statistics.fmean(t.turns_used if t.won else lost for t in [*greedy, *sampled]),
         }

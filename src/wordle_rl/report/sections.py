@@ -53,7 +53,9 @@ _CURVES = {
     "loss": ("Loss", "The training objective."),
     "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
     "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
-    "cost": ("Validation", "Mean guesses of greedy play on the validation secrets, a loss as one more than allowed."),
+    "cost": ("Cost", "Mean guesses, greedy and sampled play together, a loss as one more than allowed; least is kept."),
+    "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
+    "sampled_win_rate": ("Sampled wins", "Share found at the temperature of training."),
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
     "grad_norm": ("Gradient norm", "Before clipping."),
     "learning_rate": ("Learning rate", "As scheduled."),
@@ -300,7 +302,7 @@ def _value(value: Any, percent: bool) -> str:
 
 
 def _is_rate(name: str) -> bool:
-    return name in {"win_rate", "format_compliance"} or name.endswith(("_share", "_accuracy"))
+    return name == "format_compliance" or name.endswith(("win_rate", "_share", "_accuracy"))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
