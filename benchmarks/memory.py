@@ -67,7 +67,7 @@ def draw(memory: Memory, title: str) -> str:
     )
 
 
-def main(run: Path, svg: Path | None = None, stage: str = "grpo", early: int = 50) -> None:
+def main(run: tyro.conf.Positional[Path], svg: Path | None = None, stage: str = "grpo", early: int = 50) -> None:
     """Print and draw.
 
     Args:
