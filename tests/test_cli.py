@@ -86,7 +86,7 @@ def test_help_is_quick_and_needs_no_torch() -> None:
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert time.perf_counter() - started < 30
+    assert time.perf_counter() - started < 10
 
 
 def trace_file(cli, word_directory: Path, directory: Path) -> Path:
@@ -178,7 +178,7 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     code, out, _ = cli("run", config, "--out", tmp_path / "run", "--json")
     assert code == 0
     assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib"}
-    assert time.perf_counter() - started < 20
+    assert time.perf_counter() - started < 5
     assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 
 

@@ -257,8 +257,7 @@ def test_a_seed_gives_the_same_game_again_and_seeds_differ(small_words: WordList
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_a_thousand_six_turn_games_take_less_than_a_second(default_words: WordList, shape: Shape) -> None:
-    """A guard against the worst, also on a slow and busy machine; benchmarks/environment.py measures."""
+def test_thousands_of_six_turn_games_are_played_in_a_second(default_words: WordList, shape: Shape) -> None:
     rng = random.Random(0)
     prompter = Prompter(shape=shape)
     games = [(rng.choice(default_words.answers), rng.sample(default_words.guesses, 6)) for _ in range(100)]
@@ -271,4 +270,4 @@ def test_a_thousand_six_turn_games_take_less_than_a_second(default_words: WordLi
                 if env.stop_reason is None:
                     env.step(tag(guess))
         seconds.append(time.process_time() - started)
-    assert len(games) / min(seconds) > 1000
+    assert len(games) / min(seconds) > 2000  # the least of ten: other work on the machine only adds

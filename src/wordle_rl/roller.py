@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings
+from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
 from wordle_rl.credit import CREDITS, TurnValues, is_constant
 from wordle_rl.env import Transcript, random_given
 from wordle_rl.focus import SecretPicker
@@ -310,8 +310,8 @@ def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None
     }
 
 
-def prompt_budget(model: PreTrainedModel, settings: GRPOSettings) -> int | None:
-    """The longest prompt that leaves room for a reply in the model's context.
+def prompt_budget(model: PreTrainedModel, settings: GRPOSettings | RoundSettings, name: str = "grpo") -> int | None:
+    """The longest prompt that leaves room for a reply in the model's context; `name` is the section of the settings.
 
     Raises:
         ConfigError: If the context holds no reply of the wanted length.
@@ -322,7 +322,7 @@ def prompt_budget(model: PreTrainedModel, settings: GRPOSettings) -> int | None:
     budget = context - settings.sampling.max_completion_tokens
     if budget < 1:
         raise ConfigError(
-            f"grpo.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
+            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
             f"a prompt in the model's context of {context} tokens; lower it"
         )
     return budget

@@ -26,9 +26,9 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
 from wordle_rl.env import random_given
 from wordle_rl.focus import SecretPicker
-from wordle_rl.modeling import context_length, load_model, save_model
+from wordle_rl.modeling import load_model, save_model
 from wordle_rl.reward import format_compliance
-from wordle_rl.roller import Arena, Scored, game_row
+from wordle_rl.roller import Arena, Scored, game_row, prompt_budget
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -118,7 +118,7 @@ class Rounds:
         self.name, self.model, self.codec, self.arena = name, model, codec, arena
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
         self._progress = progress
-        self._max_prompt_tokens = _prompt_budget(name, model, settings)
+        self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
         self._picker = SecretPicker(arena.secrets, 0.0, seed)
         self._trackers = [make() for make in get_reporting_integration_callbacks(list(report_to))]
@@ -305,17 +305,3 @@ def forward_kept(model: PreTrainedModel) -> Iterator[None]:
         vars(model).pop("forward", None)
         if before is not None:
             model.forward = before
-
-
-def _prompt_budget(name: str, model: PreTrainedModel, settings: RoundSettings) -> int | None:
-    """The longest prompt that leaves room for a reply in the model's context."""
-    context = context_length(model)
-    if context is None:
-        return None
-    budget = context - settings.sampling.max_completion_tokens
-    if budget < 1:
-        raise ConfigError(
-            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
-            f"a prompt in the model's context of {context} tokens; lower it"
-        )
-    return budget
