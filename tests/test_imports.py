@@ -32,6 +32,7 @@ ORDER = (
     "samplers",
     "rollout",
     "teacher",
+    "coverage",
     "traces",
     "trace_files",
     "llm_teacher",

@@ -10,7 +10,7 @@ answers which were never anybody's secret.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +55,10 @@ class TeacherGames:
     def won(self) -> npt.NDArray[np.bool_]:
         """Whether each game found its secret, shape (num_games,)."""
         return np.asarray((self.guesses == self.secrets[:, None]).any(axis=1))
+
+    def take(self, rows: npt.NDArray[np.intp]) -> TeacherGames:
+        """The games of these rows, in their order."""
+        return TeacherGames(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 class SolverTeacher:

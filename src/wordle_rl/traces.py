@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import TraceSettings
+from wordle_rl.coverage import Coverage
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import RunError, read_jsonl
@@ -131,7 +132,7 @@ def solver_traces(
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Trace]:
-    """Play one teacher game per secret.
+    """Play one teacher game per secret; with `outside_choice` other outside words may take the place of those drawn.
 
     Args:
         words: The word lists.
@@ -141,8 +142,9 @@ def solver_traces(
         seed: Seed of its noise.
         on_progress: Called with the number of games done so far.
     """
+    play = Coverage(teacher, settings.outside_choice).play if settings.outside_choice > 1 else teacher.play
     for start in range(0, len(secrets), _CHUNK):
-        games = teacher.play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
+        games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
         yield from _as_traces(words, games, settings.narrate, seed)
         if on_progress is not None:
             on_progress(min(start + _CHUNK, len(secrets)))

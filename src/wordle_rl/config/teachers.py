@@ -44,6 +44,8 @@ class TraceSettings(Section):
     """Games to play."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
+    outside_choice: int = Field(1, ge=1)
+    """So many of these games are played for each that is kept: the one that shows the answers shown least so far."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
     teacher: TeacherSettings = TeacherSettings()
