@@ -29,6 +29,8 @@ from wordle_rl.config import (
     TraceSettings,
     describe,
     load_config,
+    own_weights,
+    two_rewards,
 )
 from wordle_rl.dataset import DatasetLimits
 from wordle_rl.evaluate import EvaluationError
@@ -237,6 +239,7 @@ def run_config(arguments: list[str], until: Stage | None = None) -> None:
     """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to a stage."""
     given = arguments and not arguments[0].startswith("-")
     base = load_config(Path(arguments[0])) if given else RunConfig()
+    _refuse_hidden_presets(arguments, base)
     name = until or "run"
     with _plain_refusals():
         parsed = tyro.cli(
@@ -265,6 +268,7 @@ def preflight_config(arguments: list[str]) -> None:
     """`preflight CONFIG.toml [--groups N] [--model.path DIR …]`: whether a run will work."""
     given = arguments and not arguments[0].startswith("-")
     base = load_config(Path(arguments[0])) if given else RunConfig()
+    _refuse_hidden_presets(arguments, base)
     with _plain_refusals():
         parsed = tyro.cli(
             PreflightArguments,
@@ -277,6 +281,16 @@ def preflight_config(arguments: list[str]) -> None:
     if parsed.groups < 0:
         raise ConfigError(f"groups {parsed.groups} must not be negative; 0 plays no games")
     commands.preflight_run(parsed.config, parsed.groups, parsed.as_json)
+
+
+def _refuse_hidden_presets(arguments: list[str], base: RunConfig) -> None:
+    """Refuse a preset for a reward that the config file gives weights of its own: they would count, not the preset."""
+    options = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    for name, reward in own_weights(base).items():
+        option = f"--{name.replace('_', '-')}.reward.preset"
+        if option in options:
+            fault = two_rewards(option, f"{name}.reward.weights of {arguments[0]}", reward.weights)
+            raise ConfigError(fault)
 
 
 _TYRO_PREFIX = re.compile(
@@ -294,7 +308,7 @@ def _plain_refusals() -> Iterator[None]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        words = " ".join(re.sub(r"[\u2500-\u257f]", " ", heard.getvalue()).split())
+        words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", heard.getvalue()).split())
         message = _TYRO_PREFIX.sub(r"\1: ", words).partition(" [type=")[0]
         raise ConfigError(message.partition(" For full helptext")[0]) from None
 
