@@ -147,7 +147,7 @@ class Roller:
     def _sampler_of(self, trainer: GRPOTrainer, step: int, process: int) -> TransformersSampler:
         if self._sampler is None:
             model = trainer.accelerator.unwrap_model(trainer.model)
-            seed = hash((self.seed, step, process)) & 0x7FFFFFFF
+            seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
             self._sampler = TransformersSampler(model, self.codec, self.settings.sampling, seed)
         return self._sampler
 
