@@ -65,9 +65,7 @@ ORDER = (
     "hub",
     "preflight",
     "pipeline",
-    "play",
     "commands",
-    "evaluating",
     "cli",
 )
 

@@ -1,4 +1,4 @@
-"""What `wordle-rl eval` and `wordle-rl compare` do, once their arguments are read."""
+"""Evaluations, and comparing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wordle_rl import display
-from wordle_rl.commands import messages, out, print_json
+from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, Constrain, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
