@@ -114,7 +114,7 @@ def lock_file(path: Path) -> int:
         RunError: If another process keeps it, or the file system cannot lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if sys.platform == "win32":
             import msvcrt
