@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from wordle_rl.evaluate import load_evaluation
+
 
 @contextmanager
 def model_server(
@@ -47,6 +49,22 @@ def model_server(
         yield url
     finally:
         stop(process)
+
+
+def plays_the_same_games(cli: Callable, url: str, name: str, directory: Path, words: Path, out: Path) -> None:
+    """A server plays as this process plays from the directory; served.json and here.json are left in `out`."""
+    game = ("--words", words, "--split", "test", "--max-completion-tokens", 12)
+    wording = ("--style", "compact", "--shape", "state", "--thinking", "off")
+    served, here = out / "served.json", out / "here.json"
+    player = ("--player", f"openai:{name}", "--base-url", url, "--concurrency", 4)
+    code, _, err = cli("eval", *player, *game, *wording, "--out", served)
+    assert code == 0, err
+    code, _, err = cli("eval", "--player", directory, *game, *wording, "--out", here)
+    assert code == 0, err
+    over_the_wire, in_process = load_evaluation(served), load_evaluation(here)
+    assert over_the_wire.figures().num_errors == 0
+    assert over_the_wire.records == in_process.records
+    assert len({turn.reply for record in in_process.records for turn in record.turns}) > 1
 
 
 def answers(url: str) -> bool:

@@ -244,7 +244,7 @@ def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
     def press(*_args: object, **_kwargs: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wordle_rl.commands.Prompt.ask", press)
+    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", press)
     code, _, err = cli("play")
     assert code == 130
     assert "Traceback" not in err
@@ -252,7 +252,7 @@ def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:
     guesses = iter(["crate", "zzzzz", "crane"])
-    monkeypatch.setattr("wordle_rl.commands.Prompt.ask", lambda *_, **__: next(guesses))
+    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda *_, **__: next(guesses))
     code, out, _ = cli("play", "--secret", "crane")
     assert code == 0
     assert "well done: CRANE" in out

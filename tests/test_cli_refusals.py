@@ -33,6 +33,14 @@ BAD = {
     "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
     "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),
+    "preset beside weights": (
+        "run {here}/own.toml --out {here}/out --expert_iteration.reward.preset sparse",
+        "--expert-iteration.reward.preset and expert_iteration.reward.weights of {here}/own.toml (win, format) both",
+    ),
+    "weights beside preset": (
+        "preflight {here}/preset.toml --grpo.reward.weights win 1",
+        "grpo.reward: preset 'solver' and weights (win) both say what is rewarded; leave one of them out",
+    ),
     "missing tracker": (RUN + " --report-to trackio", "pip install trackio"),
     "negative seed": (RUN + " --seed -1", "seed"),
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
@@ -58,6 +66,8 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     write_config(tmp_path / "mini.toml", word_directory)
     write_config(tmp_path / "misspelt.toml", word_directory, grpo__groupsize="4")
     write_config(tmp_path / "lonely.toml", word_directory, grpo__group_size="1")
+    (tmp_path / "own.toml").write_text("[expert_iteration.reward]\nweights = { win = 1.0, format = 0.5 }")
+    (tmp_path / "preset.toml").write_text("[grpo.reward]\npreset = 'solver'")
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "empty").mkdir()
     (tmp_path / "lists").mkdir()
@@ -83,7 +93,7 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     assert code == 2, err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert named in err
+    assert named.format(here=here) in err
     assert out == ""
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 

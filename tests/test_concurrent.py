@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -280,6 +282,21 @@ def test_a_damaged_line_is_named(small_words, tmp_path: Path) -> None:
         path.write_text(lines[0] + damaged + lines[2])
         with pytest.raises(EvaluationError, match=r"jsonl:2 is no game"):
             Journal(path, SETTINGS)
+
+
+def test_only_one_process_at_a_time_writes_to_a_journal(small_words, tmp_path: Path) -> None:
+    path = tmp_path / "eval.games.jsonl"
+    held = Journal(path, SETTINGS)
+    code = f"from pathlib import Path; from wordle_rl.evaluate import Journal; Journal(Path({str(path)!r}), {SETTINGS})"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"RunError: {path} is being written by another process; wait" in other.stderr
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match="another process"):
+            Journal(path, SETTINGS, overwrite=overwrite)
+    play(Server(wins), small_words, ["crane"], held)
+    held.close()
+    assert list(Journal(path, SETTINGS).games) == [("crane", 0)]
+    assert not Journal(path, SETTINGS | {"temperature": 0.7}, overwrite=True).games
 
 
 def test_a_game_that_cannot_be_kept_stops_the_evaluation(small_words, tmp_path: Path) -> None:

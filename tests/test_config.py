@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig, Section, describe, load_config
+from wordle_rl.config import (
+    ConfigError,
+    GRPOSettings,
+    OptimizerSettings,
+    RunConfig,
+    Section,
+    describe,
+    load_config,
+    own_weights,
+)
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").rglob("*.toml"))
 
@@ -112,6 +121,12 @@ IMPOSSIBLE = {
     "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
     "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
     "unknown reward": ("[grpo.reward]\npreset = 'gold'", "'gold'"),
+    "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "'solver' and weights (win)"),
+    "two rewards, one the default": ("[dpo.reward]\npreset = 'sparse'\nweights = {win = 1}", "dpo.reward: preset"),
+    "two rewards to end with": (
+        "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
+        "then_preset 'solver' and then_weights (win)",
+    ),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
     "negative seed": ("seed = -1", "seed"),
 }
@@ -124,6 +139,13 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
         load(tmp_path, text)
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
+    config = load(tmp_path, "[expert_iteration.reward]\nweights = {win = 1}\nthen_preset = 'solver'")
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    assert load_config(tmp_path / "config.json") == config
+    assert own_weights(config) == {"expert_iteration": config.expert_iteration.reward}
 
 
 def test_hard_mode_without_strays_is_fine(tmp_path: Path) -> None:

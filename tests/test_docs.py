@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from test_imports import ORDER
 
 from wordle_rl.cli import main
 
@@ -63,3 +64,9 @@ def test_how_it_works_names_every_room() -> None:
         p.stem for p in (ROOT / "src" / "wordle_rl").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
     }
     assert {room for room in rooms - {"__init__"} if not re.search(rf"\b{room}\b", text)} == set()
+
+
+def test_how_it_works_shows_the_direction_of_the_rooms() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    (chain,) = re.findall(r"^ {4}(words → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
+    assert tuple(re.split(r"\s*→\s*", chain)) == ORDER

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ pytest.importorskip("openai")
 
 from fake_endpoint import Answer, FakeEndpoint, chat
 
-from wordle_rl.evaluate import load_evaluation
+from wordle_rl.evaluate import Journal, load_evaluation
 from wordle_rl.words import Split
 
 Start = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
@@ -127,6 +128,21 @@ def test_what_a_dying_server_still_played_is_reported(cli, serve: Start, word_di
     found = json.loads(out)
     assert (code, found["num_games"], found["num_errors"]) == (0, 2, len(split.test) - 2)
     assert "not finished within 0.05 minutes" in err
+
+
+def test_a_file_that_another_evaluation_writes_is_refused_before_any_game(
+    cli, serve: Start, word_directory, split, tmp_path: Path
+) -> None:
+    endpoint = serve(first_word(split))
+    command = arguments(endpoint, word_directory, "--out", tmp_path / "m.json", "--max-games", 1)
+    with closing(Journal(tmp_path / "m.games.jsonl", {"mine": True})):
+        for more in ((), ("--overwrite",)):
+            code, out, err = cli(*command, *more)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert "m.games.jsonl is being written by another process" in err
+    assert not endpoint.requests
+    assert (tmp_path / "m.games.jsonl").read_text() == '{"settings":{"mine":true}}\n'
+    assert cli(*command, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize("option", ["--out", "--csv"])

@@ -1,8 +1,6 @@
 """Laws of GRPO: the loss sees what was sampled, the sign is right, and an interruption loses nothing."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from test_roller import Schedule, turns_of  # noqa: E402
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
+from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
@@ -291,17 +289,6 @@ def test_a_kl_penalty_is_measured_against_the_model_it_began_with(train, tmp_pat
     first, second = (row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl"))
     assert first == pytest.approx(0.0, abs=1e-6)
     assert second > 1e-6
-
-
-class StopAt:
-    """Presses Ctrl-C when a step is done."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def __call__(self, done: int, _total: int, _note: str) -> None:
-        if done == self.step:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_path) -> None:

@@ -31,8 +31,8 @@ from torch.distributed.run import get_args_parser as torchrun_parser  # noqa: E4
 from training_fixtures import TINY  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from wordle_rl import commands  # noqa: E402
 from wordle_rl.cli import main  # noqa: E402
+from wordle_rl.commands import training  # noqa: E402
 from wordle_rl.config import RunConfig, load_config  # noqa: E402
 from wordle_rl.reward import COMPONENTS, CURRICULA, PRESETS  # noqa: E402
 from wordle_rl.templates import training_template  # noqa: E402
@@ -145,7 +145,7 @@ class Workspace:
         asked: list[RunConfig] = []
         with self.monkeypatch.context() as patch:
             for name in ("run", "preflight_run"):
-                patch.setattr(commands, name, lambda config, *_: asked.append(config))
+                patch.setattr(training, name, lambda config, *_: asked.append(config))
             assert main(arguments) == 0, arguments
         assert len(asked) == 1
         path = asked[0].model.path

@@ -66,9 +66,7 @@ ORDER = (
     "hub",
     "preflight",
     "pipeline",
-    "play",
     "commands",
-    "evaluating",
     "cli",
 )
 

@@ -1,8 +1,6 @@
 """Laws of the players: sampled tokens and log-probabilities against plain forward passes without any cache."""
 
-import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 import pytest
 
@@ -22,15 +20,11 @@ from transformers import (
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import SamplingSettings
-from wordle_rl.game import Outcome, Rules, Turn, score_guess
-from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
+from wordle_rl.game import Rules
+from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import Start, Trajectory, play
-from wordle_rl.samplers.attention import NAME, grouped
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.kv_cache import GameCache
-from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
-from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p, _pick
-from wordle_rl.solver import Solver
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.words import WordList
 
 TOLERANCE = 1e-4
@@ -266,38 +260,6 @@ def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: Chat
     assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
 
 
-@pytest.mark.parametrize("new", [1, 4])
-def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> None:
-    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_attention_heads": 4, "num_key_value_heads": 2}))
-    model.set_attn_implementation("eager")
-    ids = torch.randint(4, len(codec.tokenizer), (3, 7))
-    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 1, 1, 1, 1, 1, 1]])
-    logits = []
-    for context in (nullcontext(), grouped(model)):
-        with context, torch.no_grad():
-            cache = model(ids[:, :-new], attention_mask=mask[:, :-new], use_cache=True).past_key_values
-            logits.append(model(ids[:, -new:], attention_mask=mask, past_key_values=cache).logits)
-    assert torch.allclose(logits[0], logits[1], atol=1e-5)
-
-
-def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
-    model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
-    model.set_attn_implementation("eager")
-    with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
-        raise KeyboardInterrupt(model.config._attn_implementation)
-    assert model.config._attn_implementation == "eager"
-    model.set_attn_implementation("sdpa")
-    with grouped(model):
-        assert model.config._attn_implementation == "sdpa"
-
-
-def test_a_model_with_a_formula_of_its_own_keeps_it(codec: ChatCodec) -> None:
-    size = small_config(codec) | {"head_dim": 16, "layer_types": SLIDING}
-    model = Gemma3ForCausalLM(Gemma3TextConfig(**size, attn_logit_softcapping=5.0, attn_implementation="eager"))
-    with grouped(model):
-        assert model.config._attn_implementation == "eager"
-
-
 def test_a_seed_repeats_its_games_and_seeds_differ(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:
@@ -367,124 +329,3 @@ def test_models_that_remember_otherwise_are_refused(codec: ChatCodec) -> None:
     model.config.layer_types = ["linear_attention", "full_attention"]
     with pytest.raises(ValueError, match="linear_attention layers cannot be sampled"):
         TransformersSampler(model, codec)
-
-
-# --- drawing --------------------------------------------------------------------------------------------------------
-
-
-def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
-    logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.12, 0.15, 0.13, 0.6]]).log()
-    kept = _keep_top_p(logprobs, 0.7).exp()
-    assert torch.allclose(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0], [0.0, 0.2, 0.0, 0.8]]), atol=1e-6)
-    assert torch.allclose(_keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
-
-
-def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
-    prompt = codec.encode("5x6")
-    settings = SamplingSettings(temperature=1.5, top_p=0.6, max_completion_tokens=1)
-    sampler = TransformersSampler(tiny_model, codec, settings)
-    drawn = sampler.sample([Request(i, (), (), prompt) for i in range(400)])
-    with torch.no_grad():
-        logits = tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float()
-    probabilities = sorted((logits / 1.5).softmax(-1).tolist(), reverse=True)
-    size = next(n for n in range(1, len(probabilities) + 1) if sum(probabilities[:n]) >= 0.6)
-    allowed = set((logits / 1.5).topk(size).indices.tolist())
-    total = sum(probabilities[:size])
-    assert {done.token_ids[0] for done in drawn} <= allowed
-    assert size == 1 or len({done.token_ids[0] for done in drawn}) > 1
-    for done in drawn[:20]:
-        exact = math.log((logits / 1.5).softmax(-1)[done.token_ids[0]] / total)
-        assert done.logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
-
-
-def test_what_cannot_be_is_never_drawn() -> None:
-    probabilities = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0], [0.0, 0.0, 0.0, 0.0, 1e-30]]).repeat(2000, 1)
-    drawn = _pick(probabilities, torch.Generator().manual_seed(0)).view(-1, 2)
-    assert set(drawn[:, 0].tolist()) == {1, 3}
-    assert set(drawn[:, 1].tolist()) == {4}
-    assert 0.2 < float((drawn[:, 0] == 1).float().mean()) < 0.3
-
-
-def test_draws_come_as_often_as_they_are_likely(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
-    prompt = codec.encode("5x6aGbX")
-    settings = SamplingSettings(temperature=2.0, max_completion_tokens=1)
-    drawn = TransformersSampler(tiny_model, codec, settings).sample([Request(i, (), (), prompt) for i in range(1000)])
-    with torch.no_grad():
-        likely = (tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float() / 2.0).softmax(-1)
-    share = torch.zeros_like(likely)
-    for done in drawn:
-        share[done.token_ids[0]] += 1 / len(drawn)
-    assert float((share - likely).abs().max()) < 0.06  # four standard deviations of a share of 1,000 draws
-
-
-# --- the cache ------------------------------------------------------------------------------------------------------
-
-
-def test_keeping_rows_moves_their_tokens_right_and_squeezes_holes() -> None:
-    cache = GameCache(1, 3, torch.device("cpu"))
-    alive = torch.tensor([[0, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 1]])
-    _, positions = cache.append_mask(alive)
-    assert positions.tolist() == [[0, 0, 1, 2], [0, 0, 0, 1], [0, 1, 2, 3]]
-    numbers = torch.arange(12.0).view(3, 1, 4, 1)
-    cache.cache.update(numbers, -numbers, 0)
-    cache.keep(torch.tensor([1, 0]))
-    assert cache.mask.tolist() == [[0, 1, 1], [1, 1, 1]]
-    keys = cache.cache.layers[0].keys.view(2, 3)
-    assert keys[0, 1:].tolist() == [4.0, 7.0]
-    assert keys[1].tolist() == [1.0, 2.0, 3.0]
-    assert torch.equal(cache.cache.layers[0].values.view(2, 3), -keys)
-    _, positions = cache.append_mask(torch.ones(2, 1, dtype=torch.long))
-    assert positions.tolist() == [[2], [3]]
-    grown, _ = cache.cache.update(torch.full((2, 1, 1, 1), 99.0), torch.zeros(2, 1, 1, 1), 0)
-    assert grown.view(2, 4)[:, -1].tolist() == [99.0, 99.0]
-    assert torch.equal(grown.view(2, 4)[:, :3], keys)
-
-
-# --- players without a model ----------------------------------------------------------------------------------------
-
-
-def request_after(secret: str, *guesses: str) -> Request:
-    turns = tuple(Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses)
-    return Request(0, (), turns)
-
-
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("thinking", Thinking)
-def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
-    small_words: WordList, style: Style, thinking: Thinking
-) -> None:
-    prompter = Prompter(style=style, thinking=thinking)
-    sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
-    trajectories = play([Start(secret) for secret in small_words.answers], small_words, prompter, sampler)
-    assert all(trajectory.transcript.won for trajectory in trajectories)
-    assert sum(trajectory.transcript.turns_used for trajectory in trajectories) / len(trajectories) < 3
-
-
-def test_the_solver_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
-    sampler = SolverSampler(Solver(small_words, use_cache=False), COMPACT)
-    impossible = Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED), Turn("speed", "GGGGX", Outcome.SCORED)))
-    [completion] = sampler.sample([impossible])
-    parsed = COMPACT.parse(completion.text)
-    assert isinstance(parsed, Guess)
-    assert parsed.word in small_words
-
-
-def test_the_random_player_names_listed_words_and_repeats_itself(small_words: WordList) -> None:
-    sampler = RandomSampler(small_words, COMPACT, seed=3)
-    starts = [Start("crane")] * 10
-    first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
-    assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
-    other = RandomSampler(small_words, COMPACT, seed=4)
-    assert first != [t.transcript for t in play(starts, small_words, COMPACT, other)]
-    assert {turn.turn.outcome for transcript in first for turn in transcript.turns} == {Outcome.SCORED}
-
-
-def test_a_script_is_read_per_game_and_ends_with_an_error(small_words: WordList) -> None:
-    prompter = Prompter(rules=Rules(max_turns=3))
-    sampler = ScriptedSampler({0: ["a", "b", "c"], 1: ["<guess>crane</guess>"]})
-    for _ in range(2):  # `begin` starts the script again
-        first, second = play([Start("crane"), Start("crane")], small_words, prompter, sampler)
-        assert [turn.reply for turn in first.transcript.turns] == ["a", "b", "c"]
-        assert second.transcript.won
-    with pytest.raises(IndexError):
-        play([Start("crane")], small_words, Prompter(), sampler)

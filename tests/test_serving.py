@@ -11,9 +11,8 @@ pytest.importorskip("openai")
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-from model_server import model_server
+from model_server import model_server, plays_the_same_games
 
-from wordle_rl.evaluate import load_evaluation
 from wordle_rl.modeling import save_model
 
 SECONDS_TO_START = 120
@@ -46,18 +45,7 @@ def url(directory, tmp_path_factory) -> Iterator[str]:
 def test_a_served_model_plays_the_games_it_plays_in_this_process(
     url, directory, cli, word_directory, tmp_path: Path
 ) -> None:
-    game = ("--words", word_directory, "--split", "test", "--max-completion-tokens", 12)
-    wording = ("--style", "compact", "--shape", "state", "--thinking", "off")
-    served, here = tmp_path / "served.json", tmp_path / "here.json"
-    player = ("--player", f"openai:{directory}", "--base-url", url, "--concurrency", 4)
-    code, _, err = cli("eval", *player, *game, *wording, "--out", served)
-    assert code == 0, err
-    code, _, err = cli("eval", "--player", directory, *game, *wording, "--out", here)
-    assert code == 0, err
-    over_the_wire, in_process = load_evaluation(served), load_evaluation(here)
-    assert over_the_wire.figures().num_errors == 0
-    assert over_the_wire.records == in_process.records
-    assert len({turn.reply for record in in_process.records for turn in record.turns}) > 1
-    code, out, _ = cli("compare", here, served, "--names", "here", "served")
+    plays_the_same_games(cli, url, str(directory), directory, word_directory, tmp_path)
+    code, out, _ = cli("compare", tmp_path / "here.json", tmp_path / "served.json", "--names", "here", "served")
     assert code == 0
     assert "games differ" not in out

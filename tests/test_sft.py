@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
+from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 from trl import SFTConfig, SFTTrainer  # noqa: E402
 
 import wordle_rl.sft as sft_module  # noqa: E402
@@ -145,17 +145,6 @@ def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together(
         assert sorted(order) == list(range(400))
         batches = [{lengths[i] for i in order[start : start + 8]} for start in range(0, 400, 8)]
         assert sum(len(batch) for batch in batches) / len(batches) < 2.5
-
-
-class StopAt:
-    """Presses Ctrl-C when a step is done."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def __call__(self, done: int, _total: int, _note: str) -> None:
-        if done == self.step:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from model_server import model_server
-
-from wordle_rl.evaluate import load_evaluation
+from model_server import model_server, plays_the_same_games
 
 pytestmark = pytest.mark.vllm
 SECONDS_TO_START = 600
@@ -56,15 +54,4 @@ def url(directory, tmp_path_factory) -> Iterator[str]:
 def test_a_model_served_by_vllm_plays_the_games_it_plays_in_this_process(
     url, directory, cli, word_directory, tmp_path: Path
 ) -> None:
-    game = ("--words", word_directory, "--split", "test", "--max-completion-tokens", 12)
-    wording = ("--style", "compact", "--shape", "state", "--thinking", "off")
-    served, here = tmp_path / "served.json", tmp_path / "here.json"
-    player = ("--player", "openai:tiny", "--base-url", url, "--concurrency", 4)
-    code, _, err = cli("eval", *player, *game, *wording, "--out", served)
-    assert code == 0, err
-    code, _, err = cli("eval", "--player", directory, *game, *wording, "--out", here)
-    assert code == 0, err
-    over_the_wire, in_process = load_evaluation(served), load_evaluation(here)
-    assert over_the_wire.figures().num_errors == 0
-    assert over_the_wire.records == in_process.records
-    assert len({turn.reply for record in in_process.records for turn in record.turns}) > 1
+    plays_the_same_games(cli, url, "tiny", directory, word_directory, tmp_path)

@@ -1,6 +1,8 @@
 """What the tests of training share: sixty words, tiny runs, and settings that finish in a second."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,17 @@ def plain_traces(sixty, split, solver) -> list[Trace]:
     settings = TraceSettings(num_games=64, teacher=TeacherSettings(stray_rate=0.0))
     secrets = draw_secrets(sixty, split, settings, 0)
     return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+
+
+class StopAt:
+    """Presses Ctrl-C when a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, done: int, _total: int, _note: str) -> None:
+        if done == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def compact(shape: Shape = Shape.TRANSCRIPT, max_turns: int = 6) -> Prompter:

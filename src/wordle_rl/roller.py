@@ -23,7 +23,7 @@ from wordle_rl.focus import SecretPicker
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret
+from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -147,7 +147,7 @@ class Roller:
     def _sampler_of(self, trainer: GRPOTrainer, step: int, process: int) -> TransformersSampler:
         if self._sampler is None:
             model = trainer.accelerator.unwrap_model(trainer.model)
-            seed = hash((self.seed, step, process)) & 0x7FFFFFFF
+            seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
             self._sampler = TransformersSampler(model, self.codec, self.settings.sampling, seed)
         return self._sampler
 
@@ -197,35 +197,13 @@ class Roller:
         own = len(transcript.own_turns)
         if transcript.secret in self.arena.words.answer_index or self.arena.solver is None:
             return own
-        solver = self.arena.solver
-        candidates, live = solver.candidates(()), 0
-        for played in transcript.turns:
-            if not len(candidates):
-                break
-            live += not played.given
-            if played.turn.guess is not None and played.turn.marks is not None:
-                candidates = solver.narrow(candidates, played.turn.guess, played.turn.marks)
-        return max(1, live)
+        return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.arena.solver)))
 
     def _measure(self, games: list[Scored]) -> None:
-        transcripts = [game.trajectory.transcript for game in games]
-        winnable = [t for t in transcripts if t.secret in self.arena.words.answer_index]
-        wins = [transcript.turns_used for transcript in winnable if transcript.won]
-        self.cumulative_wins += len(wins)
-        compliance = format_compliance(transcripts)
-        self.best_compliance = max(compliance, self.best_compliance or 0.0)
-        components: Counter[str] = Counter()
-        for game in games:
-            components.update(game.reward.values)
-        self.metrics |= {
-            "format_compliance": compliance,
-            "cumulative_wins": float(self.cumulative_wins),
-            **{f"reward/{name}": total / len(games) for name, total in components.items()},
-        }
-        if winnable:
-            self.metrics["win_rate"] = len(wins) / len(winnable)
-        if wins:
-            self.metrics["mean_guesses"] = statistics.fmean(wins)
+        numbers, num_wins = measured(games, self.arena.words)
+        self.cumulative_wins += num_wins
+        self.best_compliance = max(numbers["format_compliance"], self.best_compliance or 0.0)
+        self.metrics |= numbers | {"cumulative_wins": float(self.cumulative_wins)}
 
     def _rows(self, games: list[Scored]) -> dict[str, list[Any]]:
         blank = Segment((self.codec.pad_id,), (self.codec.turn_end_ids[0],), (0,), (0.0,), ())
@@ -244,6 +222,23 @@ class Roller:
                 rows["token_advantages"].append(token_advantages(segment, game.advantages))
                 rows["game_reward"].append(game.reward.total)
         return rows
+
+
+def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float], int]:
+    """What to log of games, and how many were won; a word outside the answers counts neither as won nor as lost."""
+    transcripts = [game.trajectory.transcript for game in games]
+    winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
+    wins = [transcript.turns_used for transcript in winnable if transcript.won]
+    components: Counter[str] = Counter()
+    for game in games:
+        components.update(game.reward.values)
+    numbers = {f"reward/{name}": total / len(games) for name, total in components.items()}
+    numbers["format_compliance"] = format_compliance(transcripts)
+    if winnable:
+        numbers["win_rate"] = len(wins) / len(winnable)
+    if wins:
+        numbers["mean_guesses"] = statistics.fmean(wins)
+    return numbers, len(wins)
 
 
 def regret_judge(solver: Solver | None) -> Judge:

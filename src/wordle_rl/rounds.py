@@ -12,10 +12,9 @@ import random
 import shutil
 import statistics
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,8 +26,7 @@ from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
 from wordle_rl.env import random_given
 from wordle_rl.focus import SecretPicker
 from wordle_rl.modeling import load_model, save_model
-from wordle_rl.reward import format_compliance
-from wordle_rl.roller import Arena, Scored, game_row, prompt_budget
+from wordle_rl.roller import Arena, Scored, game_row, measured, prompt_budget
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -214,22 +212,12 @@ class Rounds:
 
     def _measured(self, games: Sequence[Scored], number: int) -> tuple[Record, Numbers]:
         """The record after this round, and what to log of its games."""
-        transcripts = [game.trajectory.transcript for game in games]
-        wins = [transcript.turns_used for transcript in transcripts if transcript.won]
-        compliance = format_compliance(transcripts)
-        record = Record(number, max(compliance, self.record.best_compliance or 0.0), self.record.cumulative_wins)
-        record = replace(record, cumulative_wins=record.cumulative_wins + len(wins))
-        components: Counter[str] = Counter()
-        for game in games:
-            components.update(game.reward.values)
-        numbers = {
-            "win_rate": len(wins) / len(games),
-            "reward": statistics.fmean(game.reward.total for game in games),
-            "format_compliance": compliance,
-            "cumulative_wins": float(record.cumulative_wins),
-            **{f"reward/{name}": total / len(games) for name, total in components.items()},
-        }
-        return record, numbers | ({"mean_guesses": statistics.fmean(wins)} if wins else {})
+        numbers, num_wins = measured(games, self.arena.words)
+        compliance = max(numbers["format_compliance"], self.record.best_compliance or 0.0)
+        record = Record(number, compliance, self.record.cumulative_wins + num_wins)
+        numbers["reward"] = statistics.fmean(game.reward.total for game in games)
+        numbers["cumulative_wins"] = float(record.cumulative_wins)
+        return record, numbers
 
     def _finish(self, record: Record, numbers: Numbers) -> None:
         """Save the model and the record of a round, log it, and remove what led to it."""

@@ -107,6 +107,34 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
 
 
+def lock_file(path: Path) -> int:
+    """Keep a file to this process for as long as the descriptor returned is open; a missing file is made, empty.
+
+    Raises:
+        RunError: If another process keeps it, or the file system cannot lock.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # behind all content: what is locked here cannot be read
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError | PermissionError):
+            raise RunError(
+                f"{path} is being written by another process; wait for its end or name another --out"
+            ) from None
+        raise RunError(f"cannot lock {path}: {error.strerror or error}; choose a place on a local disk") from error
+    return descriptor
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Read JSON lines.
 

@@ -11,7 +11,7 @@ from wordle_rl.config.playing import (
     GRPOSettings,
     RoundSettings,
 )
-from wordle_rl.config.run import RunConfig, describe, load_config
+from wordle_rl.config.run import RunConfig, describe, load_config, own_weights
 from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
 from wordle_rl.config.training import (
     Constrain,
@@ -20,6 +20,7 @@ from wordle_rl.config.training import (
     RewardSettings,
     SamplingSettings,
     SFTSettings,
+    two_rewards,
 )
 
 __all__ = [
@@ -50,4 +51,6 @@ __all__ = [
     "WordSettings",
     "describe",
     "load_config",
+    "own_weights",
+    "two_rewards",
 ]

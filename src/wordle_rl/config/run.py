@@ -15,7 +15,7 @@ from wordle_rl.config.evaluation import EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import ALGORITHM_NAMES, Algorithm, DPOSettings, ExpertIterationSettings, GRPOSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.config.training import SFTSettings
+from wordle_rl.config.training import RewardSettings, SFTSettings, two_rewards
 
 
 class RunConfig(Section):
@@ -83,9 +83,20 @@ def load_config(path: Path) -> RunConfig:
     except ValueError as error:  # both parsers' errors, and bytes that are no text
         raise ConfigError(f"{path} cannot be read: {error}") from None
     try:
-        return RunConfig.model_validate(values)
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
+    for name, reward in own_weights(config).items():
+        if path.suffix != ".json" and "preset" in reward.model_fields_set:  # a run stores every setting
+            fault = two_rewards(f"preset {reward.preset!r}", "weights", reward.weights)
+            raise ConfigError(f"{path}: {name}.reward: {fault}")
+    return config
+
+
+def own_weights(config: RunConfig) -> dict[str, RewardSettings]:
+    """The rewards with weights of their own, which leave no room for a preset, by algorithm."""
+    rewards = {name: getattr(config, name).reward for name in ALGORITHM_NAMES}
+    return {name: reward for name, reward in rewards.items() if reward.weights}
 
 
 def describe(error: ValidationError) -> str:

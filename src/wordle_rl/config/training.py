@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -79,10 +80,18 @@ class SFTSettings(Section):
     """Run the model through torch.compile while training."""
 
 
+_DEFAULT_PRESET = "sparse"
+
+
+def two_rewards(preset: str, where: str, weights: Iterable[str]) -> str:
+    """What to say where a preset and weights are both given: weights would count and the preset would not."""
+    return f"{preset} and {where} ({', '.join(weights)}) both say what is rewarded; leave one of them out"
+
+
 class RewardSettings(Section):
     """Which reward, and how its weights change while training."""
 
-    preset: str = "sparse"
+    preset: str = _DEFAULT_PRESET
     """Name of a reward preset or curriculum."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Weights of one's own by component name, instead of the preset's."""
@@ -98,7 +107,11 @@ class RewardSettings(Section):
     """Raise the weights of winning and of broken rules as far as no loss may outscore a win, nor a cheat a loss."""
 
     @model_validator(mode="after")
-    def _is_known(self) -> Self:
+    def _is_one_reward(self) -> Self:
+        for prefix, unset in (("", _DEFAULT_PRESET), ("then_", None)):
+            preset, weights = getattr(self, f"{prefix}preset"), getattr(self, f"{prefix}weights")
+            if weights and preset != unset:
+                raise ValueError(two_rewards(f"{prefix}preset {preset!r}", f"{prefix}weights", weights))
         self.schedule()
         return self
 

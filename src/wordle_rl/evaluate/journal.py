@@ -8,42 +8,54 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from wordle_rl.evaluate.records import EvaluationError, GameRecord
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, lock_file
 
 _GAME = TypeAdapter(GameRecord)
 _START = b'{"settings":'
 
 
 class Journal:
-    """The games finished so far, on disk and in memory.
+    """The games finished so far, on disk and in memory; no other process may write to them until `close`.
 
     Args:
         path: The file; it is made, or gone on with. What a broken-off process left of a last line is removed.
         settings: All that a game depends on, as JSON values; a file of games played otherwise is refused.
+        overwrite: Forget what the file holds, whatever it is.
 
     Raises:
         EvaluationError: If the file holds something else, games played with other settings, or a damaged line.
-        RunError: If it cannot be written.
+        RunError: If another process writes to it, or it cannot be written.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
         self.games: dict[tuple[str, int], GameRecord] = {}
-        content = path.read_bytes() if path.is_file() else b""
+        self.close = weakref.finalize(self, os.close, lock_file(path))
+        with ExitStack() as unusable:
+            unusable.callback(self.close)
+            if overwrite:
+                os.truncate(path, 0)
+            self._open(settings)
+            unusable.pop_all()
+
+    def _open(self, settings: Mapping[str, Any]) -> None:
+        """Read what the file holds, mend its end, and begin it if there is nothing."""
+        path, content = self.path, self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if whole or not _START.startswith(content[: len(_START)]):
             self._read(whole.splitlines(), settings)
         if len(whole) < len(content):
             os.truncate(path, len(whole))
         if not whole:
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._append({"settings": dict(settings)})
 
     def add(self, secret: str, occurrence: int, game: GameRecord) -> None:

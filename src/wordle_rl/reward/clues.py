@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.env import Transcript
 from wordle_rl.game import Turn, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
@@ -69,6 +70,17 @@ def feedback_use(turn: Turn, earlier: Sequence[Turn]) -> float:
 def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
     """Whether a guess could have been the secret by every mark before it."""
     return turn.guess is not None and not violates_clues(turn.guess, earlier)
+
+
+def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Turn, NDArray[np.int32]]]:
+    """Each own turn, and the answers that were still possible before it."""
+    candidates = solver.candidates(())
+    for played in transcript.turns:
+        turn = played.turn
+        if not played.given:
+            yield turn, candidates
+        if turn.guess is not None and turn.marks is not None:
+            candidates = solver.narrow(candidates, turn.guess, turn.marks)
 
 
 def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], solver: Solver) -> float:

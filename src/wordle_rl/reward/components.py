@@ -26,7 +26,14 @@ from typing import Any
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import ParseFailure
-from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, turn_regret
+from wordle_rl.reward.clues import (
+    LOWEST_FEEDBACK,
+    feedback_use,
+    information_share,
+    is_consistent,
+    turn_regret,
+    with_candidates,
+)
 from wordle_rl.solver import Solver
 
 Range = tuple[float, float]
@@ -131,14 +138,10 @@ def _feedback(transcript: Transcript, _solver: Solver | None) -> Shares:
 
 def _information(transcript: Transcript, solver: Solver | None) -> Shares:
     checked = _checked(solver, transcript, "information")
-    scores = []
-    candidates = checked.candidates(())
-    for played in transcript.turns:
-        turn = played.turn
-        if not played.given:
-            scores.append(information_share(turn, transcript.secret, candidates, checked))
-        if turn.guess is not None and turn.marks is not None:
-            candidates = checked.narrow(candidates, turn.guess, turn.marks)
+    scores = [
+        information_share(turn, transcript.secret, candidates, checked)
+        for turn, candidates in with_candidates(transcript, checked)
+    ]
     return _mean(transcript, scores, 0.0)
 
 
@@ -153,14 +156,7 @@ def _quick_regret(transcript: Transcript, solver: Solver | None) -> Shares:
 
 
 def _regret_costs(transcript: Transcript, solver: Solver, regret: Callable[[str, Any], float]) -> Shares:
-    costs = []
-    candidates = solver.candidates(())
-    for played in transcript.turns:
-        turn = played.turn
-        if not played.given:
-            costs.append(turn_regret(turn, candidates, regret))
-        if turn.guess is not None and turn.marks is not None:
-            candidates = solver.narrow(candidates, turn.guess, turn.marks)
+    costs = [turn_regret(turn, candidates, regret) for turn, candidates in with_candidates(transcript, solver)]
     return _cost(transcript, costs)
 
 

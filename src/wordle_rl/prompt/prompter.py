@@ -1,14 +1,15 @@
-"""The only home of tags and wording: game state -> chat messages, reply -> `Guess` or `ParseFailure`."""
+"""Every message of a game: what a model is told, in one style and one shape."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
 
 
 class Message(TypedDict):
@@ -40,174 +41,6 @@ class Shape(StrEnum):
     """Every turn restates the game in a fresh prompt."""
 
 
-class Thinking(StrEnum):
-    """Whether a reply may reason before it guesses."""
-
-    OFF = "off"
-    OPTIONAL = "optional"
-    REQUIRED = "required"
-
-
-class FailureReason(StrEnum):
-    """Why a reply held no guess."""
-
-    NO_GUESS = "no_guess"
-    SEVERAL_GUESSES = "several_guesses"
-    TEXT_OUTSIDE_TAGS = "text_outside_tags"
-    TEXT_AFTER_GUESS = "text_after_guess"
-    THINKING_UNCLOSED = "thinking_unclosed"
-    """The thinking tags do not pair up: one is left open, closed twice or nested."""
-    THINKING_MISSING = "thinking_missing"
-    THINKING_NOT_ALLOWED = "thinking_not_allowed"
-    NOT_A_WORD = "not_a_word"
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A well-formed reply: the word in lower case and the thinking before it (empty if none)."""
-
-    word: str
-    thinking: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ParseFailure:
-    """A reply outside the grammar, and whether it at least used some tag."""
-
-    reason: FailureReason
-    has_tags: bool = False
-
-
-@dataclass(frozen=True)
-class _Grammar:
-    """One way to write a reply. No pattern has two neighbouring repeats of the same characters: reading stays linear.
-
-    `whole` takes a whole reply apart into thinking and word, `guess` finds a guess anywhere, `barred` what thinking
-    must not hold, `tag` any sign that the grammar was tried.
-    """
-
-    whole: re.Pattern[str]
-    guess: re.Pattern[str]
-    barred: re.Pattern[str]
-    tag: re.Pattern[str]
-
-
-THINK_TAGS = ("<think>", "</think>")
-"""What opens and closes thinking, in every style."""
-
-_THINKING = r"\s*(?:<think>(.*?)</think>\s*)?"
-_TAGGED = _Grammar(
-    whole=re.compile(_THINKING + r"<guess>([^<>]*)</guess>\s*", re.DOTALL),
-    guess=re.compile(r"<guess>[^<>]*</guess>"),
-    barred=re.compile(r"</?(?:think|guess)>"),
-    tag=re.compile(r"</?(?:think|guess)>"),
-)
-_BRACKETED = _Grammar(
-    whole=re.compile(_THINKING + r"\[([^\[\]]*)\]\s*", re.DOTALL),
-    guess=re.compile(r"\[[^\[\]]*\]"),
-    barred=re.compile(r"</?think>"),
-    tag=re.compile(r"</?think>|\[[^\[\]]*\]"),
-)
-
-
-def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> Guess | ParseFailure:
-    """Read a reply: optional thinking, exactly one guess, nothing else. Prose never becomes a guess.
-
-    Examples:
-        >>> parse_reply("<guess>CRANE</guess>")
-        Guess(word='crane', thinking='')
-        >>> parse_reply("<think>a or o?</think>\\n<guess>crane</guess>").thinking
-        'a or o?'
-        >>> parse_reply("I guess crane").reason.value
-        'no_guess'
-        >>> parse_reply("[crane]", brackets=True).word
-        'crane'
-    """
-    grammar = _BRACKETED if brackets else _TAGGED
-    match = grammar.whole.fullmatch(reply)
-    if match is None or grammar.barred.search(match[1] or ""):
-        return ParseFailure(_failure_reason(reply, grammar), has_tags=grammar.tag.search(reply) is not None)
-    thought, word = match[1], match[2].strip()
-    if thought is None and thinking is Thinking.REQUIRED:
-        return ParseFailure(FailureReason.THINKING_MISSING, has_tags=True)
-    if thought is not None and thinking is Thinking.OFF:
-        return ParseFailure(FailureReason.THINKING_NOT_ALLOWED, has_tags=True)
-    if not (word.isascii() and word.isalpha()):
-        return ParseFailure(FailureReason.NOT_A_WORD, has_tags=True)
-    return Guess(word.lower(), (thought or "").strip())
-
-
-def with_opened_thought(reply: str) -> str:
-    """A whole reply from what a server sends where the prompt itself had opened the thought.
-
-    Examples:
-        >>> with_opened_thought("a or o?</think><guess>crane</guess>")
-        '<think>a or o?</think><guess>crane</guess>'
-        >>> with_opened_thought("<think>o</think><guess>crane</guess>")
-        '<think>o</think><guess>crane</guess>'
-    """
-    return f"<think>{reply}" if "</think>" in reply.split("<think>", 1)[0] else reply
-
-
-def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
-    parts = re.split(r"(</?think>)", reply)
-    if parts[1::2] != ["<think>", "</think>"] * (len(parts) // 4):
-        return FailureReason.THINKING_UNCLOSED
-    spoken, thought = "".join(parts[::4]), "".join(parts[2::4])
-    found = grammar.guess.findall(spoken)
-    if not found:
-        return FailureReason.NO_GUESS
-    if len(found) > 1 or grammar.barred.search(thought):
-        return FailureReason.SEVERAL_GUESSES
-    return FailureReason.TEXT_AFTER_GUESS if not spoken.rstrip().endswith(found[0]) else FailureReason.TEXT_OUTSIDE_TAGS
-
-
-@dataclass(frozen=True, slots=True)
-class Knowledge:
-    """What the marks so far prove about the secret.
-
-    `placed[i]` is the letter proved at place i or None; `misplaced` maps a letter to the places (from 0)
-    where it is known not to stand although the word holds it; `at_least` counts proved copies;
-    `exactly` holds letters whose number is known; `absent` letters that do not occur.
-    """
-
-    placed: tuple[str | None, ...]
-    misplaced: dict[str, tuple[int, ...]]
-    at_least: dict[str, int]
-    exactly: dict[str, int]
-    absent: tuple[str, ...]
-
-
-def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
-    """Gather every scored turn's marks into one `Knowledge`."""
-    placed: list[str | None] = [None] * word_length
-    misplaced: dict[str, set[int]] = {}
-    at_least: dict[str, int] = {}
-    exactly: dict[str, int] = {}
-    for turn in turns:
-        if turn.guess is None or turn.marks is None:
-            continue
-        found: dict[str, int] = {}
-        for letter, mark in zip(turn.guess, turn.marks, strict=True):
-            found[letter] = found.get(letter, 0) + (mark != "X")
-        for place, (letter, mark) in enumerate(zip(turn.guess, turn.marks, strict=True)):
-            if mark == "G":
-                placed[place] = letter
-            elif found[letter]:
-                misplaced.setdefault(letter, set()).add(place)
-            if mark == "X":
-                exactly[letter] = found[letter]
-            if found[letter]:
-                at_least[letter] = max(at_least.get(letter, 0), found[letter])
-    return Knowledge(
-        placed=tuple(placed),
-        misplaced={letter: tuple(sorted(places)) for letter, places in sorted(misplaced.items())},
-        at_least=dict(sorted(at_least.items())),
-        exactly=dict(sorted((letter, n) for letter, n in exactly.items() if n)),
-        absent=tuple(sorted(letter for letter, n in exactly.items() if n == 0)),
-    )
-
-
 _SQUARES = {"G": "🟩", "Y": "🟨", "X": "⬛"}
 _ERRORS = {
     Outcome.MALFORMED: "That reply held no readable guess.",
@@ -215,34 +48,6 @@ _ERRORS = {
     Outcome.UNLISTED: "That guess is not in the word list.",
     Outcome.HARD_MODE: "Hard mode: that guess leaves out a revealed hint.",
 }
-
-
-def _ordinal_places(places: Sequence[int]) -> str:
-    return ", ".join(str(place + 1) for place in places)
-
-
-def describe_knowledge(known: Knowledge) -> list[str]:
-    """Put knowledge into plain sentences, one per line, without any line that says nothing."""
-    lines = []
-    placed = [f"{letter} at {place + 1}" for place, letter in enumerate(known.placed) if letter]
-    if placed:
-        lines.append(f"Letters in their place: {'; '.join(placed)}.")
-    elsewhere = [
-        f"{letter} (not at {_ordinal_places(places)})"
-        for letter, places in known.misplaced.items()
-        if sum(p == letter for p in known.placed) < known.at_least[letter]
-    ]
-    if elsewhere:
-        lines.append(f"Letters to place: {'; '.join(elsewhere)}.")
-    counted = [f"{n} {letter}" for letter, n in known.exactly.items()]
-    if counted:
-        lines.append(f"No more than: {', '.join(counted)}.")
-    repeated = [f"{n} {letter}" for letter, n in known.at_least.items() if n > 1 and letter not in known.exactly]
-    if repeated:
-        lines.append(f"At least: {', '.join(repeated)}.")
-    if known.absent:
-        lines.append(f"Letters not in the word: {' '.join(known.absent)}.")
-    return lines
 
 
 def _english(turn: Turn) -> str:

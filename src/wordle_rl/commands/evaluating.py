@@ -1,18 +1,19 @@
-"""What `wordle-rl eval` and `wordle-rl compare` do, once their arguments are read."""
+"""Evaluations, and comparing them."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from wordle_rl import display
-from wordle_rl.commands import messages, out, print_json
+from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, Constrain, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
@@ -116,8 +117,8 @@ def evaluate_player(
     label = name or Path(player).name
     if isinstance(who.sampler, ConcurrentSampler):
         settings = _played_with(who, found, source, sampling, base_url)
-        journal = _journal(outputs, settings)
-        evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, patience, journal)
+        with _journal(outputs, settings) as journal:
+            evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, patience, journal)
         if with_regrets:
             with messages.status("measuring regret…"):
                 evaluation = with_regret(evaluation, found, solver)
@@ -158,13 +159,13 @@ def _played_with(
     }
 
 
-def _journal(outputs: Outputs, settings: dict[str, Any]) -> Journal | None:
+@contextmanager
+def _journal(outputs: Outputs, settings: dict[str, Any]) -> Iterator[Journal | None]:
     if outputs.json is None:
-        return None
-    path = journal_path(outputs.json)
-    if outputs.overwrite:
-        path.unlink(missing_ok=True)
-    return Journal(path, settings)
+        yield None
+        return
+    with closing(Journal(journal_path(outputs.json), settings, overwrite=outputs.overwrite)) as journal:
+        yield journal
 
 
 def _play_apart(

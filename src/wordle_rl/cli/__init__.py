@@ -1,0 +1,109 @@
+"""The `wordle-rl` command: argument parsing, and nothing that another room could do.
+
+    options.py      what several commands share
+    words.py        words, solve
+    data.py         traces, analyze, dataset, import
+    training.py     run, sft, grpo, preflight
+    evaluating.py   eval, compare
+    finished.py     report, card, push, audit, merge, consolidate
+    play.py         play
+
+Each calls the module of the same name in `commands`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import tyro
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markup import escape
+
+from wordle_rl.cli import data, evaluating, finished, play, training, words
+from wordle_rl.cli.options import STYLE
+from wordle_rl.config import ConfigError, describe
+from wordle_rl.evaluate import EvaluationError
+from wordle_rl.report import ReportError
+from wordle_rl.reward import RewardError
+from wordle_rl.runs import RunError
+from wordle_rl.solver import SolverError
+from wordle_rl.templates import ChatTemplateError
+from wordle_rl.words import WordListError
+
+_USER_ERRORS = (
+    ConfigError,
+    WordListError,
+    SolverError,
+    RunError,
+    EvaluationError,
+    RewardError,
+    ReportError,
+    ChatTemplateError,
+    OSError,
+)
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "words": words.words,
+    "solve": words.solve,
+    "traces": data.traces,
+    "analyze": data.analyze,
+    "dataset": data.dataset,
+    "import": data.import_data,
+    "eval": evaluating.evaluate,
+    "compare": evaluating.compare,
+    "report": finished.report,
+    "card": finished.card,
+    "push": finished.push,
+    "audit": finished.audit,
+    "merge": finished.merge,
+    "consolidate": finished.consolidate,
+    "play": play.play,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["run"]:
+            training.run_config(given[1:])
+        elif given[:1] == ["preflight"]:
+            training.preflight_config(given[1:])
+        elif given[:1] == ["sft"] or given[:1] == ["grpo"]:
+            training.run_config(given[1:], "sft" if given[0] == "sft" else "grpo")
+        else:
+            overview = {**_COMMANDS, **{name: _described(name) for name in training.DESCRIPTIONS}}
+            tyro.extras.subcommand_cli_from_dict(
+                overview,
+                prog="wordle-rl",
+                description="Teach language models to play Wordle, and measure honestly what they learned.",
+                args=given or ["--help"],
+                config=STYLE,
+            )
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (*_USER_ERRORS, ValidationError) as error:
+        message = describe(error) if isinstance(error, ValidationError) else str(error)
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(message)}", highlight=False)
+        return 2
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; what was finished is kept, and the same command goes on from there")
+        return 130
+    return 0
+
+
+def _described(name: str) -> Callable[..., None]:
+    """A stand-in for the commands that read a config file first, so that --help lists them."""
+
+    def stand_in() -> None:
+        raise ConfigError(f"use: wordle-rl {name} CONFIG.toml{'' if name == 'preflight' else ' --out DIR'}")
+
+    stand_in.__doc__ = training.DESCRIPTIONS[name]
+    return stand_in
+
+
+def _escaped(message: str) -> str:
+    return escape(" ".join(message.split()))

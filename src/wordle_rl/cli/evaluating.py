@@ -1,0 +1,85 @@
+"""Arguments of `eval` and `compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from wordle_rl.cli.options import Json, Seed, Words
+from wordle_rl.commands import evaluating as command
+from wordle_rl.config import Constrain, PatienceSettings, PlaySettings, SamplingSettings
+from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.words import SplitName
+
+
+def evaluate(
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])],
+    words: Words = "default",
+    split: SplitName = "held_out",
+    split_seed: int = 0,
+    out: Path | None = None,
+    name: str | None = None,
+    temperature: float = 0.0,
+    constrain: Constrain = "none",
+    base_url: str | None = None,
+    settings: Annotated[PlaySettings, tyro.conf.arg(name="")] = PlaySettings(),
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
+    csv: Path | None = None,
+    overwrite: bool = False,
+    style: Style | None = None,
+    shape: Shape | None = None,
+    thinking: Thinking | None = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Play secrets and measure: six turns, strict dictionary, no retries.
+
+    Args:
+        player: solver, random, openai:MODEL, or a model or run directory.
+        split: Which secrets to play.
+        split_seed: Seed of the split.
+        out: Write every game to this file (JSON), for `compare` and `report`. An endpoint's finished games are kept
+            beside it as they end (.games.jsonl), and the same command goes on with what is missing.
+        name: What to call the player in tables.
+        temperature: 0 is greedy.
+        constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
+        base_url: Address of the endpoint for openai:MODEL.
+        csv: Write a row per game to this file; `compare` reads it too.
+        overwrite: Forget the games that an endpoint played before.
+        style: Wording; left out: the model's own, else english.
+        shape: Conversation shape; left out: the model's own, else transcript.
+        thinking: Left out: the model's own, else optional.
+    """
+    sampling = SamplingSettings(
+        temperature=temperature,
+        max_completion_tokens=settings.max_completion_tokens,
+        max_batch_size=settings.max_batch_size,
+        constrain=constrain,
+    )
+    wording = command.Wording(style, shape, thinking)
+    source = command.Source(words, split_seed, split, settings.max_games)
+    outputs = command.Outputs(out, csv, overwrite)
+    command.evaluate_player(
+        player, source, sampling, wording, base_url, patience, name, outputs, settings.regret, seed, as_json
+    )
+
+
+def compare(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    names: tuple[str, ...] = (),
+    csv: Path | None = None,
+    top: int = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare evaluations on the words all of them played: figures, and McNemar's exact test and a paired bootstrap
+    of each against the first.
+
+    Args:
+        runs: Evaluation files (JSON or CSV), two or more; the first is the base.
+        names: What to call them; left out: their own names.
+        csv: Also write a row per evaluation to this file.
+        top: Words shown, those that differ most.
+    """
+    command.compare_files(runs, names, csv, top, as_json)

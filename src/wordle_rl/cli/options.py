@@ -1,0 +1,16 @@
+"""Options that several commands share, and how all of them read their arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
+Words = Annotated[
+    str,
+    tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
+]
+Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
+
+STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)

@@ -1,0 +1,43 @@
+"""Arguments of `play`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+
+from wordle_rl.cli.options import Words
+from wordle_rl.commands import play as command
+from wordle_rl.config import Constrain, SamplingSettings
+from wordle_rl.game import Dictionary
+
+
+def play(
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
+    secret: str | None = None,
+    words: Words = "default",
+    temperature: float = 0.0,
+    max_completion_tokens: int = 512,
+    constrain: Constrain = "none",
+    base_url: str | None = None,
+    dictionary: Dictionary = Dictionary.STRICT,
+    hard_mode: bool = False,
+    seed: int | None = None,
+) -> None:
+    """Play in the terminal yourself, or watch a player.
+
+    Args:
+        player: human, solver, random, openai:MODEL, or a model or run directory.
+        secret: The word to find; left out: a random answer.
+        temperature: 0 is greedy.
+        max_completion_tokens: Bound on one turn's reply.
+        constrain: `words` limits a model's guesses to listed words.
+        base_url: Address of the endpoint for openai:MODEL.
+        dictionary: What an unlisted guess costs (for a human, `app` asks again).
+        hard_mode: Every revealed hint must be used.
+        seed: Seed of the secret and the player; left out: a new game every time.
+    """
+    sampling = SamplingSettings(
+        temperature=temperature, max_completion_tokens=max_completion_tokens, constrain=constrain
+    )
+    command.play(player, secret, words, sampling, base_url, dictionary, hard_mode, seed)

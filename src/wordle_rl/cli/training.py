@@ -1,0 +1,122 @@
+"""Arguments of `run`, `sft`, `grpo` and `preflight`: a config file, and any of its settings."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import tyro
+
+from wordle_rl.cli.options import STYLE, Json
+from wordle_rl.commands import training as command
+from wordle_rl.config import ConfigError, RunConfig, load_config, own_weights, two_rewards
+from wordle_rl.pipeline import Stage
+
+DESCRIPTIONS = {
+    "run": "The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.",
+    "sft": "The chain up to supervised fine-tuning.",
+    "grpo": "The chain up to GRPO.",
+    "preflight": "Whether a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.",
+}
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """Where a run goes, and any setting of its config."""
+
+    out: Path
+    """The run directory. A run with the same settings goes on where it stopped."""
+    overwrite: bool = False
+    """Remove an earlier run in that directory first."""
+    until: Stage = "report"
+    """The last stage to run."""
+    as_json: Json = False
+    config: Annotated[RunConfig, tyro.conf.arg(name="")] = RunConfig()
+    """Settings; they override the config file."""
+
+
+@dataclass(frozen=True)
+class PreflightArguments:
+    """How closely to look, and any setting of the run's config."""
+
+    groups: int = 4
+    """Groups of games the model plays; 0: none, so that its weights are not needed."""
+    as_json: Json = False
+    config: Annotated[RunConfig, tyro.conf.arg(name="")] = RunConfig()
+    """Settings; they override the config file."""
+
+
+Arguments = TypeVar("Arguments", RunArguments, PreflightArguments)
+
+
+def run_config(arguments: list[str], until: Stage | None = None) -> None:
+    """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to a stage."""
+    path, base, options = _config_file(arguments)
+    default = RunArguments(out=Path("runs") / (path.stem if path else "run"), config=base)
+    parsed = _parse(until or "run", default, options)
+    command.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
+
+
+def preflight_config(arguments: list[str]) -> None:
+    """`preflight CONFIG.toml [--groups N] [--model.path DIR …]`: whether a run will work."""
+    _, base, options = _config_file(arguments)
+    parsed = _parse("preflight", PreflightArguments(config=base), options)
+    if parsed.groups < 0:
+        raise ConfigError(f"groups {parsed.groups} must not be negative; 0 plays no games")
+    command.preflight_run(parsed.config, parsed.groups, parsed.as_json)
+
+
+def _config_file(arguments: list[str]) -> tuple[Path | None, RunConfig, list[str]]:
+    """The config file if one is named, its settings, and the options after it."""
+    if not arguments or arguments[0].startswith("-"):
+        return None, RunConfig(), arguments
+    path, options = Path(arguments[0]), arguments[1:]
+    base = load_config(path)
+    _refuse_hidden_presets(path, base, options)
+    return path, base, options
+
+
+def _refuse_hidden_presets(path: Path, base: RunConfig, options: list[str]) -> None:
+    """Refuse a preset for a reward that the config file gives weights of its own: they would count, not the preset."""
+    names = {option.partition("=")[0].replace("_", "-") for option in options}
+    for name, reward in own_weights(base).items():
+        preset = f"--{name.replace('_', '-')}.reward.preset"
+        if preset in names:
+            raise ConfigError(two_rewards(preset, f"{name}.reward.weights of {path}", reward.weights))
+
+
+def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
+    with _plain_refusals():
+        return tyro.cli(
+            type(default),
+            prog=f"wordle-rl {name} [CONFIG.toml]",
+            description=DESCRIPTIONS[name],
+            default=default,
+            args=options,
+            config=STYLE,
+        )
+
+
+_TYRO_PREFIX = re.compile(
+    r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, )?"
+)
+
+
+@contextmanager
+def _plain_refusals() -> Iterator[None]:
+    """Say in one line, as for a config file, what tyro would draw a box around."""
+    heard = io.StringIO()
+    try:
+        with redirect_stderr(heard):
+            yield
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", heard.getvalue()).split())
+        message = _TYRO_PREFIX.sub(r"\1: ", words).partition(" [type=")[0]
+        raise ConfigError(message.partition(" For full helptext")[0]) from None

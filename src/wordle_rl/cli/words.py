@@ -1,0 +1,44 @@
+"""Arguments of `words` and `solve`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import tyro
+
+from wordle_rl.cli.options import Json, Words
+from wordle_rl.commands import words as command
+
+
+def words(
+    action: Annotated[Literal["show", "import"], tyro.conf.Positional],
+    source: Annotated[str, tyro.conf.Positional] = "default",
+    as_json: Json = False,
+) -> None:
+    """Show a word list and its split, or import lists into the user's cache.
+
+    Args:
+        action: `show` a list, or `import` one from a directory.
+        source: A list's name, or a directory.
+        as_json: Print the result as JSON.
+    """
+    command.words(action, source, as_json)
+
+
+def solve(
+    words: Words = "default",
+    opener: str | None = None,
+    tree: bool = False,
+    secret: str | None = None,
+    top: int = 10,
+    as_json: Json = False,
+) -> None:
+    """Best openers, the best strategy tree, or how the solver finds one secret.
+
+    Args:
+        opener: First guess of the tree; the best one found if left out.
+        tree: Build the whole tree and print its totals.
+        secret: Show the tree's guesses for this secret.
+        top: How many openers to list.
+    """
+    command.solve(words, opener, tree, secret, top, as_json)

@@ -1,0 +1,196 @@
+"""Teacher games, and rows made of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from wordle_rl.commands.console import messages, out, print_json
+from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings
+from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
+from wordle_rl.game import Rules
+from wordle_rl.imports import Format, import_rows
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs import write_jsonl, write_text_atomically
+from wordle_rl.solver import Solver
+from wordle_rl.teacher import SolverTeacher
+from wordle_rl.trace_files import read_games
+from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.words import load_words, split_secrets
+
+
+def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
+    """Teacher games to a file."""
+    if seed < 0:
+        raise ConfigError(f"seed {seed} must not be negative")
+    if _holds_bought_games(path):
+        raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
+    found = load_words(source)
+    secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
+    with messages.status("teacher plays…") as status:
+        games = solver_traces(
+            found,
+            secrets,
+            SolverTeacher(Solver(found)),
+            settings,
+            seed,
+            lambda done: status.update(f"teacher plays… {done:,} of {settings.num_games:,} games"),
+        )
+        count = write_jsonl(path, (trace.to_row() for trace in games))
+    if as_json:
+        print_json({"file": str(path), "num_games": count})
+    else:
+        out.print(f"{count:,} games in {path}", highlight=False)
+
+
+def _holds_bought_games(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return any('"teacher":' in line and '"teacher":"solver"' not in line for line in file)
+
+
+def llm_traces(
+    path: Path,
+    source: str,
+    settings: LLMTeacherSettings,
+    split_seed: int,
+    seed: int,
+    csv_directory: Path | None,
+    as_json: bool,
+) -> None:
+    """A language model's games to a file; goes on where it was stopped."""
+    if seed < 0:
+        raise ConfigError(f"seed {seed} must not be negative")
+    try:
+        from wordle_rl.collect import collect, describe
+    except ModuleNotFoundError:
+        raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
+    found = load_words(source)
+    split = split_secrets(found, split_seed)
+    done = collect(path, found, split, settings, seed, csv_directory, messages)
+    tally = done.tally
+    if as_json:
+        print_json(
+            {"file": str(path), **asdict(tally), "cost": tally.cost(settings)}
+            | {"num_before": done.num_before, "num_missing": done.num_missing}
+        )
+    else:
+        out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there", highlight=False)
+        out.print(describe(tally, settings), highlight=False)
+    if tally.over_budget:
+        messages.print(f"the budget is used up: {done.num_missing:,} games are still to be played", highlight=False)
+    if tally.num_errors:
+        messages.print(
+            f"{tally.num_errors} games failed and are no losses; the same command plays them again. "
+            f"The last: {tally.last_error}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        if not tally.num_games and not tally.over_budget:
+            raise ConfigError(f"no game could be played: {tally.last_error}")
+
+
+def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top: int, as_json: bool) -> None:
+    """A table of success per word."""
+    found = load_words(source)
+    split = split_secrets(found, split_seed)
+    part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
+    games = list(read_games(path))
+    teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
+    rows = [
+        {**asdict(row), "win_rate": row.win_rate, "part": part_of.get(row.secret, "outside")}
+        for row in summarise(games)
+    ]
+    if not rows:
+        raise ConfigError(f"{path} holds no games")
+    if csv_path is not None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text_atomically(csv_path, text.getvalue())
+    num_games, num_wins, num_errors = (
+        sum(row[name] for row in teachers) for name in ("num_games", "num_wins", "num_errors")
+    )
+    if as_json:
+        totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
+        secrets = {row["secret"] for row in rows}
+        print_json({**totals, "num_secrets": len(secrets), "teachers": teachers, "words": rows})
+        return
+    won = f"{num_wins / num_games:.1%} won" if num_games else "none finished"
+    if len(teachers) > 1 or num_errors:
+        out.print(_summary_table(teachers, "teacher", "teachers"))
+    out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))
+
+
+def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Table:
+    names = ["secret", "part", "teacher"] if first == "secret" else ["teacher"]
+    if len({row["teacher"] for row in rows}) == 1 and first == "secret":
+        names.remove("teacher")
+    table = Table(*names, "games", "wins", "guesses on wins", "errors", "broken turns", title=title)
+    for row in rows:
+        guesses = row["mean_guesses_on_wins"]
+        table.add_row(
+            *(escape(row[name]) for name in names),
+            str(row["num_games"]),
+            str(row["num_wins"]),
+            f"{guesses:.2f}" if guesses else "–",
+            str(row["num_errors"]),
+            str(row["num_broken_turns"]),
+        )
+    return table
+
+
+def dataset(
+    path: Path,
+    stem: Path,
+    source: str,
+    split_seed: int,
+    style: Style,
+    shape: Shape,
+    thinking: Thinking,
+    limits: DatasetLimits,
+    as_json: bool,
+) -> None:
+    """SFT and RL rows from traces."""
+    found = load_words(source)
+    prompter = Prompter(style, shape, thinking, found.word_length, Rules(max_turns=limits.max_turns))
+    counts = write_dataset(read_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
+    if as_json:
+        print_json(counts)
+        return
+    for name, rows in counts["rows"].items():
+        out.print(f"{rows:>8,} rows  {stem}_{name}.jsonl", highlight=False)
+    for reason, games in counts["rejected"].items():
+        out.print(f"{games:>8,} games left out: {reason}", highlight=False)
+
+
+def import_data(
+    path: Path,
+    target: Path,
+    form: Format,
+    source: str,
+    split_seed: int,
+    thinking: Thinking,
+    max_turns: int,
+    as_json: bool,
+) -> None:
+    """Somebody else's rows as ours."""
+    found = load_words(source)
+    prompter = Prompter(thinking=thinking, word_length=found.word_length, rules=Rules(max_turns=max_turns))
+    counts = import_rows(path, target, form, found, split_secrets(found, split_seed), prompter)
+    if as_json:
+        print_json(counts)
+        return
+    out.print(f"{counts['rows']:>8,} rows  {target}", highlight=False)
+    for reason, number in counts["skipped"].items():
+        out.print(f"{number:>8,} rows left out: {reason}", highlight=False)

@@ -1,0 +1,65 @@
+"""A game in the terminal."""
+
+from __future__ import annotations
+
+import random
+
+from rich.prompt import Prompt
+
+from wordle_rl import display
+from wordle_rl.commands.console import out
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.players import make_player, refuse_constraint
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.rollout import Start
+from wordle_rl.rollout import play as play_games
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
+
+
+def play(
+    player: str,
+    secret: str | None,
+    source: str,
+    sampling: SamplingSettings,
+    base_url: str | None,
+    dictionary: Dictionary,
+    hard_mode: bool,
+    seed: int | None,
+) -> None:
+    """One game in the terminal."""
+    found = load_words(source)
+    chosen = secret or random.Random(seed).choice(found.answers)
+    if chosen not in found:
+        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
+    refuse_constraint(player, sampling)
+    if player == "human":
+        _play_yourself(chosen, WordleEnv(chosen, found, _human_prompter(found.word_length, dictionary, hard_mode)))
+        return
+    who = make_player(player, found, None, sampling, solver=Solver(found), base_url=base_url, seed=seed or 0)
+    trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]
+    if trajectory.error is not None:
+        raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
+    for played in trajectory.transcript.turns:
+        out.print(played.reply, style="dim", markup=False, highlight=False)
+    turns = [played.turn for played in trajectory.transcript.turns]
+    out.print(display.board(turns, word_length=found.word_length, max_turns=who.prompter.rules.max_turns))
+    out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {chosen.upper()}", style="bold")
+
+
+def _human_prompter(word_length: int, dictionary: Dictionary, hard_mode: bool) -> Prompter:
+    rules = Rules(dictionary=dictionary, hard_mode=hard_mode, max_refusals=1000)
+    return Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, word_length, rules)
+
+
+def _play_yourself(secret: str, env: WordleEnv) -> None:
+    while env.stop_reason is None:
+        try:
+            word = Prompt.ask(f"guess {len(env.turns) + 1}", console=out)
+        except EOFError:
+            raise KeyboardInterrupt from None
+        env.step(env.prompter.reply(word.strip().lower()))
+        out.print(display.board(env.turns, word_length=len(secret), max_turns=env.prompter.rules.max_turns))
+    out.print(f"{'well done' if env.stop_reason == 'solved' else 'the word was'}: {secret.upper()}", style="bold")

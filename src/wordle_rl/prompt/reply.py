@@ -1,0 +1,129 @@
+"""The grammar of a reply: optional thinking and exactly one guess. Prose never becomes a guess."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Thinking(StrEnum):
+    """Whether a reply may reason before it guesses."""
+
+    OFF = "off"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+class FailureReason(StrEnum):
+    """Why a reply held no guess."""
+
+    NO_GUESS = "no_guess"
+    SEVERAL_GUESSES = "several_guesses"
+    TEXT_OUTSIDE_TAGS = "text_outside_tags"
+    TEXT_AFTER_GUESS = "text_after_guess"
+    THINKING_UNCLOSED = "thinking_unclosed"
+    """The thinking tags do not pair up: one is left open, closed twice or nested."""
+    THINKING_MISSING = "thinking_missing"
+    THINKING_NOT_ALLOWED = "thinking_not_allowed"
+    NOT_A_WORD = "not_a_word"
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A well-formed reply: the word in lower case and the thinking before it (empty if none)."""
+
+    word: str
+    thinking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParseFailure:
+    """A reply outside the grammar, and whether it at least used some tag."""
+
+    reason: FailureReason
+    has_tags: bool = False
+
+
+@dataclass(frozen=True)
+class _Grammar:
+    """One way to write a reply. No pattern has two neighbouring repeats of the same characters: reading stays linear.
+
+    `whole` takes a whole reply apart into thinking and word, `guess` finds a guess anywhere, `barred` what thinking
+    must not hold, `tag` any sign that the grammar was tried.
+    """
+
+    whole: re.Pattern[str]
+    guess: re.Pattern[str]
+    barred: re.Pattern[str]
+    tag: re.Pattern[str]
+
+
+THINK_TAGS = ("<think>", "</think>")
+"""What opens and closes thinking, in every style."""
+
+_THINKING = r"\s*(?:<think>(.*?)</think>\s*)?"
+_TAGGED = _Grammar(
+    whole=re.compile(_THINKING + r"<guess>([^<>]*)</guess>\s*", re.DOTALL),
+    guess=re.compile(r"<guess>[^<>]*</guess>"),
+    barred=re.compile(r"</?(?:think|guess)>"),
+    tag=re.compile(r"</?(?:think|guess)>"),
+)
+_BRACKETED = _Grammar(
+    whole=re.compile(_THINKING + r"\[([^\[\]]*)\]\s*", re.DOTALL),
+    guess=re.compile(r"\[[^\[\]]*\]"),
+    barred=re.compile(r"</?think>"),
+    tag=re.compile(r"</?think>|\[[^\[\]]*\]"),
+)
+
+
+def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> Guess | ParseFailure:
+    """Read a reply: optional thinking, exactly one guess, nothing else. Prose never becomes a guess.
+
+    Examples:
+        >>> parse_reply("<guess>CRANE</guess>")
+        Guess(word='crane', thinking='')
+        >>> parse_reply("<think>a or o?</think>\\n<guess>crane</guess>").thinking
+        'a or o?'
+        >>> parse_reply("I guess crane").reason.value
+        'no_guess'
+        >>> parse_reply("[crane]", brackets=True).word
+        'crane'
+    """
+    grammar = _BRACKETED if brackets else _TAGGED
+    match = grammar.whole.fullmatch(reply)
+    if match is None or grammar.barred.search(match[1] or ""):
+        return ParseFailure(_failure_reason(reply, grammar), has_tags=grammar.tag.search(reply) is not None)
+    thought, word = match[1], match[2].strip()
+    if thought is None and thinking is Thinking.REQUIRED:
+        return ParseFailure(FailureReason.THINKING_MISSING, has_tags=True)
+    if thought is not None and thinking is Thinking.OFF:
+        return ParseFailure(FailureReason.THINKING_NOT_ALLOWED, has_tags=True)
+    if not (word.isascii() and word.isalpha()):
+        return ParseFailure(FailureReason.NOT_A_WORD, has_tags=True)
+    return Guess(word.lower(), (thought or "").strip())
+
+
+def with_opened_thought(reply: str) -> str:
+    """A whole reply from what a server sends where the prompt itself had opened the thought.
+
+    Examples:
+        >>> with_opened_thought("a or o?</think><guess>crane</guess>")
+        '<think>a or o?</think><guess>crane</guess>'
+        >>> with_opened_thought("<think>o</think><guess>crane</guess>")
+        '<think>o</think><guess>crane</guess>'
+    """
+    return f"<think>{reply}" if "</think>" in reply.split("<think>", 1)[0] else reply
+
+
+def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
+    parts = re.split(r"(</?think>)", reply)
+    if parts[1::2] != ["<think>", "</think>"] * (len(parts) // 4):
+        return FailureReason.THINKING_UNCLOSED
+    spoken, thought = "".join(parts[::4]), "".join(parts[2::4])
+    found = grammar.guess.findall(spoken)
+    if not found:
+        return FailureReason.NO_GUESS
+    if len(found) > 1 or grammar.barred.search(thought):
+        return FailureReason.SEVERAL_GUESSES
+    return FailureReason.TEXT_AFTER_GUESS if not spoken.rstrip().endswith(found[0]) else FailureReason.TEXT_OUTSIDE_TAGS

@@ -1,0 +1,55 @@
+"""Laws of the players without a model: the solver, the random player, a script."""
+
+import pytest
+
+from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.prompt import Guess, Prompter, Style, Thinking
+from wordle_rl.rollout import Start, play
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+COMPACT = Prompter(style=Style.COMPACT)
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("thinking", Thinking)
+def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
+    small_words: WordList, style: Style, thinking: Thinking
+) -> None:
+    prompter = Prompter(style=style, thinking=thinking)
+    sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
+    trajectories = play([Start(secret) for secret in small_words.answers], small_words, prompter, sampler)
+    assert all(trajectory.transcript.won for trajectory in trajectories)
+    assert sum(trajectory.transcript.turns_used for trajectory in trajectories) / len(trajectories) < 3
+
+
+def test_the_solver_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
+    sampler = SolverSampler(Solver(small_words, use_cache=False), COMPACT)
+    impossible = Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED), Turn("speed", "GGGGX", Outcome.SCORED)))
+    [completion] = sampler.sample([impossible])
+    parsed = COMPACT.parse(completion.text)
+    assert isinstance(parsed, Guess)
+    assert parsed.word in small_words
+
+
+def test_the_random_player_names_listed_words_and_repeats_itself(small_words: WordList) -> None:
+    sampler = RandomSampler(small_words, COMPACT, seed=3)
+    starts = [Start("crane")] * 10
+    first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    other = RandomSampler(small_words, COMPACT, seed=4)
+    assert first != [t.transcript for t in play(starts, small_words, COMPACT, other)]
+    assert {turn.turn.outcome for transcript in first for turn in transcript.turns} == {Outcome.SCORED}
+
+
+def test_a_script_is_read_per_game_and_ends_with_an_error(small_words: WordList) -> None:
+    prompter = Prompter(rules=Rules(max_turns=3))
+    sampler = ScriptedSampler({0: ["a", "b", "c"], 1: ["<guess>crane</guess>"]})
+    for _ in range(2):  # `begin` starts the script again
+        first, second = play([Start("crane"), Start("crane")], small_words, prompter, sampler)
+        assert [turn.reply for turn in first.transcript.turns] == ["a", "b", "c"]
+        assert second.transcript.won
+    with pytest.raises(IndexError):
+        play([Start("crane")], small_words, Prompter(), sampler)
