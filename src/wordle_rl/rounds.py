@@ -25,7 +25,7 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
 from wordle_rl.env import random_given
-from wordle_rl.focus import SecretPicker
+from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.modeling import load_model, save_model
 from wordle_rl.reward import format_compliance
 from wordle_rl.roller import Arena, Scored, game_row, prompt_budget
@@ -95,6 +95,7 @@ class Rounds:
         seed: Seed of secrets, start boards and sampling.
         report_to: Experiment trackers, by TRL's names.
         progress: Told of games played, games in all, and how it goes.
+        outside_rate: Share of secrets that are listed words outside the answers.
 
     Raises:
         ConfigError: If several processes were launched, or the model's context holds no reply.
@@ -112,12 +113,13 @@ class Rounds:
         seed: int = 0,
         report_to: Sequence[str] = (),
         progress: Progress | None = None,
+        outside_rate: float = 0.0,
     ) -> None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
         self.name, self.model, self.codec, self.arena = name, model, codec, arena
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
-        self._progress = progress
+        self._progress, self._outside_rate = progress, outside_rate
         self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
         self._picker = SecretPicker(arena.secrets, 0.0, seed)
@@ -188,6 +190,7 @@ class Rounds:
     def _trajectories(self, sampler: TransformersSampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
         secrets = self._picker.pick(self.settings.groups_per_round, number)
+        secrets = with_outside(secrets, self.arena.words, self._outside_rate, rng)
         self.run.append("secrets.jsonl", {"stage": self.name, "step": number - 1, "process": 0, "secrets": secrets})
         hard_mode = self.arena.prompter.rules.hard_mode
         starts = []
@@ -215,7 +218,8 @@ class Rounds:
     def _measured(self, games: Sequence[Scored], number: int) -> tuple[Record, Numbers]:
         """The record after this round, and what to log of its games."""
         transcripts = [game.trajectory.transcript for game in games]
-        wins = [transcript.turns_used for transcript in transcripts if transcript.won]
+        winnable = [transcript for transcript in transcripts if transcript.secret in self.arena.words.answer_index]
+        wins = [transcript.turns_used for transcript in winnable if transcript.won]
         compliance = format_compliance(transcripts)
         record = Record(number, max(compliance, self.record.best_compliance or 0.0), self.record.cumulative_wins)
         record = replace(record, cumulative_wins=record.cumulative_wins + len(wins))
@@ -223,7 +227,7 @@ class Rounds:
         for game in games:
             components.update(game.reward.values)
         numbers = {
-            "win_rate": len(wins) / len(games),
+            **({"win_rate": len(wins) / len(winnable)} if winnable else {}),
             "reward": statistics.fmean(game.reward.total for game in games),
             "format_compliance": compliance,
             "cumulative_wins": float(record.cumulative_wins),
@@ -245,7 +249,8 @@ class Rounds:
         for tracker in self._trackers:
             arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to))
             tracker.on_log(arguments, state, TrainerControl(), model=self.model, logs=dict(numbers))
-        self._tell(self._games_until(record.rounds), f"win_rate {numbers['win_rate']:.3f}")
+        won = f"win_rate {numbers['win_rate']:.3f}" if "win_rate" in numbers else "no secret was an answer"
+        self._tell(self._games_until(record.rounds), won)
 
     def _go_on(self) -> None:
         """Take the weights and the record of the last finished round, if there is one."""
