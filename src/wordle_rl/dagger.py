@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
 
@@ -113,7 +113,7 @@ class _Aggregation:
         self._model, self._codec, self._settings = model, codec, settings
         self._labeller = Labeller(codec, arena, traces, settings.sampling.max_completion_tokens)
         self._games = settings.groups_per_round * settings.group_size
-        most = self._games * (settings.keep_rounds + 1)
+        most = self._games * min(settings.keep_rounds + 1, settings.rounds)
         self._replay = Replay(model, codec, arena, settings.replay_share, most, settings.rounds, run, seed)
         self.stored = run.directory / NAME / "labels"
 
@@ -123,7 +123,7 @@ class _Aggregation:
         first = max(1, played.number - self._settings.keep_rounds)
         kept = {label.prompt_ids: label for number in range(first, played.number) for label in self._read(number)}
         if self._settings.keep_rounds:
-            write_jsonl(self._path(played.number), map(asdict, new.values()))
+            write_jsonl(self._path(played.number), map(_as_row, new.values()))
         self._path(first - 1).unlink(missing_ok=True)
         examples = examples_of([*(kept | new).values()])
         own = len(examples)
@@ -133,7 +133,7 @@ class _Aggregation:
             "own_examples": float(own),
             "all_examples": float(len(examples)),
         }
-        return [asdict(example) for example in examples], numbers
+        return [_as_row(example) for example in examples], numbers
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Fine-tune on the rows as SFT does."""
@@ -146,6 +146,11 @@ class _Aggregation:
         """The labels of an earlier round."""
         for row in read_jsonl(self._path(number)):
             yield Label(tuple(row["prompt_ids"]), tuple(row["reply_ids"]))
+
+
+def _as_row(value: Label | Example) -> Row:
+    """A row of a file; `asdict` would copy token by token."""
+    return {field.name: list(getattr(value, field.name)) for field in fields(value)}
 
 
 class Labeller:
