@@ -233,7 +233,7 @@ def change(**changes: object) -> DaggerSettings:
 
 def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, tokenizer, tmp_path) -> None:
     quick = OptimizerSettings(learning_rate=1e-2, warmup_share=0.0, schedule="constant")
-    settings = change(rounds=4, groups_per_round=12, epochs=10.0, batch_size=8, optimizer=quick)
+    settings = change(rounds=4, groups_per_round=12, epochs=12.0, batch_size=16, optimizer=quick)
     train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train[:6], turns=2)
     found = rows(tmp_path / "metrics.jsonl")
     assert found[0]["agreement_rate"] < 0.1
@@ -336,11 +336,11 @@ def whole(sixty, codec, tokenizer, tmp_path_factory):
     return weights_of(model), rows(directory / "metrics.jsonl")
 
 
-@pytest.mark.parametrize("moment", ["round 2: playing", "round 2: step 1", "win_rate"])
+@pytest.mark.parametrize("moment", ["round 2: playing", "round 2: step 1"])
 def test_interrupted_and_resumed_equals_uninterrupted(
     moment, whole, sixty, codec, tokenizer, tmp_path, monkeypatch
 ) -> None:
-    """While a round is played, between two of its steps, and between two rounds."""
+    """While a round is played that goes back to the one before, and between two of its steps."""
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
 
     def stopping(_done: int, _total: int, note: str) -> None:
