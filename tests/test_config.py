@@ -106,6 +106,8 @@ IMPOSSIBLE = {
     "negative temperature": ("[grpo.sampling]\ntemperature = -1", "temperature"),
     "too many given to DPO": ("[dpo]\nmax_given = 6", "dpo.max_given 6"),
     "greedy rounds": ("[expert_iteration.sampling]\ntemperature = 0", "temperature 0"),
+    "greedy groups": ("[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0", "group_size to 1"),
+    "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "set traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_share = 1", "replay_share"),
     "outcomes of one game": ("[dpo]\njudge = 'outcome'\ngroup_size = 1", "group_size must be at least 2"),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
@@ -176,3 +178,7 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
         {"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {"stray_rate": 0}}}
     ).game.prompter(4)
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
+
+
+def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
+    assert load(tmp_path, "[dagger.sampling]\ntemperature = 0").dagger.sampling.temperature == 0

@@ -1,13 +1,15 @@
 """Laws of the secret picker: mixed records are drawn more, the same step draws the same."""
 
 import json
+import random
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.focus import SecretPicker
+from wordle_rl.focus import SecretPicker, with_outside
+from wordle_rl.words import WordList
 
 SECRETS = [f"word{i}" for i in range(8)]
 SPREADS = st.dictionaries(st.sampled_from(SECRETS), st.floats(0, 3), max_size=8)
@@ -107,3 +109,15 @@ def test_a_record_of_other_secrets_is_ignored() -> None:
 def test_no_secrets_are_refused() -> None:
     with pytest.raises(ValueError, match="training split is empty"):
         SecretPicker([], 0.5, 0)
+
+
+def test_words_from_outside_the_answers_take_places_at_their_rate(small_words) -> None:
+    secrets = list(small_words.answers) * 20
+    assert with_outside(secrets, small_words, 0.0, random.Random(0)) == secrets
+    mixed = with_outside(secrets, small_words, 0.25, random.Random(0))
+    changed = [(before, after) for before, after in zip(secrets, mixed, strict=True) if before != after]
+    assert len(mixed) == len(secrets)
+    assert 80 < len(changed) < 160
+    assert {after for _, after in changed} == set(small_words.guesses) - set(small_words.answers)
+    only = WordList("only", small_words.answers, small_words.answers)
+    assert with_outside(secrets, only, 1.0, random.Random(0)) == secrets

@@ -56,6 +56,7 @@ ORDER = (
     "rounds",
     "expert_iteration",
     "dpo",
+    "dagger",
     "stats",
     "evaluate",
     "display",
@@ -73,7 +74,7 @@ ORDER = (
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
     "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "selection", "grpo", "rounds",
-    "expert_iteration", "dpo",
+    "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 

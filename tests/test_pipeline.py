@@ -187,7 +187,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
     assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
     directory, config = tmp_path / "run", load_config(finished_run / "config.json")
     directory.mkdir()

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from wordle_rl.config import TeacherSettings
-from wordle_rl.game import score_guess
+from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.solver import Solver, encode_marks
-from wordle_rl.teacher import SolverTeacher, TeacherGames
+from wordle_rl.teacher import Advice, SolverTeacher, TeacherGames
 from wordle_rl.words import WordList, WordListError
 
 PURE = TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0)
@@ -227,3 +227,73 @@ def test_two_thousand_games_take_a_second(big_teacher: SolverTeacher) -> None:
         big_teacher.play(secrets, TeacherSettings(), seed=seed)
         seconds.append(time.process_time() - started)
     assert len(secrets) / min(seconds) > 2000
+
+
+def scored(secret: str, *guesses: str) -> list[Turn]:
+    """A board."""
+    return [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+
+
+@pytest.mark.parametrize("gain", [0, 2])
+def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverTeacher, gain: int) -> None:
+    words = big_teacher.words
+    settings = PURE.model_copy(update={"probe_gain": gain})
+    games = big_teacher.play(words.answers[::40], settings, seed=0)
+    boards, played = [], []
+    for game in range(len(games.secrets)):
+        guesses = [words.guesses[games.guesses[game, turn]] for turn in turns_of(games, game)]
+        for turn in turns_of(games, game)[: settings.max_turns - 1]:  # on the last one the teacher may still probe
+            boards.append(scored(words.guesses[games.secrets[game]], *guesses[:turn]))
+            played.append(Advice(guesses[turn], int(games.remaining[game, turn]), int(games.classes[game, turn])))
+    assert big_teacher.advise(boards, settings) == played
+    assert len(boards) > 200
+
+
+def test_advice_is_silent_where_no_answer_fits(teacher: SolverTeacher) -> None:
+    impossible = [Turn("crane", "GGGGX", Outcome.SCORED)]
+    assert teacher.advise([impossible, []], PURE) == [None, *teacher.advise([()], PURE)]
+
+
+def test_unscored_turns_rule_nothing_out_and_unlisted_words_that_were_scored_do(teacher: SolverTeacher) -> None:
+    board = scored("trace", "crane")
+    broken = [Turn(None, None, Outcome.MALFORMED), *board, Turn("qqqqq", None, Outcome.UNLISTED)]
+    assert teacher.advise([broken], PURE) == teacher.advise([board], PURE)
+    assert teacher.advise([broken[:1]], PURE) == teacher.advise([[]], PURE)
+    lenient = scored("trace", "crane", "ttrrr")
+    [advice] = teacher.advise([lenient], PURE)
+    fits = fitting(teacher.words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in lenient])
+    assert "ttrrr" not in teacher.words
+    assert advice is not None
+    assert (advice.guess in fits, advice.remaining) == (True, len(fits))
+
+
+def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
+    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
+    settings = PURE.model_copy(update={"probe_gain": 2, "max_turns": 4})
+    wasted = Turn(None, None, Outcome.MALFORMED)
+    refused = Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)
+    board = scored("watch", "zzzzz")
+    boards = [[*board, wasted], [*board, wasted, refused], [*board, wasted, wasted], [*board, wasted, wasted, refused]]
+    advised = SolverTeacher(Solver(words, use_cache=False)).advise(boards, settings)
+    assert [advice is not None and advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]
+
+
+def test_advice_for_an_opener_that_is_not_listed_is_refused(teacher: SolverTeacher) -> None:
+    with pytest.raises(WordListError, match="opener 'qqqqq'"):
+        teacher.advise([], PURE.model_copy(update={"opener": "qqqqq"}))
+
+
+def test_the_boards_of_a_thousand_games_are_labelled_in_seconds(
+    big_teacher: SolverTeacher, big_games: TeacherGames
+) -> None:
+    words = big_teacher.words
+    boards = []
+    for game in range(len(big_games.secrets)):
+        guesses = [words.guesses[big_games.guesses[game, turn]] for turn in turns_of(big_games, game)]
+        board = scored(words.guesses[big_games.secrets[game]], *guesses)
+        boards += [board[:turn] for turn in range(len(board))]
+    started = time.process_time()
+    advised = big_teacher.advise(boards, PURE.model_copy(update={"probe_gain": 2}))
+    assert time.process_time() - started < 10
+    assert len(advised) == len(boards) > 3000

@@ -75,7 +75,7 @@ def card_text(run: RunRecord, name: str) -> str:
 
     Args:
         run: The run's records.
-        name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`.
+        name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `dagger`.
 
     Raises:
         ConfigError: If huggingface_hub is not installed.

@@ -18,7 +18,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ExpertIterationSettings, SFTSettings
+from wordle_rl.config import ExpertIterationSettings, RoundSettings, SFTSettings
 from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.modeling import context_length
 from wordle_rl.roller import Arena, Scored
@@ -72,44 +72,89 @@ class _BestGames:
         run: Run,
         seed: int,
     ) -> None:
-        self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
-        self._per_kept = settings.replay_share / (1 - settings.replay_share)  # teacher games per game kept
-        most = math.ceil(settings.groups_per_round * min(settings.keep_per_group, settings.group_size) * self._per_kept)
-        self._teacher_games = draw_games(run.directory / "traces.jsonl", most * settings.rounds, seed) if most else []
-        self._most = most
+        self._model, self._codec, self._settings = model, codec, settings
+        most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
+        self._replay = Replay(model, codec, arena, settings.replay_share, most, settings.rounds, run, seed)
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
         """The kept games and their share of teacher games, as rows of token ids and loss mask."""
         kept = [game for group in played.groups for game in best_games(group, self._settings.keep_per_group)]
         examples = [example for game in kept for example in examples_of(game)]
         own = len(examples)
-        examples += self._replayed(round(len(kept) * self._per_kept), played.number)
+        examples += self._replay(len(kept), played.number)
         numbers = {"kept_games": float(len(kept)), "own_examples": float(own), "all_examples": float(len(examples))}
         return [asdict(example) for example in examples], numbers
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Fine-tune on the rows as SFT does."""
-        wanted = self._settings
-        settings = SFTSettings(
-            epochs=wanted.epochs,
-            batch_size=wanted.batch_size,
-            gradient_accumulation_steps=wanted.gradient_accumulation_steps,
-            optimizer=wanted.optimizer,
-            precision=wanted.precision,
-            gradient_checkpointing=wanted.gradient_checkpointing,
-            logging_steps=1,
-        )
-        examples = [Example(**row) for row in rows]
-        fit_games(self._model, self._codec, examples, settings, checkpoints, callback, seed=seed)
+        fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
 
-    def _replayed(self, count: int, number: int) -> list[Example]:
-        """So many teacher games, others in each round while there are enough."""
-        if not count or not self._teacher_games:
+
+class Replay:
+    """Teacher games among those of a round, others in each round while there are enough.
+
+    Args:
+        model: The policy, whose context bounds a game.
+        codec: Its tokenizer and template.
+        arena: Prompts.
+        share: Share of teacher games among all games of a round, 0 to below 1.
+        most: The most games of a round they will be added to.
+        rounds: Rounds in all.
+        run: The run whose traces.jsonl holds them.
+        seed: Seed of the draw.
+
+    Raises:
+        RunError: If there are no traces to draw from.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        share: float,
+        most: int,
+        rounds: int,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._prompter = model, codec, arena.prompter
+        self._per_game = share / (1 - share)  # teacher games per game of the round
+        self._most = math.ceil(most * self._per_game)
+        self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
+
+    def __call__(self, games: int, number: int) -> list[Example]:
+        """What to learn beside so many games in a round; `number` counts from 1."""
+        count = round(games * self._per_game)
+        if not count or not self._games:
             return []
         first = (number - 1) * self._most
-        games = [self._teacher_games[(first + i) % len(self._teacher_games)] for i in range(count)]
+        chosen = [self._games[(first + i) % len(self._games)] for i in range(count)]
         limit = context_length(self._model) or _NO_LIMIT
-        return encode_traces(games, self._arena.prompter, self._codec, limit).examples
+        return encode_traces(chosen, self._prompter, self._codec, limit).examples
+
+
+def fit_round(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    rows: Sequence[Row],
+    wanted: RoundSettings,
+    callback: RunCallback,
+    checkpoints: Path,
+    seed: int,
+) -> None:
+    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
+    settings = SFTSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        optimizer=wanted.optimizer,
+        precision=wanted.precision,
+        gradient_checkpointing=wanted.gradient_checkpointing,
+        logging_steps=1,
+    )
+    examples = [Example(**row) for row in rows]
+    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
 
 
 def best_games(group: Sequence[Scored], count: int) -> list[Scored]:

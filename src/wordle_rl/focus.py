@@ -6,11 +6,14 @@ therefore drawn more often; secrets never tried count as if they were as spread 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from wordle_rl.words import WordList
 
 
 class SecretPicker:
@@ -69,3 +72,11 @@ class SecretPicker:
         for secret, spread in state.items():
             if secret in self._index:
                 self._spread[self._index[secret]] = spread
+
+
+def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
+    """Put, with a chance of `rate` each, a listed word from outside the answers in a secret's place."""
+    outside = [word for word in words.guesses if word not in words.answer_index] if rate else []
+    if not outside:
+        return list(secrets)
+    return [rng.choice(outside) if rng.random() < rate else secret for secret in secrets]

@@ -1,4 +1,4 @@
-"""The whole chain: words -> solver -> traces -> SFT -> GRPO, expert iteration or DPO -> evaluation -> report.
+"""The whole chain: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or DAgger -> evaluation -> report.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
 run goes on with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,6 @@ from wordle_rl.card import CARD_FILE, write_cards
 from wordle_rl.checks import check_model, refuse
 from wordle_rl.config import (
     ALGORITHM_NAMES,
-    Algorithm,
     ConfigError,
     Constrain,
     ModelSettings,
@@ -43,7 +43,7 @@ from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
 from wordle_rl.words import Split, WordList, load_words, split_secrets
 
-Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "report"]
+Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
 
 
 class Pipeline:
@@ -178,7 +178,7 @@ class Pipeline:
         arena = Arena(self.words, self.prompter, self.split.train, self.solver, self.split.val)
         title = ALGORITHM_NAMES[name]
         with self._stage(name, title[0].upper() + title[1:], 0) as advance:
-            directory = _training_of(name)(
+            directory = _training_of(self.config)(
                 model,
                 codec,
                 arena,
@@ -310,8 +310,9 @@ def start_anew(directory: Path) -> None:
     shutil.rmtree(directory)
 
 
-def _training_of(name: Algorithm) -> Callable[..., Path]:
-    """What trains by this algorithm; all of them take the same arguments, their settings apart."""
+def _training_of(config: RunConfig) -> Callable[..., Path]:
+    """What trains by the chosen algorithm; all of them take the same arguments, their settings apart."""
+    name = config.algorithm
     if name == "expert_iteration":
         from wordle_rl.expert_iteration import train_expert_iteration
 
@@ -320,6 +321,10 @@ def _training_of(name: Algorithm) -> Callable[..., Path]:
         from wordle_rl.dpo import train_dpo
 
         return train_dpo
+    if name == "dagger":
+        from wordle_rl.dagger import train_dagger
+
+        return partial(train_dagger, traces=config.traces)
     from wordle_rl.grpo import train_grpo
 
     return train_grpo

@@ -24,7 +24,7 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
 from wordle_rl.env import random_given
-from wordle_rl.focus import SecretPicker
+from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.modeling import load_model, save_model
 from wordle_rl.roller import Arena, Scored, game_row, measured, prompt_budget
 from wordle_rl.rollout import Start, Trajectory, play
@@ -93,6 +93,7 @@ class Rounds:
         seed: Seed of secrets, start boards and sampling.
         report_to: Experiment trackers, by TRL's names.
         progress: Told of games played, games in all, and how it goes.
+        outside_rate: Share of secrets that are listed words outside the answers.
 
     Raises:
         ConfigError: If several processes were launched, or the model's context holds no reply.
@@ -110,12 +111,13 @@ class Rounds:
         seed: int = 0,
         report_to: Sequence[str] = (),
         progress: Progress | None = None,
+        outside_rate: float = 0.0,
     ) -> None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
         self.name, self.model, self.codec, self.arena = name, model, codec, arena
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
-        self._progress = progress
+        self._progress, self._outside_rate = progress, outside_rate
         self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
         self._picker = SecretPicker(arena.secrets, 0.0, seed)
@@ -186,6 +188,7 @@ class Rounds:
     def _trajectories(self, sampler: TransformersSampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
         secrets = self._picker.pick(self.settings.groups_per_round, number)
+        secrets = with_outside(secrets, self.arena.words, self._outside_rate, rng)
         self.run.append("secrets.jsonl", {"stage": self.name, "step": number - 1, "process": 0, "secrets": secrets})
         hard_mode = self.arena.prompter.rules.hard_mode
         starts = []
@@ -233,7 +236,8 @@ class Rounds:
         for tracker in self._trackers:
             arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to))
             tracker.on_log(arguments, state, TrainerControl(), model=self.model, logs=dict(numbers))
-        self._tell(self._games_until(record.rounds), f"win_rate {numbers['win_rate']:.3f}")
+        won = f"win_rate {numbers['win_rate']:.3f}" if "win_rate" in numbers else "no secret was an answer"
+        self._tell(self._games_until(record.rounds), won)
 
     def _go_on(self) -> None:
         """Take the weights and the record of the last finished round, if there is one."""

@@ -5,7 +5,7 @@ runs/NAME/
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command
   traces.jsonl    teacher games
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
-                  expert_iteration/ or dpo/ instead of grpo/ where the run has that algorithm
+                  expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
   games.jsonl     sample games of training and of validation, append-only
   secrets.jsonl   the secrets of all games of training, append-only

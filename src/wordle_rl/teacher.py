@@ -9,7 +9,7 @@ answers which were never anybody's secret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
-from wordle_rl.solver import Solver, feedback_matrix
+from wordle_rl.game import Turn
+from wordle_rl.solver import Solver, encode_marks, feedback_matrix
 from wordle_rl.solver.partition import count_split
 from wordle_rl.words import WordList, WordListError
 
@@ -61,6 +62,19 @@ class TeacherGames:
         return TeacherGames(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the teacher says on a board.
+
+    `remaining` is the number of answers that fit it, `classes` into how many classes the guess divides them (0: it
+    opens the game).
+    """
+
+    guess: str
+    remaining: int
+    classes: int
+
+
 class SolverTeacher:
     """Plays batches of games for one word list. Costs a full guess-by-guess matrix (about 120 MB)."""
 
@@ -92,6 +106,48 @@ class SolverTeacher:
             for start in range(0, len(indices), _CHUNK)
         ]
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+
+    def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
+        """What the teacher, without its noise, says on each board.
+
+        Turns that were not scored are on the board, but rule nothing out. A probe is advised while a guess is left to
+        make use of it.
+
+        Args:
+            boards: The turns played so far, by whomever.
+            settings: The opener, for boards without a scored turn, `probe_gain`, and `max_turns` of the game.
+
+        Returns:
+            One advice per board, in order; None where no answer fits.
+
+        Raises:
+            WordListError: If the opener is not listed.
+        """
+        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
+        said: dict[tuple[tuple[tuple[str, str], ...], bool], Advice | None] = {}
+        advices = []
+        for board in boards:
+            scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
+            may_probe = sum(turn.costs_turn for turn in board) + 1 < settings.max_turns
+            key = (scored, may_probe)
+            if key not in said:
+                said[key] = self._advice(scored, settings.probe_gain if may_probe else 0, opener)
+            advices.append(said[key])
+        return advices
+
+    def _advice(self, scored: Sequence[tuple[str, str]], probe_gain: int, opener: int) -> Advice | None:
+        fitting = np.ones(len(self.words.answers), np.bool_)
+        for guess, marks in scored:
+            index = self.words.guess_index.get(guess)
+            codes = feedback_matrix((guess,), self.words.answers)[0] if index is None else self._answer_codes[index]
+            fitting &= codes == encode_marks(marks)
+        remaining = int(fitting.sum())
+        if not remaining:
+            return None
+        if not scored:
+            return Advice(self.words.guesses[opener], remaining, 0)
+        best, classes = self._best_guess(np.packbits(fitting).tobytes(), fitting, probe_gain)
+        return Advice(self.words.guesses[best], remaining, classes)
 
     def _listed(self, what: str, word: str) -> int:
         index = self.words.guess_index.get(word)

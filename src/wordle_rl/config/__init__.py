@@ -6,6 +6,7 @@ from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, Wo
 from wordle_rl.config.playing import (
     ALGORITHM_NAMES,
     Algorithm,
+    DaggerSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigError",
     "Constrain",
     "DPOSettings",
+    "DaggerSettings",
     "EvalSettings",
     "ExpertIterationSettings",
     "GRPOSettings",

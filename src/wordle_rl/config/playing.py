@@ -1,4 +1,4 @@
-"""Learning from games of one's own: GRPO, expert iteration, DPO."""
+"""Learning from games of one's own: GRPO, expert iteration, DPO, DAgger."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pydantic import Field, model_validator
 from wordle_rl.config.base import Section
 from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
 
-Algorithm = Literal["grpo", "expert_iteration", "dpo"]
-ALGORITHM_NAMES: dict[Algorithm, str] = {"grpo": "GRPO", "expert_iteration": "expert iteration", "dpo": "DPO"}
+Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
+ALGORITHM_NAMES: dict[Algorithm, str] = {
+    "grpo": "GRPO",
+    "expert_iteration": "expert iteration",
+    "dpo": "DPO",
+    "dagger": "DAgger",
+}
 """How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
 
 
@@ -102,7 +107,7 @@ class GRPOSettings(Section):
 
 
 class RoundSettings(Section):
-    """What expert iteration and DPO share: rounds of playing, choosing what to learn from, and training on it."""
+    """What expert iteration, DPO and DAgger share: rounds of playing, choosing what to learn, and training on it."""
 
     rounds: int = Field(4, ge=0)
     """Rounds; 0 skips the training."""
@@ -178,4 +183,29 @@ class DPOSettings(RoundSettings):
     def _has_pairs(self) -> Self:
         if self.judge == "outcome" and self.group_size < 2:
             raise ValueError("judge 'outcome' compares the games of a group; group_size must be at least 2")
+        return self
+
+
+class DaggerSettings(RoundSettings):
+    """DAgger: fine-tuning on the solver teacher's guesses at the boards that the policy's own games come to.
+
+    The teacher is that of `traces.teacher` without its noise, and thinks aloud where `traces.narrate` says so.
+    """
+
+    groups_per_round: int = Field(2048, ge=1)
+    """Secrets per round."""
+    group_size: int = Field(1, ge=1)
+    """Games per secret."""
+    outside_rate: float = Field(0.5, ge=0, le=1)
+    """Share of secrets that are listed words outside the answers. Their games lead to boards on which a held-out answer
+    is the right guess."""
+    keep_rounds: int = Field(3, ge=0)
+    """Earlier rounds whose boards are learnt again; 0: only those of the round itself."""
+    replay_share: float = Field(0.25, ge=0, lt=1)
+    """Share of teacher games among all games that a round learns from, those kept included, against forgetting."""
+
+    @model_validator(mode="after")
+    def _plays_vary(self) -> Self:
+        if self.sampling.temperature == 0 and self.group_size > 1:
+            raise ValueError("sampling.temperature 0 makes all games of a group alike; set group_size to 1")
         return self

@@ -13,9 +13,17 @@ from pydantic import Field, ValidationError, model_validator
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.evaluation import EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
-from wordle_rl.config.playing import ALGORITHM_NAMES, Algorithm, DPOSettings, ExpertIterationSettings, GRPOSettings
+from wordle_rl.config.playing import (
+    ALGORITHM_NAMES,
+    Algorithm,
+    DaggerSettings,
+    DPOSettings,
+    ExpertIterationSettings,
+    GRPOSettings,
+)
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import RewardSettings, SFTSettings, two_rewards
+from wordle_rl.prompt import Thinking
 
 
 class RunConfig(Section):
@@ -39,6 +47,8 @@ class RunConfig(Section):
     """Expert iteration."""
     dpo: DPOSettings = DPOSettings()
     """DPO on pairs of guesses."""
+    dagger: DaggerSettings = DaggerSettings()
+    """DAgger."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
     seed: int = Field(0, ge=0)
@@ -56,6 +66,8 @@ class RunConfig(Section):
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
             )
+        if self.algorithm == "dagger" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
+            raise ValueError("game.thinking required leaves the teacher of dagger speechless; set traces.narrate")
         for name in ALGORITHM_NAMES:
             max_given = getattr(self, name).max_given
             if max_given >= self.game.max_turns:
@@ -63,9 +75,9 @@ class RunConfig(Section):
         return self
 
     @property
-    def play_settings(self) -> GRPOSettings | ExpertIterationSettings | DPOSettings:
+    def play_settings(self) -> GRPOSettings | ExpertIterationSettings | DPOSettings | DaggerSettings:
         """The settings of the chosen algorithm."""
-        settings: GRPOSettings | ExpertIterationSettings | DPOSettings = getattr(self, self.algorithm)
+        settings: GRPOSettings | ExpertIterationSettings | DPOSettings | DaggerSettings = getattr(self, self.algorithm)
         return settings
 
 

@@ -48,6 +48,9 @@ _CURVES = {
     "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
+    "agreement_rate": ("Agreement", "Share of the boards come to at which the policy said what the teacher says."),
+    "labels": ("Boards labelled", "Different boards of the round on which the teacher had something to say."),
+    "new_boards": ("New boards", "Those of them that no round still kept had come to."),
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
     "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
     "loss": ("Loss", "The training objective."),
@@ -66,6 +69,7 @@ _STAGE_NAMES = {
     "grpo": "Reinforcement learning (GRPO)",
     "expert_iteration": "Expert iteration, by round",
     "dpo": "Direct preference optimization, by round",
+    "dagger": "Dataset aggregation (DAgger), by round",
     "validation": "Choice of weights, on validation secrets",
 }
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost"}
@@ -302,7 +306,7 @@ def _value(value: Any, percent: bool) -> str:
 
 
 def _is_rate(name: str) -> bool:
-    return name == "format_compliance" or name.endswith(("win_rate", "_share", "_accuracy"))
+    return name in ("format_compliance", "agreement_rate") or name.endswith(("win_rate", "_share", "_accuracy"))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
