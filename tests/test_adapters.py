@@ -23,6 +23,7 @@ from transformers import (  # noqa: E402
     Qwen3ForCausalLM,
 )
 
+import wordle_rl.adapters as adapters_module  # noqa: E402
 import wordle_rl.export as export_module  # noqa: E402
 import wordle_rl.modeling as modeling_module  # noqa: E402
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RunConfig, SFTSettings  # noqa: E402
@@ -241,7 +242,7 @@ def test_settings_that_train_nothing_are_refused(values, message) -> None:
 
 NEEDS = {
     "flash": ({"attn_implementation": "flash_attention_2", "dtype": "bfloat16"}, "pip install flash-attn"),
-    "4 bits": ({"load_in_4bit": True, "lora": LORA}, "needs a CUDA GPU"),
+    "4 bits": ({"load_in_4bit": True, "lora": LORA}, "pip install bitsandbytes"),
     "liger": ({"liger_kernels": True}, "pip install liger-kernel"),
     "attention": ({"attn_implementation": "eagre"}, "unknown model.attn_implementation 'eagre'"),
 }
@@ -250,7 +251,8 @@ NEEDS = {
 @pytest.mark.parametrize("case", NEEDS)
 def test_what_is_not_installed_is_named_before_a_model_is_loaded(case, monkeypatch) -> None:
     values, message = NEEDS[case]
-    monkeypatch.setattr(modeling_module, "find_spec", lambda name: None)
+    for module in (modeling_module, adapters_module):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=message):
         check_packages(ModelSettings(path="some/model", **values))
 

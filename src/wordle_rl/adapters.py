@@ -114,10 +114,8 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
     """What `from_pretrained` needs to hold a model in 4 bits (NF4, double quantization).
 
     Raises:
-        ConfigError: If there is no CUDA GPU or no bitsandbytes.
+        ConfigError: If there is no bitsandbytes.
     """
-    if device.type != "cuda":
-        raise ConfigError("model.load_in_4bit needs a CUDA GPU and there is none here; leave it out")
     if find_spec("bitsandbytes") is None:
         raise ConfigError("model.load_in_4bit needs a package that is not installed: pip install bitsandbytes")
     config = BitsAndBytesConfig(

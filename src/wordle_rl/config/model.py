@@ -83,7 +83,7 @@ class ModelSettings(Section):
     lora: LoraSettings = LoraSettings()
     """Low-rank adapters instead of full fine-tuning."""
     load_in_4bit: bool = False
-    """QLoRA: hold the base model's weights in 4 bits; needs a CUDA GPU, bitsandbytes and lora.rank."""
+    """QLoRA: hold the base model's weights in 4 bits; needs bitsandbytes and lora.rank."""
     liger_kernels: bool = False
     """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
 

@@ -1,0 +1,72 @@
+"""Laws of QLoRA: a base held in 4 bits, adapters trained over it, a merge into the base as it was stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("bitsandbytes")
+
+from safetensors.torch import load_file  # noqa: E402
+from test_adapters import LORA, SFT, logits, save_base  # noqa: E402
+from test_grpo import SETTINGS as GRPO  # noqa: E402
+from test_grpo import Training  # noqa: E402
+from training_fixtures import compact, make_run, rows  # noqa: E402
+
+from wordle_rl.config import ModelSettings  # noqa: E402
+from wordle_rl.dataset import encode_traces  # noqa: E402
+from wordle_rl.export import merge  # noqa: E402
+from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.sft import train_sft  # noqa: E402
+
+
+def four_bit(path: Path, lora=LORA) -> ModelSettings:
+    return ModelSettings(path=str(path), lora=lora, load_in_4bit=True)
+
+
+@pytest.fixture
+def base(codec, tmp_path) -> Path:
+    return save_base(tmp_path / "base", codec, "llama")
+
+
+@pytest.fixture
+def adapter(base, plain_traces, codec, sixty, tmp_path) -> Path:
+    model, _ = load_model(four_bit(base), 0)
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    return train_sft(model, codec, examples, SFT, make_run(tmp_path / "run", sixty))
+
+
+def test_the_base_is_held_in_4_bits_and_says_about_the_same(base) -> None:
+    held, _ = load_model(four_bit(base), 0)
+    whole, _ = load_model(ModelSettings(path=str(base)), 0)
+    packed = {name for name, weight in held.named_parameters() if weight.dtype == torch.uint8}
+    assert len(packed) == 2 * 7, "the seven linear layers of each of two blocks"
+    assert all("base_layer" in name for name in packed)
+    difference = (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std()
+    assert 1e-4 < difference < 0.3
+
+
+def test_sft_trains_the_adapter_over_4_bits(adapter, tmp_path) -> None:
+    losses = [row["loss"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]
+    stored = load_file(adapter / "adapter_model.safetensors")
+    assert stored
+    assert all("lora_" in name for name in stored)
+
+
+def test_grpo_plays_and_trains_over_4_bits(adapter, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    start = load_file(adapter / "adapter_model.safetensors")
+    model, _ = load_model(four_bit(adapter), 0)
+    Training(tokenizer, codec, sixty, monkeypatch)(tmp_path / "rl", GRPO, model=model)
+    after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
+    assert after.keys() == start.keys()
+    assert any(not torch.equal(start[name], after[name]) for name in start)
+
+
+def test_an_adapter_trained_over_4_bits_is_merged_into_the_stored_base(adapter, base, tmp_path) -> None:
+    assert merge(adapter, tmp_path / "merged", "float32") < 1e-5
+    stored = load_file(tmp_path / "merged" / "model.safetensors")
+    assert {weight.dtype for weight in stored.values()} == {torch.float32}
+    assert not any("absmax" in name for name in stored)
