@@ -355,7 +355,18 @@ def evaluate(
     source = evaluating.Source(words, split_seed, split, settings.max_games)
     outputs = evaluating.Outputs(out, csv, overwrite)
     evaluating.evaluate_player(
-        player, source, sampling, wording, base_url, patience, name, outputs, settings.regret, seed, as_json
+        player,
+        source,
+        sampling,
+        wording,
+        base_url,
+        patience,
+        name,
+        outputs,
+        settings.regret,
+        seed,
+        as_json,
+        settings.engine,
     )
 
 

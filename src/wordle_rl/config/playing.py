@@ -7,11 +7,14 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Section
+from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
 
 Algorithm = Literal["grpo", "expert_iteration", "dpo"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {"grpo": "GRPO", "expert_iteration": "expert iteration", "dpo": "DPO"}
 """How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
+
+_VLLM_IMPORTANCE_CAP = 2.0
 
 
 class GRPOSettings(Section):
@@ -47,8 +50,13 @@ class GRPOSettings(Section):
     """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
-    max_importance_ratio: float = Field(0.0, ge=0)
-    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not."""
+    engine: Engine = "transformers"
+    """What plays the games: `transformers` with the trained model itself, or `vllm` with a copy of its weights."""
+    vllm: VLLMSettings = VLLMSettings()
+    """The vLLM engine, where it plays."""
+    max_importance_ratio: float | None = Field(None, ge=0)
+    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not.
+    Left out: 2 where vLLM plays, else 0."""
     reward: RewardSettings = RewardSettings()
     """What a game earns."""
     sampling: SamplingSettings = SamplingSettings()
@@ -79,6 +87,13 @@ class GRPOSettings(Section):
     def is_skipped(self) -> bool:
         """Whether there is nothing to train."""
         return self.steps == 0
+
+    @property
+    def importance_cap(self) -> float:
+        """At most how much likelier the trainer may find a token than the sampler did; 0: tokens are not weighed."""
+        if self.max_importance_ratio is None:
+            return _VLLM_IMPORTANCE_CAP if self.engine == "vllm" else 0.0
+        return self.max_importance_ratio
 
     @model_validator(mode="after")
     def _can_learn(self) -> Self:
