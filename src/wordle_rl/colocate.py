@@ -118,8 +118,18 @@ def colocated_player(
 
 
 def release_engine(trainer: GRPOTrainer) -> None:
-    """Stop the trainer's engine, so that what follows has its memory."""
-    close_engine(trainer.vllm_generation.llm)
+    """Stop the trainer's engine, so that what follows has its memory.
+
+    Of several processes each keeps its engine to its end, since stopping one takes down the group they all wait in.
+    """
+    llm = trainer.vllm_generation.llm
+    if num_processes() == 1:
+        close_engine(llm)
+    else:
+        _KEPT.append(llm)
+
+
+_KEPT: list[Any] = []
 
 
 class SharedEngine:
