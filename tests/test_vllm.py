@@ -1,5 +1,6 @@
 """Laws of playing, evaluating and training with real vLLM on this machine's processor. Opt-in: `make test-vllm`."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,17 @@ pytest.importorskip("openai")
 
 from model_server import model_server  # noqa: E402
 from test_constrain import hasty  # noqa: E402
-from training_fixtures import compact, fast, make_run, rows, weights_of  # noqa: E402
+from training_fixtures import compact, fast, make_run, rows, weights_of, write_config  # noqa: E402
 
 from wordle_rl.chat import ChatCodec  # noqa: E402
-from wordle_rl.config import GRPOSettings, ModelSettings, RewardSettings, SamplingSettings  # noqa: E402
+from wordle_rl.config import GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.evaluate import load_evaluation  # noqa: E402
 from wordle_rl.game import Outcome  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.players import GAME_FILE  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
+from wordle_rl.runs import write_json  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p  # noqa: E402
 from wordle_rl.samplers.vllm import VLLMSampler, make_engine  # noqa: E402
@@ -77,15 +80,20 @@ def engine(directory, model):
         sampler.close()
 
 
+def server_command(port: int, directory: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
+        *more,
+    ]
+
+
 @pytest.fixture(scope="module")
 def url(directory, tmp_path_factory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("vllm")
     with model_server(
-        lambda port: [
-            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
-            *("--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)),
-            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
-        ],
+        lambda port: server_command(port, directory, "--served-model-name", "tiny"),
         home / "server.log",
         ENGINE,
         SECONDS_TO_START,
@@ -224,3 +232,83 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
     moved = [not torch.equal(before[name], weight) for name, weight in weights_of(policy).items()]
     assert any(moved)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
+
+
+# --- a server beside an asynchronous training -----------------------------------------------------------------------
+
+
+class Unsent:
+    """Where TRL sends weights over NCCL, which wants GPUs: they are looked at, and the server keeps those it has."""
+
+    def __init__(self) -> None:
+        self.sent: list[set[str]] = []
+
+    def init_weight_transfer(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        pass
+
+    def send_weights(self, iterator) -> None:
+        self.sent.append({name for name, _ in iterator})
+
+    def resume(self) -> None:
+        pass
+
+    def destroy(self) -> None:
+        pass
+
+
+def plain_varlen_attention(query, key, value, starts_q, starts_k, *_, softmax_scale, causal, **__):
+    """What FlashAttention 3 computes, which wants a Hopper GPU: each segment sees the path that leads to it."""
+    assert causal
+    found = torch.empty_like(query)
+    pairs = zip(starts_q.tolist(), starts_q.tolist()[1:], starts_k.tolist(), starts_k.tolist()[1:], strict=False)
+    for q0, q1, k0, k1 in pairs:
+        heads = query.shape[1] // key.shape[1]
+        k, v = (x[k0:k1].repeat_interleave(heads, dim=1) for x in (key, value))  # (K, H, D)
+        scores = torch.einsum("qhd,khd->hqk", query[q0:q1], k) * softmax_scale
+        seen = torch.arange(k1 - k0)[None] <= torch.arange(q1 - q0)[:, None] + (k1 - k0) - (q1 - q0)
+        found[q0:q1] = torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, float("-inf")).softmax(-1), v)
+    return found
+
+
+def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
+    directory, word_directory, tmp_path, monkeypatch
+) -> None:
+    """TRL's trainer, its process of rollouts and vLLM's server are real; attention and sending weights are not."""
+    from trl.experimental.async_grpo import async_grpo_trainer, packing
+
+    from wordle_rl.audit import audit
+    from wordle_rl.integrations.async_grpo import train
+
+    kernel = type("Kernel", (), {"flash_attn_varlen_func": staticmethod(plain_varlen_attention)})
+    monkeypatch.setattr(packing, "_flash_attn", lambda: kernel)
+    monkeypatch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)  # it asks CUDA
+    run = tmp_path / "run"
+    shutil.copytree(directory, run / "sft")
+    changes = {
+        "grpo__credit": '"game"', "grpo__scale_advantages": "true", "grpo.reward__preset": '"strict_xml"',
+        "grpo.optimizer__learning_rate": "1e-4", "model__max_length": "512",
+    }  # fmt: skip
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    write_json(run / "sft" / GAME_FILE, config.game.model_dump(mode="json"))
+    transfer = Unsent()
+    with model_server(
+        lambda port: server_command(port, run / "sft", "--logprobs-mode", "processed_logprobs"),
+        tmp_path / "server.log",
+        ENGINE,
+        SECONDS_TO_START,
+    ) as address:
+        train(config, run, address.removesuffix("/v1"), transfer)
+    written = [row for row in rows(run / "metrics.jsonl") if "ratio" in row]
+    assert [row["step"] for row in written] == [1, 2]
+    assert written[0]["ratio"] == pytest.approx(1.0, abs=1e-3), "the trainer finds each token as likely as the server"
+    assert {"reward", "win_rate", "sample/staleness_mean"} <= set(written[0])
+    names = {name for name, _ in load_model(ModelSettings(path=str(run / "grpo")), 0)[0].named_parameters()}
+    assert len(transfer.sent) == 3, "at the beginning and after each step"
+    assert all(sent == names for sent in transfer.sent)
+    assert sum(audit(run).num_secrets.values()) >= 16
+    assert audit(run).clean
+    trained, start = (weights_of(load_model(ModelSettings(path=str(run / n)), 0)[0]) for n in ("grpo", "sft"))
+    assert any(not torch.equal(start[name], weight) for name, weight in trained.items())

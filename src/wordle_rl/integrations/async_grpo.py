@@ -26,6 +26,7 @@ from urllib.request import urlopen
 import torch
 import tyro
 from datasets import Dataset
+from transformers import PrinterCallback
 from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat import ChatCodec
@@ -282,6 +283,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
             lambda: [RunCallback(run, "grpo", stop, None, "win_rate")],
             weight_transfer,
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=last_checkpoint(run.directory / "grpo" / "checkpoints"))
     target = run.directory / "grpo"
     save_trained(trainer, _codec_of(config, run.directory), target)
