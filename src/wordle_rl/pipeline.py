@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wordle_rl.card import CARD_FILE, write_cards
-from wordle_rl.checks import check_model, refuse
+from wordle_rl.checks import check_engines, check_model, refuse
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     Algorithm,
@@ -112,20 +112,9 @@ class Pipeline:
             if find_spec(tracker) is None:
                 raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
         check_packages(self.config.model)
-        self._check_engines()
+        refuse(check_engines(self.config))
         codec, _ = load_codec(self.config.model)
         refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
-
-    def _check_engines(self) -> None:
-        """Refuse vLLM where it is asked for and cannot be had."""
-        from wordle_rl.samplers.vllm import check_vllm
-
-        if self.config.algorithm == "grpo" and not self.config.grpo.is_skipped and self.config.grpo.engine == "vllm":
-            check_vllm('grpo.engine "vllm"')
-        if self.config.eval.engine == "vllm":
-            check_vllm('eval.engine "vllm"')
-            if self.config.model.lora.rank:
-                raise ConfigError('eval.engine "vllm" plays whole models, not adapters; use "transformers"')
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
