@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import tyro  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from training_fixtures import rows, write_config  # noqa: E402
 
@@ -175,6 +176,12 @@ def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     assert main(config, run_directory, other) == 2
     assert f"serves no model; start it with --served-model-name {run_directory}/sft" in capsys.readouterr().err
     assert sorted(run_directory.rglob("*")) == before
+
+
+def test_the_command_takes_a_config_and_a_run(word_directory, tmp_path, capsys) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    assert tyro.cli(main, args=[str(config), "--out", str(tmp_path / "run")]) == 2
+    assert "grpo.credit" in capsys.readouterr().err
 
 
 def test_trl_still_has_the_seams_that_are_used() -> None:

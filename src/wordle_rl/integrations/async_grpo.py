@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.request import urlopen
 
 import torch
@@ -35,6 +35,7 @@ from wordle_rl.env import random_given
 from wordle_rl.grpo import without_overlong
 from wordle_rl.modeling import load_codec, wants_bf16
 from wordle_rl.players import GAME_FILE
+from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.reward import SwitchSchedule
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
 from wordle_rl.runs import Run, RunError, append_jsonl, write_json
@@ -273,7 +274,10 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         )
     max_length = server_length(server, str(directory / "sft"))
     words = load_words(config.words.source)
-    run = Run.create(directory, config, split_secrets(words, config.words.split_seed))
+    if is_first():
+        Run.create(directory, config, split_secrets(words, config.words.split_seed))
+    wait_for_all()
+    run = Run(directory)
     with held_interrupt() as stop:
         trainer = make_trainer(
             config,
@@ -287,7 +291,9 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         trainer.train(resume_from_checkpoint=last_checkpoint(run.directory / "grpo" / "checkpoints"))
     target = run.directory / "grpo"
     save_trained(trainer, _codec_of(config, run.directory), target)
-    write_json(target / GAME_FILE, config.game.model_dump(mode="json"))
+    if is_first():
+        write_json(target / GAME_FILE, config.game.model_dump(mode="json"))
+    part_company()
     return target
 
 
@@ -314,7 +320,7 @@ def _codec_of(config: RunConfig, run_directory: Path) -> ChatCodec:
     return load_codec(settings)[0]
 
 
-def main(config: Path, out: Path, server: str = "http://localhost:8000") -> int:
+def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str = "http://localhost:8000") -> int:
     """Asynchronous GRPO with TRL against a vLLM server that serves the SFT model of a run.
 
     Args:
@@ -334,4 +340,7 @@ def main(config: Path, out: Path, server: str = "http://localhost:8000") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    # The process of rollouts looks its class up by the name of this module, which run as a command is another.
+    from wordle_rl.integrations.async_grpo import main as command
+
+    sys.exit(tyro.cli(command))
