@@ -81,8 +81,8 @@ def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -
 
 
 def test_a_reply_that_ends_by_itself_is_not_overlong(tiny_model, codec) -> None:
-    sampler = VLLMSampler(FakeLLM(tiny_model), codec, SamplingSettings(max_completion_tokens=3), seed=0)
-    completions = sampler.sample(requests_of(codec, ["5x6"] * 80))
+    sampler = VLLMSampler(FakeLLM(tiny_model), codec, SamplingSettings(max_completion_tokens=8), seed=0)
+    completions = sampler.sample(requests_of(codec, ["5x6"] * 60))
     assert {completion.overlong for completion in completions} == {True, False}
     for completion in completions:
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
