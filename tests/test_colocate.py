@@ -163,6 +163,11 @@ def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_m
     assert all(game.trajectory.error is None for game in train.games[0])
 
 
+def test_an_engine_too_short_for_a_reply_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"vllm.max_length 512 leaves no prompt beside a reply of 512 tokens"):
+        GRPOSettings(engine="vllm", vllm=VLLMSettings(max_length=512))
+
+
 def test_tokens_are_weighed_where_vllm_plays_unless_that_is_turned_off() -> None:
     assert GRPOSettings().importance_cap == 0
     assert GRPOSettings(engine="vllm").importance_cap == 2

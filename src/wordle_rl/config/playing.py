@@ -110,6 +110,11 @@ class GRPOSettings(Section):
                 'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
                 "and constrain evaluations instead (eval.constrained)"
             )
+        reply = self.sampling.max_completion_tokens
+        if self.engine == "vllm" and 0 < self.vllm.max_length <= reply:
+            raise ValueError(
+                f"vllm.max_length {self.vllm.max_length} leaves no prompt beside a reply of {reply} tokens"
+            )
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
