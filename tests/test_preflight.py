@@ -1,6 +1,8 @@
 """Laws of the checks before a training: each fault is found, named with its mend, and nothing is written."""
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from wordle_rl.chat import ChatCodec
 from wordle_rl.checks import (
     Finding,
+    check_engines,
     check_memory,
     check_model,
     check_stops,
@@ -24,8 +27,16 @@ from wordle_rl.checks import (
     refuse,
     sample_game,
 )
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
-from wordle_rl.memory import Device, MemoryEstimate
+from wordle_rl.config import (
+    ConfigError,
+    EvalSettings,
+    GRPOSettings,
+    ModelSettings,
+    RunConfig,
+    VLLMSettings,
+    load_config,
+)
+from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, estimate, stage_works
 from wordle_rl.modeling import load_numbers
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Played, check_play, play_groups
@@ -168,6 +179,44 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     sharded = check_memory({"sft": needs(5 * gib, 0)}, Device("the card", 4 * gib, count=2))
     assert levels(sharded) == ["warning"]
     assert check_memory({"sft": needs(5 * gib, 0)}, Device("unknown", None)) == []
+
+
+def test_an_engine_beside_the_training_takes_its_share_unless_it_sleeps() -> None:
+    gib, device = 1024**3, Device("the card", 10 * 1024**3)
+    engine = VLLMSettings(gpu_memory_share=0.3)
+    training = replace(needs(6 * gib, 2 * gib), engine_weights=gib)
+    assert check_memory({"grpo": training}, device) == []
+    assert check_memory({"grpo": training}, device, engine.model_copy(update={"sleep": True})) == []
+    (rough,) = check_memory({"grpo": training}, device, engine)
+    assert rough.level == "warning"
+    assert "30% of it vLLM's" in rough.message
+    assert check_memory({"sft": training}, device, engine) == []
+    (small,) = check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, engine)
+    assert small.level == "problem"
+    assert "grpo.vllm.gpu_memory_share 0.3 leaves vLLM 3.0 GiB" in small.message
+    split = engine.model_copy(update={"tensor_parallel_size": 2})
+    assert check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, split) == []
+
+
+def test_games_that_vllm_plays_keep_no_cache_in_the_trainer_and_a_second_copy_of_the_weights() -> None:
+    config = RunConfig(grpo=GRPOSettings(engine="vllm"))
+    lengths = {"teacher_length": 90, "game_length": 90, "num_secrets": 5, "bf16": {"sft": False, "grpo": False}}
+    work = stage_works(config, **lengths, eager_attention=True, tiled_sft=False)["grpo"]
+    numbers = ModelNumbers(1000, 1000, 2, 2, 1, 8, 16, 32, 100, 4)
+    found = estimate(numbers, work)
+    assert (found.cache, found.cache_of_a_group, found.engine_weights) == (0, 0, 2000)
+    ours = stage_works(RunConfig(), **lengths, eager_attention=True, tiled_sft=False)["grpo"]
+    assert estimate(numbers, ours).cache > 0
+    assert estimate(numbers, ours).engine_weights == 0
+
+
+def test_an_engine_that_is_not_installed_is_a_problem(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    (finding,) = check_engines(RunConfig(grpo=GRPOSettings(engine="vllm"), eval=EvalSettings(engine="vllm")))
+    assert finding.level == "problem"
+    assert 'grpo.engine "vllm" and eval.engine "vllm" needs' in finding.message
+    assert check_engines(RunConfig(grpo=GRPOSettings(engine="vllm", steps=0))) == []
+    assert check_engines(RunConfig()) == []
 
 
 def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Literal
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config import ConfigError, RunConfig, VLLMSettings
 from wordle_rl.fit import fit_problems
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage
@@ -52,6 +53,21 @@ def check_model(
         *check_stops(codec, game, numbers.vocab_size),
         *(Finding("problem", message) for message in fits),
     ]
+
+
+def check_engines(config: RunConfig) -> list[Finding]:
+    """Whether vLLM is there where it is to play, and plays what it is given."""
+    grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
+    asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
+    findings = []
+    if asked and find_spec("vllm") is None:
+        settings = " and ".join(f'{name}.engine "vllm"' for name in asked)
+        message = f'{settings} needs a package that is not installed: pip install "wordle-rl[vllm]"'
+        findings.append(Finding("problem", f'{message}, or use "transformers"'))
+    if "eval" in asked and config.model.lora.rank:
+        message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
+        findings.append(Finding("problem", message))
+    return findings
 
 
 def budgets_of(config: RunConfig) -> dict[str, int]:
@@ -182,20 +198,46 @@ _LESS: Mapping[Stage, str] = {
 }
 
 
-def check_memory(memory: Mapping[Stage, MemoryEstimate], device: Device) -> list[Finding]:
-    """Whether each stage has room: what is counted exactly must fit all devices, the rough total should fit one."""
+def check_memory(
+    memory: Mapping[Stage, MemoryEstimate], device: Device, engine: VLLMSettings | None = None
+) -> list[Finding]:
+    """Whether each stage has room: what is counted exactly must fit all devices, the rough total should fit one.
+
+    Args:
+        memory: What each stage takes.
+        device: What there is.
+        engine: Of the vLLM engine that shares the device with GRPO; None: there is none.
+    """
     findings: list[Finding] = []
     if device.num_bytes is None:
         return findings
-    room = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB"
     for stage, needed in memory.items():
-        if needed.counted > device.num_bytes * device.count:
+        shared = engine is not None and stage == "grpo"
+        share = engine.gpu_memory_share if engine is not None and shared and not engine.sleep else 0.0
+        room = device.num_bytes * (1 - share)
+        told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB" + (f", {share:.0%} of it vLLM's" if share else "")
+        if needed.counted > room * device.count:
             message = (
-                f"{stage} takes {needed.counted / _GIB:.1f} GiB for weights, gradients and optimizer alone, {room}; "
+                f"{stage} takes {needed.counted / _GIB:.1f} GiB for weights, gradients and optimizer alone, {told}; "
                 "choose a smaller model or a larger device"
             )
             findings.append(Finding("problem", message))
-        elif needed.total > device.num_bytes:
-            message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {room}; {_LESS[stage]}"
+        elif needed.total > room:
+            message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {told}; {_LESS[stage]}"
             findings.append(Finding("warning", message))
+        if engine is not None and shared:
+            findings += _check_share(needed, engine, device.num_bytes)
     return findings
+
+
+def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -> list[Finding]:
+    """Whether the engine's share of a GPU holds its part of the weights, in the 16 bits in which it keeps them."""
+    weights = needed.engine_weights / engine.tensor_parallel_size
+    if weights < num_bytes * engine.gpu_memory_share:
+        return []
+    share, room = engine.gpu_memory_share, num_bytes * engine.gpu_memory_share / _GIB
+    message = (
+        f"grpo.vllm.gpu_memory_share {share} leaves vLLM {room:.1f} GiB, its copy of the weights takes "
+        f"{weights / _GIB:.1f}; raise it, or grpo.vllm.tensor_parallel_size"
+    )
+    return [Finding("problem", message)]

@@ -36,12 +36,11 @@ class Coverage:
     def __init__(self, teacher: SolverTeacher, choice: int) -> None:
         self._teacher, self._choice = teacher, choice
         words = teacher.words
-        self._outside = [word for word in words.guesses if word not in words.answer_index]
         self._outside_index = np.full(len(words.guesses), -1)
-        self._outside_index[[words.guess_index[word] for word in self._outside]] = np.arange(len(self._outside))
+        self._outside_index[[words.guess_index[word] for word in words.outside]] = np.arange(len(words.outside))
         self._answer_index = np.array([words.answer_index.get(word, -1) for word in words.guesses])
-        self._shown_by = np.zeros((len(self._outside), len(words.answers)), np.float32)
-        self._played = np.zeros(len(self._outside))
+        self._shown_by = np.zeros((len(words.outside), len(words.answers)), np.float32)
+        self._played = np.zeros(len(words.outside))
         self.shown = np.zeros(len(words.answers))
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
@@ -84,7 +83,8 @@ class Coverage:
         worth = self._shown_by @ self._rarity()
         worth = (worth + worth.sum() / max(self._played.sum(), 1)) / (self._played + 1)
         chances = worth / worth.sum() if worth.any() else None
-        return [self._outside[i] for i in rng.choice(len(self._outside), count, p=chances)]
+        outside = self._teacher.words.outside
+        return [outside[i] for i in rng.choice(len(outside), count, p=chances)]
 
     def _note(self, secrets: npt.NDArray[np.int32], candidate: npt.NDArray[np.bool_], shown: Shown) -> None:
         """Remember what each outside word shows, kept or not."""

@@ -76,7 +76,6 @@ class SecretPicker:
 
 def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
     """Put, with a chance of `rate` each, a listed word from outside the answers in a secret's place."""
-    outside = [word for word in words.guesses if word not in words.answer_index] if rate else []
-    if not outside:
+    if not rate or not words.outside:
         return list(secrets)
-    return [rng.choice(outside) if rng.random() < rate else secret for secret in secrets]
+    return [rng.choice(words.outside) if rng.random() < rate else secret for secret in secrets]

@@ -8,7 +8,7 @@ turn is trained on exactly once, under the prompt it was sampled from.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,11 @@ from transformers import (
 )
 from trl import GRPOConfig, GRPOTrainer
 
+from wordle_rl.adapters import has_adapters
 from wordle_rl.chat import ChatCodec
+from wordle_rl.colocate import check_colocated, colocated_player, release_engine, send_weights, vllm_arguments
 from wordle_rl.config import GRPOSettings
-from wordle_rl.modeling import make_optimizer, wants_bf16
+from wordle_rl.modeling import context_length, make_optimizer, wants_bf16
 from wordle_rl.processes import is_first
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run, read_object, write_json
@@ -58,6 +60,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     roller: Roller
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
         started = time.perf_counter()
         output = super()._generate_and_score_completions(inputs)
         # TRL merges the extra lists of `rollout_func` into the inputs, row by row.
@@ -67,8 +70,8 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         output["advantages"] = torch.tensor(
             padded, dtype=torch.float32, device=output["completion_ids"].device
         )  # (B, T)
-        metrics = self.roller.metrics
-        if limit := self.roller.settings.max_importance_ratio:
+        metrics = self.roller.metrics | sent
+        if limit := self.roller.settings.importance_cap:
             metrics |= self._correct_for_the_sampler(output, limit)
         metrics["seconds/logprobs"] = (
             time.perf_counter() - started - metrics["seconds/rollout"] - metrics["seconds/reward"]
@@ -221,16 +224,21 @@ def train_grpo(
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     prompt_budget(model, settings)
+    if settings.engine == "vllm":
+        check_colocated(settings, model)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
     roller = Roller(arena, codec, settings, run if is_first() else Outbox(run.directory), seed)
     guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
     state_callback = _StateCallback(roller)
+    engine = {}
+    if settings.engine == "vllm":
+        engine = vllm_arguments(settings, arena.words, arena.prompter, codec, context_length(model))
     with held_interrupt() as stop, known_warnings_silenced():
         trainer = WordleGRPOTrainer(
             model=model,
             reward_funcs=[_game],  # type: ignore[list-item]  # a list of floats is one of maybe-floats
-            args=_arguments(settings, roller.rows_per_game, checkpoints, seed, report_to),
+            args=_arguments(settings, roller.rows_per_game, checkpoints, seed, report_to, engine),
             train_dataset=Dataset.from_dict({"prompt": ["wordle"] * (settings.groups_per_step * 64)}),
             processing_class=codec.tokenizer,
             rollout_func=partial(_rows_of, roller, codec.stop_ids) if settings.mask_overlong else roller,
@@ -238,7 +246,7 @@ def train_grpo(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.guard = guard
-        check_launch(trainer, settings.optimizer, "grpo")
+        check_launch(trainer, settings.optimizer, "grpo", _whole_weights_for(settings, model))
         trainer.roller = roller
         if trainer.is_world_process_zero():
             roller.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)
@@ -249,10 +257,12 @@ def train_grpo(
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
-        best = _best_weights(model, codec, arena, settings, roller.book, directory)
+        best = _best_weights(trainer, model, codec, arena, settings, roller.book, directory)
         if best is not None:
             trainer.add_callback(best)
         train_to_end(trainer, checkpoint, settings.steps)
+        if settings.engine == "vllm":
+            release_engine(trainer)
     guard.check(checkpoints)
     if best is not None:
         best.take_best()
@@ -262,13 +272,34 @@ def train_grpo(
     return directory
 
 
+def _whole_weights_for(settings: GRPOSettings, model: PreTrainedModel) -> str:
+    """What asks for the whole model on every process, and what else to do; nothing if shards will do."""
+    if settings.engine != "vllm":
+        return (
+            "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
+            'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
+        )
+    if has_adapters(model):
+        return "GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml"
+    if settings.validate_every_steps:
+        return "grpo.validate_every_steps keeps the whole model of a step; set it to 0"
+    return ""
+
+
 def _best_weights(
-    model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: GRPOSettings, book: GameBook, directory: Path
+    trainer: GRPOTrainer,
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    arena: Arena,
+    settings: GRPOSettings,
+    book: GameBook,
+    directory: Path,
 ) -> BestWeights | None:
     """What keeps the best weights, if that is wanted."""
     if not settings.validate_every_steps:
         return None
-    validation = Validation(model, codec, arena, settings.sampling, book, settings.sample_games)
+    engine = partial(colocated_player, trainer, codec) if settings.engine == "vllm" else None
+    validation = Validation(model, codec, arena, settings.sampling, book, settings.sample_games, engine)
     return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best")
 
 
@@ -312,7 +343,12 @@ def _game(game_reward: list[float], **_: Any) -> list[float]:
 
 
 def _arguments(
-    settings: GRPOSettings, rows_per_game: int, checkpoints: Path, seed: int, report_to: Sequence[str]
+    settings: GRPOSettings,
+    rows_per_game: int,
+    checkpoints: Path,
+    seed: int,
+    report_to: Sequence[str],
+    engine: Mapping[str, Any],
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
@@ -345,4 +381,5 @@ def _arguments(
         disable_tqdm=True,
         log_level="error",
         log_completions=False,
+        **engine,
     )

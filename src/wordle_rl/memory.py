@@ -53,7 +53,8 @@ class Work:
     `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
     wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
     training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
-    `tiled_logits`: the loss looks at a few positions at a time. No rows: nothing is trained.
+    `tiled_logits`: the loss looks at a few positions at a time. `engine`: games are played by a vLLM engine, which
+    has a cache of its own. No rows: nothing is trained.
     """
 
     rows: int
@@ -66,6 +67,7 @@ class Work:
     checkpointing: bool = False
     eager_attention: bool = False
     tiled_logits: bool = False
+    engine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough."""
+    """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
+
+    `engine_weights` are those of a vLLM engine beside the training, which has a share of its own: in no total.
+    """
 
     weights: int
     reference: int
@@ -89,6 +94,7 @@ class MemoryEstimate:
     logits: int
     cache_of_a_group: int
     cache: int
+    engine_weights: int = 0
 
     @property
     def counted(self) -> int:
@@ -116,6 +122,7 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
         logits=3 * scored * model.vocab_size * 4,  # in float32: the logits, their log-probabilities, their gradient
         cache_of_a_group=cache_bytes(model, work.length, work.group_size),
         cache=cache_bytes(model, work.length, work.cached_games),
+        engine_weights=2 * model.num_parameters if work.engine else 0,
     )
 
 
@@ -158,9 +165,10 @@ def stage_works(
         "sft": replace(trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft),
         "grpo": replace(
             trained(grpo, (grpo.micro_batch_size or games) * rows_per_game, game_length, bf16["grpo"]),
-            cached_games=games,
-            group_size=grpo.group_size,
+            cached_games=0 if grpo.engine == "vllm" else games,
+            group_size=0 if grpo.engine == "vllm" else grpo.group_size,
             reference=grpo.beta > 0,
+            engine=grpo.engine == "vllm",
         ),
         "eval": Work(
             rows=0, length=game_length, compute_bytes=4, cached_games=min(config.eval.max_batch_size, num_secrets)

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wordle_rl.card import CARD_FILE, write_cards
-from wordle_rl.checks import check_model, refuse
+from wordle_rl.checks import check_engines, check_model, refuse
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
@@ -32,12 +32,12 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
-from wordle_rl.players import GAME_FILE
+from wordle_rl.players import GAME_FILE, model_sampler
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
-from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.base import Closable
 from wordle_rl.solver import Solver
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
@@ -112,6 +112,7 @@ class Pipeline:
             if find_spec(tracker) is None:
                 raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
         check_packages(self.config.model)
+        refuse(check_engines(self.config))
         codec, _ = load_codec(self.config.model)
         refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
 
@@ -228,11 +229,8 @@ class Pipeline:
         )
         done = 0
         with self._stage("eval", f"Evaluating {label}", len(secrets)) as advance:
-            from wordle_rl.modeling import load_model
-            from wordle_rl.samplers.transformers import TransformersSampler
-
-            model, codec = load_model(self._model_at(name), self.config.seed)
-            constraint = make_constraint(sampling, self.words, self.prompter, codec)
+            engine, seed = self.config.eval.engine, self.config.seed
+            sampler = model_sampler(self._model_at(name), self.words, self.prompter, sampling, seed, engine)
 
             def count(*_: object) -> None:
                 nonlocal done
@@ -243,7 +241,7 @@ class Pipeline:
                 secrets,
                 self.words,
                 self.prompter,
-                TransformersSampler(model, codec, sampling, self.config.seed, constraint),
+                sampler,
                 name=name,
                 player=str(self.run.directory / name),
                 constrain=constrain,
@@ -252,6 +250,8 @@ class Pipeline:
                 on_finished=count,
             )
             evaluation.save(path)
+            if isinstance(sampler, Closable):
+                sampler.close()
         return evaluation
 
     def _model_at(self, name: str) -> ModelSettings:

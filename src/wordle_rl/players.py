@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
+    Engine,
     GameSettings,
     ModelSettings,
     PatienceSettings,
@@ -79,6 +80,7 @@ def make_player(
     base_url: str | None = None,
     patience: PatienceSettings | None = None,
     seed: int = 0,
+    engine: Engine = "transformers",
 ) -> Player:
     """Make a player.
 
@@ -91,6 +93,7 @@ def make_player(
         base_url: Address of an OpenAI-compatible endpoint.
         patience: How many requests it gets at once and how long it is waited for; None: the defaults.
         seed: Seed of everything drawn at random.
+        engine: What draws a model's tokens.
 
     Raises:
         ConfigError: If there is no such player or it cannot be had.
@@ -105,7 +108,8 @@ def make_player(
         return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling, patience), prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
-    return Player(str(directory), _model(directory, words, prompter, sampling, seed), prompter)
+    model = ModelSettings(path=str(directory))
+    return Player(str(directory), model_sampler(model, words, prompter, sampling, seed, engine), prompter)
 
 
 def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
@@ -132,12 +136,24 @@ def _endpoint(
     return OpenAISampler(endpoint, sampling)
 
 
-def _model(directory: Path, words: WordList, prompter: Prompter, sampling: SamplingSettings, seed: int) -> Sampler:
+def model_sampler(
+    model: ModelSettings, words: WordList, prompter: Prompter, sampling: SamplingSettings, seed: int, engine: Engine
+) -> Sampler:
+    """A sampler of a model of this machine, drawn from by transformers or by vLLM.
+
+    Raises:
+        ConfigError: If it cannot be had, or vLLM cannot serve it.
+    """
     try:
-        from wordle_rl.modeling import load_model
+        from wordle_rl.modeling import load_codec, load_model
         from wordle_rl.samplers.transformers import TransformersSampler
     except ModuleNotFoundError as error:
         raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
-    model, codec = load_model(ModelSettings(path=str(directory)), seed)
-    constraint = make_constraint(sampling, words, prompter, codec)
-    return TransformersSampler(model, codec, sampling, seed, constraint)
+    if engine == "vllm":
+        from wordle_rl.samplers.vllm import check_vllm, make_engine
+
+        check_vllm('engine "vllm"')
+        codec, _ = load_codec(model)
+        return make_engine(Path(model.path), codec, sampling, make_constraint(sampling, words, prompter, codec), seed)
+    loaded, codec = load_model(model, seed)
+    return TransformersSampler(loaded, codec, sampling, seed, make_constraint(sampling, words, prompter, codec))

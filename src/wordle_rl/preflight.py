@@ -14,6 +14,7 @@ from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.checks import (
     Finding,
     budgets_of,
+    check_engines,
     check_memory,
     check_model,
     check_teacher,
@@ -139,7 +140,8 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     words = load_words(config.words.source)
     split, prompter = split_secrets(words, config.words.split_seed), config.game.prompter(words.word_length)
-    findings: list[Finding] = []
+    findings: list[Finding] = check_engines(config)
+    engine = config.grpo.vllm if config.grpo.engine == "vllm" else None
     codec = numbers = None
     try:
         numbers = load_numbers(config.model)
@@ -153,7 +155,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
     if codec is None:
         memory = _memory(config, numbers, None, None, num_secrets)
-        findings += check_memory(memory, device)
+        findings += check_memory(memory, device, engine)
         return Preflight(tuple(findings), numbers, device=device, memory=memory)
     solver = Solver(words)
     lengths = _teacher_lengths(config, words, split, prompter, codec, solver)
@@ -161,7 +163,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     memory = _memory(config, numbers, max(lengths), longest, num_secrets)
     findings += check_model(config, words, prompter, codec, numbers)
     findings += check_teacher(lengths, config.sft.max_length)
-    findings += check_memory(memory, device)
+    findings += check_memory(memory, device, engine)
     played = None
     if num_groups and config.model.path == "tiny":
         findings.append(

@@ -6,7 +6,8 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,18 @@ import numpy.typing as npt
 
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
+from wordle_rl.colocate import colocated_player
 from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
 from wordle_rl.credit import CREDITS, TurnValues, is_constant
 from wordle_rl.env import Transcript, random_given
-from wordle_rl.focus import SecretPicker
+from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
 from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
+from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.trackers import GameBook
@@ -76,7 +79,6 @@ class Roller:
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
         self._sampler: TransformersSampler | None = None
-        self._outside = [word for word in arena.words.guesses if word not in arena.words.answer_index]
 
     @property
     def rows_per_game(self) -> int:
@@ -89,32 +91,38 @@ class Roller:
         num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
         self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
-        groups = self._round(trainer, num_groups, step, process, 0)
+        with self._player(trainer, step, process) as (sampler, budget):
+            games = self._play(sampler, budget, num_groups, step, process)
+        self._measure(games)
+        if process == 0:
+            every = max(1, len(games) // max(1, self.settings.sample_games))
+            self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
+        return self._rows(games)
+
+    def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
+        """All games of a step; groups that teach nothing are played anew as often as the settings say."""
+        groups = self._round(sampler, budget, num_groups, step, process, 0)
         first = [group for group in groups if group.is_constant]
         refilled = 0
         for refill in range(1, self.settings.max_refills + 1):
             places = [place for place, group in enumerate(groups) if group.is_constant]
             if not places:
                 break
-            for place, fresh in zip(places, self._round(trainer, len(places), step, process, refill), strict=True):
+            anew = self._round(sampler, budget, len(places), step, process, refill)
+            for place, fresh in zip(places, anew, strict=True):
                 groups[place] = fresh
                 refilled += not fresh.is_constant
-        games = [game for group in groups for game in group.games]
-        self._measure(games)
         self.metrics["zero_variance_share"] = len(first) / num_groups
         self.metrics["refilled_groups"] = float(refilled)
         self.metrics["skipped_groups"] = float(sum(group.is_constant for group in groups))
-        if process == 0:
-            every = max(1, len(games) // max(1, self.settings.sample_games))
-            self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
-        return self._rows(games)
+        return [game for group in groups for game in group.games]
 
-    def _round(self, trainer: GRPOTrainer, num_groups: int, step: int, process: int, refill: int) -> list[Group]:
+    def _round(
+        self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int, refill: int
+    ) -> list[Group]:
         """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
         started = time.perf_counter()
         starts = self._starts(num_groups, step, process, refill)
-        sampler = self._sampler_of(trainer, step, process)
-        budget = prompt_budget(sampler.model, self.settings)
         words, prompter = self.arena.words, self.arena.prompter
         if (num_candidates := self.settings.turn_candidates) > 1:
             judge = regret_judge(self.arena.solver)
@@ -133,10 +141,7 @@ class Roller:
         rng = random.Random(":".join(str(part) for part in (self.seed, step, process, *[refill] * (refill > 0))))
         hard_mode = self.arena.prompter.rules.hard_mode
         secrets = self.picker.pick(num_groups, step, process, refill)
-        if self.settings.outside_rate:
-            secrets = [
-                rng.choice(self._outside) if rng.random() < self.settings.outside_rate else secret for secret in secrets
-            ]
+        secrets = with_outside(secrets, self.arena.words, self.settings.outside_rate, rng)
         self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
         starts = []
         for secret in secrets:
@@ -144,12 +149,19 @@ class Roller:
             starts += [Start(secret, given)] * (self.settings.group_size // self.settings.turn_candidates)
         return starts
 
-    def _sampler_of(self, trainer: GRPOTrainer, step: int, process: int) -> TransformersSampler:
+    @contextmanager
+    def _player(self, trainer: GRPOTrainer, step: int, process: int) -> Iterator[tuple[Sampler, int | None]]:
+        """Who plays the games of a step, and the longest prompt it takes."""
+        sampling = self.settings.sampling
+        seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
+        if self.settings.engine == "vllm":
+            with colocated_player(trainer, self.codec, sampling, seed) as player:
+                yield player
+            return
         if self._sampler is None:
             model = trainer.accelerator.unwrap_model(trainer.model)
-            seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
-            self._sampler = TransformersSampler(model, self.codec, self.settings.sampling, seed)
-        return self._sampler
+            self._sampler = TransformersSampler(model, self.codec, sampling, seed)
+        yield self._sampler, prompt_budget(self._sampler.model, self.settings)
 
     def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)

@@ -34,7 +34,7 @@ from wordle_rl import __version__
 from wordle_rl.config import RunConfig
 from wordle_rl.words import Split
 
-_LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "numpy", "pydantic")
+_LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 
 
 class RunError(ValueError):

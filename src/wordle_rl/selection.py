@@ -9,6 +9,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.roller import Arena, transcript_row
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.trackers import GameBook
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
+
+Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
+"""Opens a sampler that draws as the settings say; with it the longest prompt it takes, None if any."""
 
 
 class Validation:
@@ -43,6 +48,7 @@ class Validation:
         sampling: How tokens are drawn in training; the random stream is the same each time.
         book: Where sample games of greedy play are put down, other words at every step; None: nowhere.
         sample_games: How many a validation.
+        engine: Opens a sampler, and says the longest prompt it takes; None: the model itself plays.
 
     Raises:
         ConfigError: If there are no validation secrets.
@@ -56,11 +62,13 @@ class Validation:
         sampling: SamplingSettings,
         book: GameBook | None = None,
         sample_games: int = 0,
+        engine: Engine | None = None,
     ) -> None:
         if not arena.validation:
             raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
         self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
         self._book, self._sample_games = book, sample_games
+        self._open = engine or self._itself
 
     def __call__(self, step: int) -> dict[str, float]:
         """Shares of games won, 0 to 1, and the `cost`: mean guesses over both kinds of play, a loss as one more than
@@ -82,9 +90,14 @@ class Validation:
         }
 
     def _play(self, sampling: SamplingSettings) -> list[Transcript]:
-        sampler = TransformersSampler(self._model, self._codec, sampling)
         starts = [Start(secret) for secret in self._arena.validation]
-        return [game.transcript for game in play(starts, self._arena.words, self._arena.prompter, sampler)]
+        words, prompter = self._arena.words, self._arena.prompter
+        with self._open(sampling) as (sampler, budget):
+            games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
+        return [game.transcript for game in games]
+
+    def _itself(self, sampling: SamplingSettings) -> AbstractContextManager[tuple[Sampler, None]]:
+        return nullcontext((TransformersSampler(self._model, self._codec, sampling), None))
 
 
 class BestWeights(TrainerCallback):

@@ -115,9 +115,8 @@ def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
     """The secrets of the teacher's games: training secrets and words outside the answers, never a held-out one."""
     rng = random.Random(seed)
-    outside = [word for word in words.guesses if word not in words.answer_index]
-    num_outside = round(settings.num_games * settings.outside_rate) if outside else 0
-    secrets = rng.choices(outside, k=num_outside) if num_outside else []
+    num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
+    secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
     rounds, rest = divmod(settings.num_games - num_outside, len(split.train))
     secrets += list(split.train) * rounds + rng.sample(split.train, rest)
     rng.shuffle(secrets)

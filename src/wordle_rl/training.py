@@ -272,20 +272,23 @@ def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str) -> None:
+def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, whole_weights_for: str = "") -> None:
     """Refuse what cannot work on weights that are spread over processes.
 
+    Args:
+        trainer: The trainer, which knows how it was launched.
+        settings: Optimizer and schedule.
+        stage: `sft` or `grpo`, for the message.
+        whole_weights_for: What needs the whole model on each process, and the mend; empty: nothing does.
+
     Raises:
-        ConfigError: If GRPO or Muon is asked for on sharded weights.
+        ConfigError: If something asks for whole weights, or Muon is asked for, and they are sharded.
     """
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
     if not (trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3)):
         return
-    if stage == "grpo":
-        raise ConfigError(
-            "GRPO plays with the whole model on every process, but the launch file shards it (FSDP or ZeRO-3); "
-            "use configs/accelerate/ddp.yaml or deepspeed_zero2.yaml, with model.lora if memory is short"
-        )
+    if whole_weights_for:
+        raise ConfigError(f"the launch file shards the model (FSDP or ZeRO-3): {whole_weights_for}")
     if settings.name == "muon":
         raise ConfigError(
             f"{stage}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"

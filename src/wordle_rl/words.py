@@ -115,6 +115,11 @@ class WordList:
         """Position of each guess in `guesses`."""
         return {word: index for index, word in enumerate(self.guesses)}
 
+    @functools.cached_property
+    def outside(self) -> tuple[str, ...]:
+        """The guesses that are no answers."""
+        return tuple(word for word in self.guesses if word not in self.answer_index)
+
     def __contains__(self, word: object) -> bool:
         """Say whether a lower-case word may be played."""
         return word in self.guess_index

@@ -62,7 +62,18 @@ def evaluate(
     source = command.Source(words, split_seed, split, settings.max_games)
     outputs = command.Outputs(out, csv, overwrite)
     command.evaluate_player(
-        player, source, sampling, wording, base_url, patience, name, outputs, settings.regret, seed, as_json
+        player,
+        source,
+        sampling,
+        wording,
+        base_url,
+        patience,
+        name,
+        outputs,
+        settings.regret,
+        seed,
+        as_json,
+        settings.engine,
     )
 
 

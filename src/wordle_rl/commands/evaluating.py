@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, Constrain, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config import ConfigError, Constrain, Engine, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
     Journal,
@@ -101,6 +101,7 @@ def evaluate_player(
     with_regrets: bool,
     seed: int,
     as_json: bool,
+    engine: Engine = "transformers",
 ) -> None:
     """Play and measure one player."""
     outputs.check()
@@ -109,7 +110,17 @@ def evaluate_player(
     solver = Solver(found)
     built_in = player in ("solver", "random") or player.startswith("openai:")
     game = wording.settings(None if built_in else find_model(Path(player)))
-    who = make_player(player, found, game, sampling, solver=solver, base_url=base_url, patience=patience, seed=seed)
+    who = make_player(
+        player,
+        found,
+        game,
+        sampling,
+        solver=solver,
+        base_url=base_url,
+        patience=patience,
+        seed=seed,
+        engine=engine,
+    )
     secrets: Sequence[str] = split.named(source.part)
     if source.part == "all":
         secrets = eval_secrets(split, 0)

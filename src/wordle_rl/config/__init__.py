@@ -1,6 +1,7 @@
 """Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
 
 from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
@@ -31,6 +32,7 @@ __all__ = [
     "Constrain",
     "DPOSettings",
     "DaggerSettings",
+    "Engine",
     "EvalSettings",
     "ExpertIterationSettings",
     "GRPOSettings",
@@ -50,6 +52,7 @@ __all__ = [
     "Section",
     "TeacherSettings",
     "TraceSettings",
+    "VLLMSettings",
     "WordSettings",
     "describe",
     "load_config",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from wordle_rl.config.base import Section
+from wordle_rl.config.engine import Engine
 
 
 class PlaySettings(Section):
@@ -18,6 +19,8 @@ class PlaySettings(Section):
     """Games played at once."""
     regret: bool = True
     """Measure regret against the solver."""
+    engine: Engine = "transformers"
+    """What draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
 
 
 class EvalSettings(PlaySettings):

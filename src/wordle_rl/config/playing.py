@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Section
+from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
 
 Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
@@ -17,6 +18,8 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
     "dagger": "DAgger",
 }
 """How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
+
+_VLLM_IMPORTANCE_CAP = 2.0
 
 
 class GRPOSettings(Section):
@@ -52,8 +55,13 @@ class GRPOSettings(Section):
     """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
-    max_importance_ratio: float = Field(0.0, ge=0)
-    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not."""
+    engine: Engine = "transformers"
+    """What plays the games: `transformers` with the trained model itself, or `vllm` with a copy of its weights."""
+    vllm: VLLMSettings = VLLMSettings()
+    """The vLLM engine, where it plays."""
+    max_importance_ratio: float | None = Field(None, ge=0)
+    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not.
+    Left out: 2 where vLLM plays, else 0."""
     reward: RewardSettings = RewardSettings()
     """What a game earns."""
     sampling: SamplingSettings = SamplingSettings()
@@ -85,6 +93,13 @@ class GRPOSettings(Section):
         """Whether there is nothing to train."""
         return self.steps == 0
 
+    @property
+    def importance_cap(self) -> float:
+        """At most how much likelier the trainer may find a token than the sampler did; 0: tokens are not weighed."""
+        if self.max_importance_ratio is None:
+            return _VLLM_IMPORTANCE_CAP if self.engine == "vllm" else 0.0
+        return self.max_importance_ratio
+
     @model_validator(mode="after")
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
@@ -99,6 +114,11 @@ class GRPOSettings(Section):
             raise ValueError(
                 'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
                 "and constrain evaluations instead (eval.constrained)"
+            )
+        reply = self.sampling.max_completion_tokens
+        if self.engine == "vllm" and 0 < self.vllm.max_length <= reply:
+            raise ValueError(
+                f"vllm.max_length {self.vllm.max_length} leaves no prompt beside a reply of {reply} tokens"
             )
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:

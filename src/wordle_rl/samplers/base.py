@@ -66,3 +66,11 @@ class ConcurrentSampler(Protocol):
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
         """Open what asking needs, such as connections, for as long as the context lasts."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A player that holds something large, such as an engine."""
+
+    def close(self) -> None:
+        """Let go of it; the player can play no more."""

@@ -103,6 +103,10 @@ class WordConstraint:
         state: State | None = START
         for token in token_ids:
             state = self.after(state, token)
+        return self.limit(state, logits)
+
+    def limit(self, state: State | None, logits: Any) -> Any:
+        """The same from a state of the reply: forbid in place what may not follow it."""
         allowed = self.allowed(state)
         if allowed is not None:
             kept = logits[allowed]
