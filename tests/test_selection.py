@@ -9,9 +9,10 @@ torch = pytest.importorskip("torch")
 from test_grpo import SETTINGS  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
 
-from wordle_rl.config import ConfigError, SamplingSettings  # noqa: E402
+from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
+from wordle_rl.runs import read_object  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.selection import BestWeights, Validation  # noqa: E402
 from wordle_rl.trackers import GameBook  # noqa: E402
@@ -26,15 +27,20 @@ def fill(model: torch.nn.Module, value: float) -> None:
 def chosen(sixty, tmp_path):
     """Train through weights 0, 1, 2… with these costs; what is taken in the end, its step, and what was written."""
 
-    def make(costs, every=1, resume_at=None):
+    def make(costs, every=1, resume_at=None, blends=0):
         model = torch.nn.Linear(2, 2, bias=False)
         run = make_run(tmp_path / "run", sixty)
         figures = iter(costs)
-        validate = lambda _: {"cost": next(figures)}  # noqa: E731
-        best = BestWeights(model, validate, every, run, tmp_path / "best")
-        for step in range(len(costs) if every == 1 else 7):
+
+        def validate(_: int) -> dict[str, float]:
+            figure = next(figures)
+            return dict(zip(("cost", "greedy_cost"), figure if isinstance(figure, tuple) else (figure,), strict=False))
+
+        best = BestWeights(model, validate, every, run, tmp_path / "best", blends)
+        last = len(costs) - blends - 1 if every == 1 else 6
+        for step in range(last + 1):
             if step == resume_at:
-                best = BestWeights(model, validate, every, run, tmp_path / "best")
+                best = BestWeights(model, validate, every, run, tmp_path / "best", blends)
                 best.on_train_begin(None, SimpleNamespace(global_step=step - 1, max_steps=99), None)
             fill(model, float(step))
             state = SimpleNamespace(global_step=step, max_steps=6)
@@ -42,7 +48,7 @@ def chosen(sixty, tmp_path):
                 best.on_step_end(None, state, None)
             else:
                 best.on_train_begin(None, state, None)
-        step = best.take_best()
+        step = best.take_best(last)
         return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
 
     return make
@@ -73,9 +79,27 @@ def test_a_training_that_goes_on_remembers_the_best(chosen) -> None:
     assert chosen([5.0, 3.0, 4.0, 4.5], resume_at=2)[:2] == (1.0, 1)
 
 
-def test_nothing_of_the_choice_is_left_behind(chosen, tmp_path) -> None:
-    chosen([1.0])
+def test_weights_whose_greedy_play_got_worse_are_out_of_the_question(chosen) -> None:
+    assert chosen([(5.0, 4.0), (3.0, 4.1), (4.5, 4.0), (4.8, 3.0)])[:2] == (2.0, 2)
+    assert chosen([(5.0, 4.0), (3.0, 4.1), (1.0, 9.0)], resume_at=2)[:2] == (0.0, 0)
+
+
+def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
+    costs = [(5.0, 4.0), (6.0, 4.0), (3.0, 4.2), (4.0, 4.0), (3.9, 3.9), (3.5, 4.1)]  # start, two steps, three blends
+    weight, step, written = chosen(costs, blends=3)
+    assert (weight, step) == (1.0, 2), "half of the way from 0 to 2"
+    assert read_object(tmp_path / "selected.json") == {"step": 2, "share": 0.5, "cost": 3.9}
+    assert [(row["stage"], row["step"]) for row in written[-3:]] == [("blend", 25), ("blend", 50), ("blend", 75)]
+
+
+def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
+    assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, blends=1)[:2] == (1.0, 2)
+
+
+def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_path) -> None:
+    chosen([1.0, 2.0, 3.0], blends=1)
     assert not (tmp_path / "best").exists()
+    assert read_object(tmp_path / "selected.json")["step"] == 0
 
 
 def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
@@ -93,8 +117,10 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(model, codec, arena, sampling)
-    assert validation(0) == validation(1) == {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "cost": 4.0}
-    assert asked[:6] == [(0.0, len(split.val))] * 3 + [(0.7, len(split.val))] * 3
+    lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
+    assert validation(0) == validation(1) == lost
+    greedy = len(split.val) + min(4 * len(split.val), len(split.train))
+    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
         Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
 
@@ -132,3 +158,22 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
     shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
     assert {row["step"] for row in shown} == {0, 1, 2}
     assert {row["secret"] for row in shown} <= set(split.val)
+
+
+def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
+    model = small_model(tokenizer)
+    arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+    settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "blends": 1})
+    train_grpo(model, codec, arena, settings, make_run(tmp_path, sixty))
+    written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
+    assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
+    assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "share": 0.5, "cost": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"blends": 2}, "set validate_every_steps"), ({"blends": 1, "engine": "vllm"}, "set blends to 0")],
+)
+def test_blends_that_nothing_could_choose_from_are_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        GRPOSettings(**({"validate_every_steps": 5} if "engine" in values else {}), **values)

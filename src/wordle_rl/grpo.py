@@ -265,7 +265,7 @@ def train_grpo(
             release_engine(trainer)
     guard.check(checkpoints)
     if best is not None:
-        best.take_best()
+        best.take_best(settings.steps)
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
@@ -300,7 +300,7 @@ def _best_weights(
         return None
     engine = partial(colocated_player, trainer, codec) if settings.engine == "vllm" else None
     validation = Validation(model, codec, arena, settings.sampling, book, settings.sample_games, engine)
-    return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best")
+    return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best", settings.blends)
 
 
 def _rows_of(

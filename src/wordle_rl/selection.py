@@ -1,6 +1,11 @@
 """Which of the weights met in training are kept: those that play the validation secrets best.
 
-The test secrets have no say, so what is measured on them afterwards is honest.
+The test secrets have no say, so what is measured on them afterwards is honest. Weights with which greedy play has got
+worse are out of the question, on validation and training secrets together: what RL adds to the sampled policy is not to
+be paid for by the greedy one. Part of the way from the start to the end of a training often has most of the gain and
+none of the loss, so weights in between are tried too, if asked for.
+
+Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
 
 from __future__ import annotations
@@ -8,12 +13,13 @@ from __future__ import annotations
 import random
 import shutil
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import load_model, save_model
+import torch
+from safetensors.torch import load_file, load_model, save_model
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -31,8 +37,12 @@ from wordle_rl.trackers import GameBook
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+CHOICE_FILE = "selected.json"
+"""Beside the model: the step its weights are of, the share of the way from the start to them, and their cost."""
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
+_START_FILE = "start.safetensors"
+_TRAIN_PER_VALIDATION = 4
 
 Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
 """Opens a sampler that draws as the settings say; with it the longest prompt it takes, None if any."""
@@ -40,6 +50,8 @@ Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int 
 
 class Validation:
     """Plays the validation secrets with a model as it is at the time: greedily, and as it plays in training.
+
+    Greedily it plays four training secrets for each of them too, always the same.
 
     Args:
         model: The policy.
@@ -69,28 +81,39 @@ class Validation:
         self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
         self._book, self._sample_games = book, sample_games
         self._open = engine or self._itself
+        count = min(len(arena.secrets), _TRAIN_PER_VALIDATION * len(arena.validation))
+        self._train = random.Random(0).sample(list(arena.secrets), count)
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Shares of games won, 0 to 1, and the `cost`: mean guesses over both kinds of play, a loss as one more than
-        the game allows. Greedy play alone hardly moves in RL, and what chance does to it would decide.
+        """Shares of games won, 0 to 1, and mean guesses, a loss as one more than the game allows.
+
+        `cost` is that of both kinds of play on validation secrets: greedy play alone hardly moves in RL, and what
+        chance does to it would decide. `greedy_cost` is that of greedy play on validation and training secrets.
 
         Args:
             step: Of the training; it draws which games are put down.
         """
-        greedy = self._play(self._sampling.model_copy(update={"temperature": 0.0}))
-        sampled = self._play(self._sampling)
+        greedily = self._sampling.model_copy(update={"temperature": 0.0})
+        everything = self._play([*self._arena.validation, *self._train], greedily)
+        greedy, trained = everything[: len(self._arena.validation)], everything[len(self._arena.validation) :]
+        sampled = self._play(self._arena.validation, self._sampling)
         if self._book is not None and is_first():
             shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
             self._book.add("validation", step, map(transcript_row, shown))
-        lost = self._arena.prompter.rules.max_turns + 1
         return {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
-            "cost": statistics.fmean(t.turns_used if t.won else lost for t in [*greedy, *sampled]),
+            **({"train_win_rate": statistics.fmean(transcript.won for transcript in trained)} if trained else {}),
+            "cost": self._cost([*greedy, *sampled]),
+            "greedy_cost": self._cost(everything),
         }
 
-    def _play(self, sampling: SamplingSettings) -> list[Transcript]:
-        starts = [Start(secret) for secret in self._arena.validation]
+    def _cost(self, games: Sequence[Transcript]) -> float:
+        lost = self._arena.prompter.rules.max_turns + 1
+        return statistics.fmean(game.turns_used if game.won else lost for game in games)
+
+    def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
+        starts = [Start(secret) for secret in secrets]
         words, prompter = self._arena.words, self._arena.prompter
         with self._open(sampling) as (sampler, budget):
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
@@ -108,10 +131,12 @@ class BestWeights(TrainerCallback):
 
     Args:
         model: The model in training.
-        validate: Gives figures at a step; of `cost` less is better, the others are only written down.
+        validate: Gives figures at a step; of `cost` less is better, and a `greedy_cost` above that of the start, where
+            there is one, rules weights out. The others are only written down.
         every_steps: How often.
-        run: Where the figures go, into metrics.jsonl under the stage `validation`.
+        run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept meanwhile.
+        blends: How many weights between start and end are tried at the end.
     """
 
     def __init__(
@@ -121,13 +146,17 @@ class BestWeights(TrainerCallback):
         every_steps: int,
         run: Run,
         directory: Path,
+        blends: int = 0,
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
-        self._run, self._directory = run, directory
+        self._run, self._directory, self._blends = run, directory, blends
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate what training starts from, unless it goes on from a checkpoint."""
         if state.global_step == 0:
+            if self._blends and is_first():
+                self._directory.mkdir(parents=True, exist_ok=True)
+                save_model(self._model, str(self._directory / _START_FILE))
             self._consider(0)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -135,23 +164,47 @@ class BestWeights(TrainerCallback):
         if state.global_step % self._every_steps == 0 or state.global_step == state.max_steps:
             self._consider(state.global_step)
 
-    def take_best(self) -> int:
+    def take_best(self, last_step: int) -> int:
         """Put the best weights into the model, forget them on disk, and say of which step they are."""
-        step = int(read_object(self._directory / _RECORD_FILE)["step"])
+        self._blend(last_step)
+        wait_for_all()
+        best = read_object(self._directory / _RECORD_FILE)
         load_model(self._model, self._directory / _WEIGHTS_FILE)
         wait_for_all()
         if is_first():
+            chosen = {name: best[name] for name in ("step", "share", "cost")}
+            write_json(self._directory.parent / CHOICE_FILE, chosen)
             shutil.rmtree(self._directory)
-        return step
+        return int(best["step"])
 
-    def _consider(self, step: int) -> None:
+    @torch.no_grad()
+    def _blend(self, last_step: int) -> None:
+        """Try weights between those of the start and those of the last step."""
+        if not self._blends:
+            return
+        wait_for_all()
+        start = load_file(self._directory / _START_FILE)
+        now = {name: weight for name, weight in self._model.state_dict().items() if name in start}
+        end = {name: weight.clone() for name, weight in now.items() if weight.is_floating_point()}
+        for number in range(1, self._blends + 1):
+            share = number / (self._blends + 1)
+            for name, last in end.items():
+                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, share))
+            self._consider(last_step, share)
+
+    def _consider(self, step: int, share: float = 1.0) -> None:
         figures = dict(self._validate(step))
         if not is_first():
             return
-        self._run.append("metrics.jsonl", {"stage": "validation", "step": step, **figures})
+        where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
+        self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
-        if step and record.is_file() and read_object(record)["cost"] < figures["cost"]:
-            return
+        bar = figures.get("greedy_cost")
+        if step and record.is_file():
+            best = read_object(record)
+            bar = best["bar"]
+            if best["cost"] < figures["cost"] or (bar is not None and bar < figures["greedy_cost"]):
+                return
         self._directory.mkdir(parents=True, exist_ok=True)
         save_model(self._model, str(self._directory / _WEIGHTS_FILE))
-        write_json(record, {"step": step, "cost": figures["cost"]})
+        write_json(record, {"step": step, "share": share, "cost": figures["cost"], "bar": bar})

@@ -83,8 +83,11 @@ class GRPOSettings(Section):
     """Checkpoint every so many steps; 0: at the end only."""
     validate_every_steps: int = Field(0, ge=0)
     """Play the validation secrets, greedily and as in training, before the first step, every so many steps and at the
-    end, and keep the weights that need the fewest guesses, a loss counted as one more than the game allows; 0: keep the
-    last weights."""
+    end, and keep the weights that need the fewest guesses, a loss counted as one more than the game allows; none with
+    which greedy play is worse than at the start. 0: keep the last weights."""
+    blends: int = Field(0, ge=0)
+    """How many weights between those of the start and those of the last step are validated too at the end, evenly
+    spaced."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
 
@@ -115,6 +118,10 @@ class GRPOSettings(Section):
                 'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
                 "and constrain evaluations instead (eval.constrained)"
             )
+        if self.blends and not self.validate_every_steps:
+            raise ValueError("blends are chosen from by validation; set validate_every_steps")
+        if self.blends and self.engine == "vllm":
+            raise ValueError('blends are played by transformers; set blends to 0, or engine to "transformers"')
         reply = self.sampling.max_completion_tokens
         if self.engine == "vllm" and 0 < self.vllm.max_length <= reply:
             raise ValueError(

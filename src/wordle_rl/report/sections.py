@@ -71,8 +71,9 @@ _STAGE_NAMES = {
     "dpo": "Direct preference optimization, by round",
     "dagger": "Dataset aggregation (DAgger), by round",
     "validation": "Choice of weights, on validation secrets",
+    "blend": "Weights so many percent of the way from start to end, on validation secrets",
 }
-_EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost"}
+_EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 
