@@ -57,6 +57,11 @@ _CURVES = {
     "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
     "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
     "cost": ("Cost", "Mean guesses, greedy and sampled play together, a loss as one more than allowed; least is kept."),
+    "greedy_cost": (
+        "Cost of greedy play",
+        "The same on validation and training secrets; weights that raise it above the start are not kept.",
+    ),
+    "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
     "sampled_win_rate": ("Sampled wins", "Share found at the temperature of training."),
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
