@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from wordle_rl.game import Turn
 
@@ -33,18 +34,15 @@ def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
     for turn in turns:
         if turn.guess is None or turn.marks is None:
             continue
-        found: dict[str, int] = {}
-        for letter, mark in zip(turn.guess, turn.marks, strict=True):
-            found[letter] = found.get(letter, 0) + (mark != "X")
-        for place, (letter, mark) in enumerate(zip(turn.guess, turn.marks, strict=True)):
+        for place, letter, mark, found in _marked(turn.guess, turn.marks):
             if mark == "G":
                 placed[place] = letter
-            elif found[letter]:
+            elif found:
                 misplaced.setdefault(letter, set()).add(place)
             if mark == "X":
-                exactly[letter] = found[letter]
-            if found[letter]:
-                at_least[letter] = max(at_least.get(letter, 0), found[letter])
+                exactly[letter] = found
+            if found > at_least.get(letter, 0):
+                at_least[letter] = found
     return Knowledge(
         placed=tuple(placed),
         misplaced={letter: tuple(sorted(places)) for letter, places in sorted(misplaced.items())},
@@ -52,6 +50,16 @@ def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
         exactly=dict(sorted((letter, n) for letter, n in exactly.items() if n)),
         absent=tuple(sorted(letter for letter, n in exactly.items() if n == 0)),
     )
+
+
+@lru_cache(maxsize=4096)  # a game asks for each of its turns again after every later one
+def _marked(guess: str, marks: str) -> tuple[tuple[int, str, str, int], ...]:
+    """Each letter of a guess: its place, itself, its mark, and how many copies of it the marks prove."""
+    found: dict[str, int] = {}
+    for letter, mark in zip(guess, marks, strict=True):
+        found[letter] = found.get(letter, 0) + (mark != "X")
+    pairs = enumerate(zip(guess, marks, strict=True))
+    return tuple((place, letter, mark, found[letter]) for place, (letter, mark) in pairs)
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
@@ -179,6 +180,7 @@ class Prompter:
         return [Message(role="system", content=rules)] if rules else []
 
 
+@lru_cache(maxsize=64)
 def system_prompt(prompter: Prompter) -> str:
     """The rules as told to a language model, worded for the prompter's style; the compact style says nothing."""
     if prompter.style is Style.COMPACT:
