@@ -30,6 +30,7 @@ BAD = {
     "group of one": (RUN + " --grpo.group-size 1", "group_size"),
     "misspelt flag": (RUN + " --grpo.group-sise 4", "--grpo.group-sise"),
     "no turn left": (RUN + " --grpo.max-given 6", "leaves none of 6 turns"),
+    "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
     "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
     "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),

@@ -17,12 +17,16 @@ from wordle_rl.words import WordList, split_secrets
 SETTINGS = TeacherSettings(outside_noise_rate=1.0, stray_rate=0.0)
 
 
+def part_of(words: WordList, num_answers: int, num_outside: int) -> WordList:
+    rng = random.Random(0)
+    answers = tuple(sorted(rng.sample(words.answers, num_answers)))
+    outside = rng.sample([word for word in words.guesses if word not in words.answer_index], num_outside)
+    return WordList("part", answers, tuple(sorted({*answers, *outside})))
+
+
 @pytest.fixture(scope="module")
 def words(default_words) -> WordList:
-    rng = random.Random(0)
-    answers = tuple(sorted(rng.sample(default_words.answers, 150)))
-    outside = rng.sample([word for word in default_words.guesses if word not in default_words.answer_index], 300)
-    return WordList("part", answers, tuple(sorted({*answers, *outside})))
+    return part_of(default_words, 150, 300)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,32 @@ def test_the_answers_shown_least_are_shown_more(words, teacher) -> None:
     plain, chosen = (sorted(shown_by(words, traces_with(words, teacher, choice)).values()) for choice in (1, 6))
     assert np.mean(chosen[:15]) > 2 * np.mean(plain[:15])
     assert np.percentile(chosen, 10) / np.median(chosen) > 2 * np.percentile(plain, 10) / np.median(plain)
+
+
+def test_words_that_single_out_rare_answers_show_them_sooner_still(words, teacher) -> None:
+    least = []
+    for rate in (0.0, 0.3):
+        settings = TeacherSettings(outside_noise_rate=0.0, stray_rate=0.0, reveal_rate=rate)
+        coverage, shown = Coverage(teacher, 2), np.zeros(len(words.answers))
+        for seed in range(10):
+            games = coverage.play(outside_secrets(words, 100), settings, seed)
+            row, turn = np.nonzero(games.taught & (games.guesses >= 0) & (np.arange(settings.max_turns) > 0))
+            for guess, remaining in zip(games.guesses[row, turn], games.remaining[row, turn], strict=True):
+                shown[words.answer_index[words.guesses[guess]]] += 1 / remaining
+        least.append(np.sort(shown)[:15].mean())
+    assert least[1] > 2 * least[0]
+
+
+def test_a_board_off_the_teachers_way_counts_less(words, teacher) -> None:
+    coverage = Coverage(teacher, 1)
+    settings = TeacherSettings(outside_noise_rate=0.0, stray_rate=0.0, reveal_rate=1.0)
+    games = coverage.play(outside_secrets(words, 100), settings, 0)
+    named = games.taught & np.isin(games.guesses, [words.guess_index[word] for word in words.answers])
+    named[:, 0] = False
+    own_way = np.logical_and.accumulate(games.taught, axis=1)
+    full, less = (np.sum(1 / games.remaining[named & way]) for way in (own_way, ~own_way))
+    assert less > full > 0
+    assert full < coverage.shown.sum() < full + less / 2
 
 
 def test_games_with_training_secrets_stay_as_drawn(words, teacher) -> None:

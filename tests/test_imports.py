@@ -33,6 +33,7 @@ ORDER = (
     "rollout",
     "teacher",
     "coverage",
+    "slips",
     "traces",
     "trace_files",
     "llm_teacher",

@@ -74,6 +74,28 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
         assert len(board) == games.guesses.shape[1] or not fitting(words, board)
 
 
+def test_words_that_reveal_fit_the_board_and_are_disowned(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    secrets = [*words.outside[:400:4], *words.answers[:400:4]]
+    settings = PURE.model_copy(update={"random_opener_rate": 0.5, "outside_noise_rate": 0.0, "reveal_rate": 0.5})
+    games = big_teacher.play(secrets, settings, seed=0)
+    left = []
+    for game, secret in enumerate(secrets):
+        check_game(words, games, game)
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            guess = words.guesses[games.guesses[game, turn]]
+            if not games.taught[game, turn]:
+                assert turn > 0
+                assert secret not in words.answer_index
+                assert all(encode_marks(score_guess(guess, earlier)) == code for earlier, code in board)
+                assert games.remaining[game, turn] > games.remaining[game, turn + 1] > 0
+                left.append(games.remaining[game, turn + 1])
+            board.append((guess, int(games.codes[game, turn])))
+    assert len(left) > 30
+    assert np.mean(left) < 2
+
+
 def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(teacher: SolverTeacher) -> None:
     words = teacher.words
     games = teacher.play(words.guesses * 10, WILD, seed=0)

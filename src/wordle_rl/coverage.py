@@ -17,6 +17,7 @@ from wordle_rl.config import TeacherSettings
 from wordle_rl.teacher import SolverTeacher, TeacherGames
 
 _BATCHES = 16
+_STRAYED = 0.3
 
 Shown = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64]]
 """Row of the game, answer, and share: one of so many words possible there. Three arrays of one length."""
@@ -25,7 +26,8 @@ Shown = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64
 class Coverage:
     """Plays teacher games so that all answers are shown about equally often.
 
-    An answer counts as shown where the teacher names it after the first turn, as 1 / (number of words then possible).
+    An answer counts as shown where the teacher names it after the first turn, as 1 / (number of words then possible);
+    less where an earlier turn was not its own, since a player who has learnt from it does not come by such boards.
     Costs a matrix of outside words by answers (90 MB for the default list).
 
     Args:
@@ -56,7 +58,7 @@ class Coverage:
         """
         rows = np.array([i for i, secret in enumerate(secrets) if secret not in self._teacher.words.answer_index], int)
         more = self._draw(len(rows) * (self._choice - 1), np.random.default_rng((seed, 1))) if len(rows) else []
-        games = self._teacher.play([*secrets, *more], settings, seed)
+        games = self._teacher.play([*secrets, *more], settings, seed, self._rarity())
         row, answer, share = shown = self._shown(games)
         candidate = np.arange(len(secrets) + len(more)) >= len(secrets)
         candidate[rows] = True
@@ -72,7 +74,8 @@ class Coverage:
         answer = self._answer_index[games.guesses[row, turn]]
         counts = (turn > 0) & (answer >= 0)
         row, turn, answer = row[counts], turn[counts], answer[counts]
-        return row, answer, 1.0 / games.remaining[row, turn]
+        strayed = np.logical_or.accumulate(~games.taught & (games.guesses >= 0), axis=1)[row, turn]
+        return row, answer, np.where(strayed, _STRAYED, 1.0) / games.remaining[row, turn]
 
     def _rarity(self) -> npt.NDArray[np.float64]:
         """What showing each answer once more is worth, shape (answers,)."""
@@ -80,7 +83,7 @@ class Coverage:
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[str]:
         """Outside words, rather such as have shown rare answers before; one not yet played is taken for average."""
-        worth = self._shown_by @ self._rarity()
+        worth = self._shown_by @ self._rarity().astype(np.float32)
         worth = (worth + worth.sum() / max(self._played.sum(), 1)) / (self._played + 1)
         chances = worth / worth.sum() if worth.any() else None
         outside = self._teacher.words.outside

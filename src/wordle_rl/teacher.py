@@ -1,10 +1,11 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
-Only the board and chance decide what the teacher says; the secret never does. It names a word that is still possible,
-and of those the one that splits the rest into the most classes; where `probe_gain` allows, a word that cannot be the
-secret but makes that many classes more. A secret from outside the answers is played alike until no answer fits the
-board any more; there the teacher falls silent, which ends the game. Such games show a policy boards that single out
-answers which were never anybody's secret.
+Only the board and chance decide what the teacher stands by; the secret never does. It names a word that is still
+possible, and of those the one that splits the rest into the most classes; where `probe_gain` allows, a word that cannot
+be the secret but makes that many classes more. A secret from outside the answers is played alike until no answer fits
+the board any more; there the teacher falls silent, which ends the game. Such games show a policy boards that single out
+answers which were never anybody's secret. To that end the teacher may be made to play a word picked with an eye to the
+secret (`reveal_rate`): it disowns that turn, like any stray, so that nobody learns to play so.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Ints = npt.NDArray[np.int32]
 _MAX_RIVALS = 128
 _MAX_PROBED = 32
 _MAX_MEMO = 400_000
+_MAX_LOOKED_UP = 8192
 _CHUNK = 1024
 
 
@@ -90,8 +92,20 @@ class SolverTeacher:
         self._is_answer[self._answer_as_guess] = True
         self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
 
-    def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
+    def play(
+        self,
+        secrets: Sequence[str],
+        settings: TeacherSettings,
+        seed: int,
+        worth: npt.NDArray[np.float64] | None = None,
+    ) -> TeacherGames:
         """Play one game per secret.
+
+        Args:
+            secrets: Listed words.
+            settings: How far to stray from best play.
+            seed: Seed of the straying.
+            worth: What it is worth to show each answer, shape (answers,), for `reveal_rate`; None: all the same.
 
         Raises:
             WordListError: If there is no secret, or a secret or the opener is not listed.
@@ -99,10 +113,11 @@ class SolverTeacher:
         if not secrets:
             raise WordListError("the teacher was given no secrets; give at least one")
         rng = np.random.default_rng(seed)
+        worth = np.ones(len(self.words.answers)) if worth is None else worth
         indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
         opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
         chunks = [
-            self._play_chunk(indices[start : start + _CHUNK], settings, opener, rng)
+            self._play_chunk(indices[start : start + _CHUNK], settings, opener, worth, rng)
             for start in range(0, len(indices), _CHUNK)
         ]
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
@@ -162,7 +177,12 @@ class SolverTeacher:
         return int(self._answer_as_guess[np.argmax(bits)])
 
     def _play_chunk(
-        self, secrets: Ints, settings: TeacherSettings, opener: int, rng: np.random.Generator
+        self,
+        secrets: Ints,
+        settings: TeacherSettings,
+        opener: int,
+        worth: npt.NDArray[np.float64],
+        rng: np.random.Generator,
     ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]:
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -170,7 +190,8 @@ class SolverTeacher:
         classes = np.zeros(shape, np.int32)
         possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
         active = np.arange(len(secrets))
-        noise = np.where(self._is_answer[secrets], settings.noise_rate, settings.outside_noise_rate)
+        outside = ~self._is_answer[secrets]
+        noise = np.where(outside, settings.outside_noise_rate, settings.noise_rate)
         for turn in range(settings.max_turns):
             remaining[active, turn] = possible[active].sum(axis=1)
             active = active[remaining[active, turn] > 0]
@@ -180,8 +201,14 @@ class SolverTeacher:
                 chosen = self._openers(len(active), settings, opener, rng)
                 stray = np.zeros(len(active), np.bool_)
             else:
+                revealing = np.full(len(active), -1, np.int32)
+                for row in np.flatnonzero(outside[active]) if settings.reveal_rate else ():
+                    if rng.random() < settings.reveal_rate:
+                        game = active[row]
+                        fitting = self._fitting(guesses[game, :turn], codes[game, :turn])
+                        revealing[row] = self._reveal(possible[game], fitting, secrets[game], worth, rng)
                 chosen, stray, classes[active, turn] = self._choose(
-                    possible[active], noise[active], settings.stray_rate, settings.probe_gain, rng
+                    possible[active], revealing, noise[active], settings.stray_rate, settings.probe_gain, rng
                 )
             code = self._codes[chosen, secrets[active]]
             guesses[active, turn], codes[active, turn] = chosen, code
@@ -197,25 +224,63 @@ class SolverTeacher:
     def _choose(
         self,
         possible: npt.NDArray[np.bool_],
+        revealing: Ints,
         noise: npt.NDArray[np.float64],
         stray_rate: float,
         probe_gain: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
-        """One guess per board, whether it is a stray, and its classes; `possible` has shape (boards, answers)."""
+        """One guess per board, whether the teacher disowns it, and its classes.
+
+        `possible` has shape (boards, answers); `revealing` are guesses that are settled already, -1 elsewhere.
+        """
         draw = rng.random(len(possible))
-        stray = draw < stray_rate
-        noisy = ~stray & (draw < stray_rate + noise)
+        reveals = revealing >= 0
+        stray = ~reveals & (draw < stray_rate)
+        noisy = ~reveals & ~stray & (draw < stray_rate + noise)
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):
-            if stray[row]:
+            if reveals[row]:
+                chosen[row] = revealing[row]
+            elif stray[row]:
                 chosen[row] = rng.integers(len(self.words.guesses))
             elif noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
                 chosen[row], classes[row] = self._best_guess(keys[row].tobytes(), possible[row], probe_gain)
-        return chosen, stray, classes
+        return chosen, stray | reveals, classes
+
+    def _fitting(self, guesses: Ints, codes: Ints) -> npt.NDArray[np.intp]:
+        """Listed words, answers or not, that would have given these marks."""
+        fitting = np.flatnonzero(self._codes[guesses[0]] == codes[0])
+        for guess, code in zip(guesses[1:], codes[1:], strict=True):
+            fitting = fitting[self._codes[guess, fitting] == code]
+        return fitting
+
+    def _reveal(
+        self,
+        possible: npt.NDArray[np.bool_],
+        fitting: npt.NDArray[np.intp],
+        secret: int,
+        worth: npt.NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> int:
+        """The fitting word, of some drawn by chance, whose marks best single out an answer; -1: none, or one is left.
+
+        An answer is worth what showing it is worth, more or less by chance, lest all boards of a batch show the same.
+        """
+        candidates = np.flatnonzero(possible)
+        if len(candidates) == 1:
+            return -1
+        drawn = fitting[rng.permutation(len(fitting))[: max(_MAX_LOOKED_UP // len(candidates), 1)]]
+        left = self._answer_codes[np.ix_(drawn, candidates)] == self._codes[drawn, secret][:, None]
+        num_left = left.sum(axis=1)
+        value = left @ (worth[candidates] * rng.exponential(size=len(candidates)))
+        value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, and each is as likely
+        value[num_left == len(candidates)] = 0
+        best = int(np.argmax(value))
+        return int(drawn[best]) if value[best] > 0 else -1
 
     def _best_guess(self, key: bytes, possible: npt.NDArray[np.bool_], probe_gain: int) -> tuple[int, int]:
         found = self._best.get((key, probe_gain))

@@ -13,6 +13,7 @@ from wordle_rl.coverage import Coverage
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.slips import misspelt
 from wordle_rl.solver import decode_marks
 from wordle_rl.teacher import SolverTeacher, TeacherGames
 from wordle_rl.words import Split, WordList
@@ -84,9 +85,7 @@ class Trace:
 
     def board(self, turns: int | None = None) -> list[Turn]:
         """The first `turns` turns (all by default) as the rules see them."""
-        return [
-            Turn(turn.guess or None, turn.marks or None, turn.outcome, turn.costs_turn) for turn in self.turns[:turns]
-        ]
+        return _board(self.turns[:turns])
 
     def to_row(self) -> dict[str, Any]:
         """The trace as a JSON object."""
@@ -141,39 +140,66 @@ def solver_traces(
         seed: Seed of its noise.
         on_progress: Called with the number of games done so far.
     """
-    play = Coverage(teacher, settings.outside_choice).play if settings.outside_choice > 1 else teacher.play
+    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
+    play = Coverage(teacher, settings.outside_choice).play if counts else teacher.play
     for start in range(0, len(secrets), _CHUNK):
         games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
-        yield from _as_traces(words, games, settings.narrate, seed)
+        yield from _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
         if on_progress is not None:
             on_progress(min(start + _CHUNK, len(secrets)))
 
 
-def _as_traces(words: WordList, games: TeacherGames, narrate: bool, seed: int) -> Iterator[Trace]:
+def _as_traces(
+    words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
+) -> Iterator[Trace]:
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
     for secret, *rows in zip(games.secrets.tolist(), *(column.tolist() for column in columns), strict=True):
         turns: list[TraceTurn] = []
+        spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
         for guess, code, taught, remaining, classes in zip(*rows, strict=True):
             if guess < 0:
                 break
             word = words.guesses[guess]
+            if taught and turns:
+                slips = _slips(word, turns, words, settings.slip_rate, spare, remaining, rng)
+                turns += slips
+                spare -= len(slips)
             thinking = ""
-            if narrate and taught:
+            if settings.narrate and taught:
                 probe = word not in words.answer_index or violates_clues(word, _board(turns))
                 thinking = narration(turns, word, remaining, classes, probe=probe)
             turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
         yield Trace(words.guesses[secret], tuple(turns), seed=seed)
 
 
+def _slips(
+    word: str,
+    turns: Sequence[TraceTurn],
+    words: WordList,
+    rate: float,
+    most: int,
+    remaining: int,
+    rng: random.Random,
+) -> list[TraceTurn]:
+    """Misspelt guesses before a word, none as a rule, each costing a turn and none learnt."""
+    slips: list[TraceTurn] = []
+    while len(slips) < most and rng.random() < rate:
+        slip = misspelt(word, _board([*turns, *slips]), words, rng)
+        if slip is None:
+            break
+        slips.append(TraceTurn(slip, "", taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
+    return slips
+
+
 def _board(turns: Sequence[TraceTurn]) -> list[Turn]:
-    return [Turn(turn.guess, turn.marks, Outcome.SCORED) for turn in turns]
+    return [Turn(turn.guess or None, turn.marks or None, turn.outcome, turn.costs_turn) for turn in turns]
 
 
 def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
     """Say what is known, how many words remain and why this guess; every sentence is true by construction.
 
     Args:
-        turns: The turns before the guess, all of them scored.
+        turns: The turns before the guess.
         guess: The word played.
         remaining: Number of answers possible before it.
         classes: Into how many classes it divides them; 0: it was chosen otherwise.

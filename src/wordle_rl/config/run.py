@@ -23,6 +23,7 @@ from wordle_rl.config.playing import (
 )
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import RewardSettings, SFTSettings, two_rewards
+from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Thinking
 
 
@@ -62,6 +63,8 @@ class RunConfig(Section):
             raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
         if self.game.hard_mode and self.traces.teacher.probe_gain:
             raise ValueError("game.hard_mode forbids the teacher's probes; set traces.teacher.probe_gain to 0")
+        if self.traces.slip_rate and self.game.dictionary is not Dictionary.STRICT:
+            raise ValueError(f"traces.slip_rate is for the strict dictionary, not {self.game.dictionary}; set it to 0")
         if self.traces.teacher.max_turns > self.game.max_turns:
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"

@@ -25,6 +25,9 @@ class TeacherSettings(Section):
     """The same in games whose secret is outside the answers; there it also teaches words that are never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
+    reveal_rate: float = Field(0.0, ge=0, le=1)
+    """In games whose secret is outside the answers, a word after which few answers are left, rather those shown least
+    so far; the teacher disowns it."""
     probe_gain: int = Field(0, ge=0)
     """Play a word that cannot be the secret where it makes so many classes more than any that can; 0: never."""
     max_turns: int = Field(6, ge=1, le=20)
@@ -46,6 +49,9 @@ class TraceSettings(Section):
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
     outside_choice: int = Field(1, ge=1)
     """So many of these games are played for each that is kept: the one that shows the answers shown least so far."""
+    slip_rate: float = Field(0.0, ge=0, lt=1)
+    """Chance, after the first turn, that a misspelt word comes before the teacher's: it is refused, costs the turn and
+    is not learnt; what is learnt is to mend it."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
     teacher: TeacherSettings = TeacherSettings()
