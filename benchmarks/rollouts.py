@@ -59,10 +59,11 @@ from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.sft import train_sft
 from wordle_rl.solver import Solver
+from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.tiny import END, REPLY
 from wordle_rl.traces import draw_secrets, solver_traces
-from wordle_rl.words import WordList, load_words, split_secrets
+from wordle_rl.words import WordList, load_words
 
 SAMPLING = SamplingSettings(max_completion_tokens=12)
 GROUP_SIZE = 8

@@ -52,10 +52,11 @@ from wordle_rl.roller import Arena
 from wordle_rl.runs import Run
 from wordle_rl.sft import EpochOrder, train_sft
 from wordle_rl.solver import Solver
+from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, solver_traces
 from wordle_rl.training import make_scheduler
-from wordle_rl.words import Split, WordList, load_words, split_secrets
+from wordle_rl.words import WordList, load_words
 
 WARM_UP_STEPS = 2
 SEED = 0

@@ -8,7 +8,8 @@ import pytest
 from wordle_rl.audit import audit
 from wordle_rl.config import RunConfig
 from wordle_rl.runs import Run, RunError, write_jsonl
-from wordle_rl.words import Split, load_words, split_secrets
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import load_words
 
 SPLIT: Split = split_secrets(load_words())
 

@@ -10,7 +10,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess
 from wordle_rl.imports import import_rows, read_marks
 from wordle_rl.prompt import Prompter
-from wordle_rl.words import split_secrets
+from wordle_rl.split import split_secrets
 
 SIGNS = {"G": "✓", "Y": "-", "X": "x"}
 

@@ -18,7 +18,7 @@ pytest.importorskip("openai")
 from fake_endpoint import Answer, FakeEndpoint, chat
 
 from wordle_rl.evaluate import Journal, load_evaluation
-from wordle_rl.words import Split
+from wordle_rl.split import Split
 
 Start = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
 

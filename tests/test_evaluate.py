@@ -26,8 +26,9 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
 from wordle_rl.solver import Solver
+from wordle_rl.split import split_secrets
 from wordle_rl.stats import wilson_interval
-from wordle_rl.words import WordList, split_secrets
+from wordle_rl.words import WordList
 
 ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
 WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 # Every room may import from those before it. A package is one room.
 ORDER = (
     "words",
+    "split",
     "game",
     "solver",
     "prompt",

@@ -24,7 +24,7 @@ from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.read import read_run
 from wordle_rl.runs import RunError
-from wordle_rl.words import split_secrets
+from wordle_rl.split import split_secrets
 
 QUIET = Console(quiet=True)
 FIGURES = {

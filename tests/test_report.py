@@ -20,7 +20,7 @@ from wordle_rl.report import ReportError, read_run, write_report
 from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
 from wordle_rl.report.page import fill
 from wordle_rl.runs import RunError
-from wordle_rl.words import Split
+from wordle_rl.split import Split
 
 HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{script}} & \u2028"
 SPLIT = Split(train=("crane", "crate"), val=("trace",), test=("grape", "speed"), seed=0, fingerprint="f" * 64)

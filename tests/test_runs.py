@@ -24,7 +24,8 @@ from wordle_rl.runs import (
     write_jsonl,
     write_text_atomically,
 )
-from wordle_rl.words import load_words, split_secrets
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 SMALL_DISK = 4096
 

@@ -29,7 +29,8 @@ from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, split_secrets
+from wordle_rl.split import split_secrets
+from wordle_rl.words import WordList
 
 ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
 WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.words import Split, WordList, WordListError, load_words, read_word_list, split_secrets
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import WordList, WordListError, load_words, read_word_list
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "src" / "wordle_rl" / "data"

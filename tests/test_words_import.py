@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl import words as words_module
+from wordle_rl.split import split_secrets
 from wordle_rl.words import (
     KNOWN_LISTS,
     KnownList,
@@ -14,7 +15,6 @@ from wordle_rl.words import (
     import_words,
     load_words,
     read_word_list,
-    split_secrets,
     user_cache_dir,
 )
 

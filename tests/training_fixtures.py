@@ -18,9 +18,10 @@ from wordle_rl.config import (
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
+from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import Trace, draw_secrets, solver_traces
-from wordle_rl.words import Split, WordList, load_words, split_secrets
+from wordle_rl.words import WordList, load_words
 
 NUM_ANSWERS, NUM_GUESSES = 60, 90
 TINY = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}

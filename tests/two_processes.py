@@ -18,8 +18,9 @@ from wordle_rl.processes import is_first, num_processes, part_company, wait_for_
 from wordle_rl.roller import Arena, Roller
 from wordle_rl.runs import Run
 from wordle_rl.sft import train_sft
+from wordle_rl.split import split_secrets
 from wordle_rl.tiny import make_model, make_tokenizer
-from wordle_rl.words import load_words, split_secrets
+from wordle_rl.words import load_words
 
 SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 OPTIMIZER = OptimizerSettings(learning_rate=3e-3, warmup_share=0.0, schedule="constant")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from wordle_rl.config import load_config
 from wordle_rl.runs import RunError, read_jsonl, read_object
-from wordle_rl.words import load_words, split_secrets
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 
 @dataclass(frozen=True)

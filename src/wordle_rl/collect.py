@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.providers import find_endpoint
+from wordle_rl.split import Split
 from wordle_rl.trace_files import TraceFile, write_csv_files
 from wordle_rl.traces import Trace
-from wordle_rl.words import Split, WordList
+from wordle_rl.words import WordList
 
 
 @dataclass(frozen=True, slots=True)

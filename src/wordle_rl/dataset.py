@@ -15,8 +15,9 @@ from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape
 from wordle_rl.runs import write_jsonl
+from wordle_rl.split import Split
 from wordle_rl.traces import Trace
-from wordle_rl.words import Split, WordList
+from wordle_rl.words import WordList
 
 _CHUNK = 4096
 

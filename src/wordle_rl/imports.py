@@ -17,7 +17,8 @@ from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
-from wordle_rl.words import Split, WordList
+from wordle_rl.split import Split
+from wordle_rl.words import WordList
 
 Format = Literal["grpo", "instruction"]
 

@@ -39,9 +39,10 @@ from wordle_rl.report import write_report
 from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
 from wordle_rl.samplers.base import Closable
 from wordle_rl.solver import Solver
+from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, read_traces, solver_traces
-from wordle_rl.words import Split, WordList, load_words, split_secrets
+from wordle_rl.words import WordList, load_words
 
 Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
 

@@ -31,10 +31,11 @@ from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import Start, groups_of, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
+from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.templates import ChatTemplateError, changes_of
 from wordle_rl.traces import draw_secrets, solver_traces
-from wordle_rl.words import Split, WordList, load_words, split_secrets
+from wordle_rl.words import WordList, load_words
 
 _TEACHER_GAMES = 256
 

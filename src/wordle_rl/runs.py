@@ -32,7 +32,7 @@ from typing import Any, TextIO
 
 from wordle_rl import __version__
 from wordle_rl.config import RunConfig
-from wordle_rl.words import Split
+from wordle_rl.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 

@@ -15,8 +15,9 @@ from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import RunError, read_jsonl
 from wordle_rl.slips import misspelt
 from wordle_rl.solver import decode_marks
+from wordle_rl.split import Split
 from wordle_rl.teacher import SolverTeacher, TeacherGames
-from wordle_rl.words import Split, WordList
+from wordle_rl.words import WordList
 
 _CHUNK = 4096
 

@@ -11,7 +11,7 @@ from wordle_rl.cli.options import Json, Seed, Words
 from wordle_rl.commands import evaluating as command
 from wordle_rl.config import Constrain, PatienceSettings, PlaySettings, SamplingSettings
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.words import SplitName
+from wordle_rl.split import SplitName
 
 
 def evaluate(

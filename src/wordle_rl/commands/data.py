@@ -20,10 +20,11 @@ from wordle_rl.imports import Format, import_rows
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import write_jsonl, write_text_atomically
 from wordle_rl.solver import Solver
+from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
 from wordle_rl.traces import draw_secrets, solver_traces
-from wordle_rl.words import load_words, split_secrets
+from wordle_rl.words import load_words
 
 
 def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:

@@ -35,7 +35,8 @@ from wordle_rl.players import Player, find_model, game_of, make_player
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
-from wordle_rl.words import SplitName, WordList, load_words, split_secrets
+from wordle_rl.split import SplitName, split_secrets
+from wordle_rl.words import WordList, load_words
 
 
 @dataclass(frozen=True)

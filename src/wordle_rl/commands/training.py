@@ -13,7 +13,8 @@ from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures, figures_by
 from wordle_rl.pipeline import Pipeline, Stage, elapsed, start_anew
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first, wait_for_all
-from wordle_rl.words import load_words, split_secrets
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 
 def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_json: bool) -> None:

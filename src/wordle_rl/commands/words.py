@@ -11,7 +11,8 @@ from rich.table import Table
 from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
 from wordle_rl.solver import Solver
-from wordle_rl.words import import_words, load_words, split_secrets
+from wordle_rl.split import split_secrets
+from wordle_rl.words import import_words, load_words
 
 
 def words(action: Literal["show", "import"], source: str, as_json: bool) -> None:

@@ -14,7 +14,8 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
 from wordle_rl.samplers.loop import run_async
-from wordle_rl.words import SplitName, WordList
+from wordle_rl.split import SplitName
+from wordle_rl.words import WordList
 
 
 def evaluate_concurrently(

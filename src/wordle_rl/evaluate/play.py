@@ -16,7 +16,8 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
-from wordle_rl.words import SplitName, WordList
+from wordle_rl.split import SplitName
+from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
 """Regret of a turn without marks: it taught nothing, so best play needs one guess more than before it."""

@@ -13,8 +13,8 @@ from wordle_rl.config import Constrain
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import write_text_atomically
+from wordle_rl.split import Split, SplitName
 from wordle_rl.stats import wilson_interval
-from wordle_rl.words import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""

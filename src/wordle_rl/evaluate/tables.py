@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import write_text_atomically
-from wordle_rl.words import Split
+from wordle_rl.split import Split
 
 _ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records"))
 _RULES = tuple(field.name for field in fields(Rules))

@@ -42,8 +42,9 @@ from wordle_rl.runs import Run, RunError, append_jsonl, write_json
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.solver import Solver
+from wordle_rl.split import split_secrets
 from wordle_rl.training import RunCallback, held_interrupt, last_checkpoint, save_trained
-from wordle_rl.words import WordListError, load_words, split_secrets
+from wordle_rl.words import WordListError, load_words
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer

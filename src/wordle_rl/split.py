@@ -1,0 +1,74 @@
+"""Which answers may be secrets in training: the answers dealt into train, val and test."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wordle_rl.words import WordList, WordListError
+
+SplitName = Literal["all", "train", "val", "test", "held_out"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The answers of a list in three disjoint parts, each in shuffled order: its first n secrets are a fair sample."""
+
+    train: tuple[str, ...] = field(repr=False)
+    val: tuple[str, ...] = field(repr=False)
+    test: tuple[str, ...] = field(repr=False)
+    seed: int
+    fingerprint: str
+
+    def named(self, name: SplitName) -> tuple[str, ...]:
+        """Return one part by name: `held_out` is `test`, and `all` is every answer in alphabetical order.
+
+        Raises:
+            WordListError: If there is no such part.
+        """
+        if name == "all":
+            return tuple(sorted(self.train + self.val + self.test))
+        parts = {"train": self.train, "val": self.val, "test": self.test, "held_out": self.test}
+        if name not in parts:
+            raise WordListError(f"no split part {name!r}: give all, train, val, test or held_out")
+        return parts[name]
+
+
+def split_secrets(
+    words: WordList, seed: int = 0, *, val_size: int | None = None, test_size: int | None = None
+) -> Split:
+    """Deal the answers into train, val and test, the same on every machine and Python version.
+
+    In the order of the SHA-256 of `fingerprint:seed:answer`, the first answers go to test, the next to val, the rest to
+    train. So the test secrets stay when only `val_size` changes.
+
+    Args:
+        words: The list whose answers are dealt.
+        seed: Any integer.
+        val_size: Number of val secrets, at least 1; by default 5 % of the answers.
+        test_size: Number of test secrets, at least 1; by default 11 % of the answers, or 300 if that is more and there
+            are at least 1,500 answers.
+
+    Raises:
+        WordListError: If a part would be empty.
+    """
+    total = len(words.answers)
+    if test_size is None:
+        test_size = max(total * 11 // 100, 300 if total >= 1500 else 1)
+    if val_size is None:
+        val_size = max(total * 5 // 100, 1)
+    if test_size < 1 or val_size < 1 or test_size + val_size >= total:
+        raise WordListError(
+            f"{total} answers cannot give {test_size} test, {val_size} val and at least 1 train secret: "
+            "use a longer list or other sizes, each at least 1"
+        )
+    order = sorted(
+        words.answers, key=lambda word: hashlib.sha256(f"{words.fingerprint}:{seed}:{word}".encode()).hexdigest()
+    )
+    test, val, train = order[:test_size], order[test_size : test_size + val_size], order[test_size + val_size :]
+    return Split(tuple(train), tuple(val), tuple(test), seed=seed, fingerprint=words.fingerprint)
+
+
+def _place(fingerprint: str, seed: int, word: str) -> str:
+    return hashlib.sha256(f"{fingerprint}:{seed}:{word}".encode()).hexdigest()
