@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import PatienceSettings, PlaySettings, RunConfig, TraceSettings
+from wordle_rl.config import PatienceSettings, PlayerEvalSettings, RunConfig, TraceSettings
 from wordle_rl.runs import Run
 
 COMMANDS = [
@@ -64,7 +64,7 @@ def test_help_lists_every_setting_with_its_description(command: str, capsys) -> 
 
 
 @pytest.mark.parametrize(
-    ("command", "section"), [("traces", TraceSettings), ("eval", PlaySettings), ("eval", PatienceSettings)]
+    ("command", "section"), [("traces", TraceSettings), ("eval", PlayerEvalSettings), ("eval", PatienceSettings)]
 )
 def test_help_of_smaller_commands_lists_theirs(command: str, section: type[BaseModel], capsys) -> None:
     shown = help_of(command, capsys)
@@ -122,6 +122,28 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     code, out, _ = cli("compare", tmp_path / "solver.json", tmp_path / "model.json", "--json")
     assert code == 0
     assert json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_player_that_draws_by_chance_plays_every_secret_anew(
+    cli, finished_run, word_directory, tmp_path: Path
+) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory, "--temperature", 1]
+    found = {}
+    for name, seed in (("a", 0), ("again", 0), ("b", 1)):
+        code, _, err = cli(*command, "--games-per-secret", 3, "--seed", seed, "--out", tmp_path / f"{name}.json")
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / f"{name}.json").read_text())["records"]
+    secrets = [game["secret"] for game in found["a"]]
+    assert secrets == [*dict.fromkeys(secrets)] * 3
+    assert found["a"] == found["again"] != found["b"]
+    third = len(secrets) // 3
+    assert found["a"][:third] != found["a"][third : 2 * third]
+    code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
+    assert code == 0
+    assert json.loads(out)["num_games"] == len(secrets)
+    code, _, err = cli(*command, "--games-per-secret", 0)
+    assert code == 2
+    assert "games-per-secret" in err or "games_per_secret" in err
 
 
 def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: Path) -> None:

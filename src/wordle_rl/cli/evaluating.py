@@ -9,7 +9,7 @@ import tyro
 
 from wordle_rl.cli.options import Json, Seed, Words
 from wordle_rl.commands import evaluating as command
-from wordle_rl.config import Constrain, PatienceSettings, PlaySettings, SamplingSettings
+from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.split import SplitName
 
@@ -24,7 +24,7 @@ def evaluate(
     temperature: float = 0.0,
     constrain: Constrain = "none",
     base_url: str | None = None,
-    settings: Annotated[PlaySettings, tyro.conf.arg(name="")] = PlaySettings(),
+    settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
     csv: Path | None = None,
     overwrite: bool = False,
@@ -59,7 +59,7 @@ def evaluate(
         constrain=constrain,
     )
     wording = command.Wording(style, shape, thinking)
-    source = command.Source(words, split_seed, split, settings.max_games)
+    source = command.Source(words, split_seed, split, settings.max_games, settings.games_per_secret)
     outputs = command.Outputs(out, csv, overwrite)
     command.evaluate_player(
         player,

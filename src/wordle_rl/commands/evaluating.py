@@ -35,7 +35,7 @@ from wordle_rl.players import Player, find_model, game_of, make_player
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
-from wordle_rl.split import SplitName, split_secrets
+from wordle_rl.split import Split, SplitName, split_secrets
 from wordle_rl.words import WordList, load_words
 
 
@@ -64,6 +64,12 @@ class Source:
     split_seed: int
     part: SplitName
     max_games: int
+    games_per_secret: int = 1
+
+    def secrets(self, split: Split) -> list[str]:
+        """The secrets to play, each as often as asked for."""
+        named = eval_secrets(split, 0) if self.part == "all" else split.named(self.part)
+        return list(named[: self.max_games or None]) * self.games_per_secret
 
 
 @dataclass(frozen=True)
@@ -122,10 +128,7 @@ def evaluate_player(
         seed=seed,
         engine=engine,
     )
-    secrets: Sequence[str] = split.named(source.part)
-    if source.part == "all":
-        secrets = eval_secrets(split, 0)
-    secrets = secrets[: source.max_games] if source.max_games else secrets
+    secrets = source.secrets(split)
     label = name or Path(player).name
     if isinstance(who.sampler, ConcurrentSampler):
         settings = _played_with(who, found, source, sampling, base_url)

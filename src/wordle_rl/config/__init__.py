@@ -2,7 +2,7 @@
 
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.engine import Engine, VLLMSettings
-from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlaySettings
+from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
     ALGORITHM_NAMES,
@@ -43,6 +43,7 @@ __all__ = [
     "OptimizerSettings",
     "PatienceSettings",
     "PlaySettings",
+    "PlayerEvalSettings",
     "Precision",
     "RewardSettings",
     "RoundSettings",

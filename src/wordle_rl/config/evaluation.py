@@ -30,6 +30,13 @@ class EvalSettings(PlaySettings):
     """Play held-out secrets once more with guesses limited to listed words; shown apart, never in place of the rest."""
 
 
+class PlayerEvalSettings(PlaySettings):
+    """Evaluation of one player by itself."""
+
+    games_per_secret: int = Field(1, ge=1)
+    """Play every secret so often: more power to tell players apart that draw by chance."""
+
+
 class PatienceSettings(Section):
     """How an endpoint's games are played, and how long it is waited for."""
 
