@@ -59,22 +59,9 @@ def evaluate(
         constrain=constrain,
     )
     wording = command.Wording(style, shape, thinking)
+    asked = command.Asked(player, name, wording, sampling, patience, base_url, settings.engine, seed)
     source = command.Source(words, split_seed, split, settings.max_games, settings.games_per_secret)
-    outputs = command.Outputs(out, csv, overwrite)
-    command.evaluate_player(
-        player,
-        source,
-        sampling,
-        wording,
-        base_url,
-        patience,
-        name,
-        outputs,
-        settings.regret,
-        seed,
-        as_json,
-        settings.engine,
-    )
+    command.evaluate_player(asked, source, command.Outputs(out, csv, overwrite), settings.regret, as_json)
 
 
 def compare(

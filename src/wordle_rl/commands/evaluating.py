@@ -57,6 +57,35 @@ class Wording:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Who is to play, and how it is asked: a player as `make_player` knows it, and what tables call it."""
+
+    player: str
+    name: str | None
+    wording: Wording
+    sampling: SamplingSettings
+    patience: PatienceSettings
+    base_url: str | None = None
+    engine: Engine = "transformers"
+    seed: int = 0
+
+    def make(self, words: WordList, solver: Solver) -> Player:
+        """The player itself; see `make_player` for what may be wrong."""
+        built_in = self.player in ("solver", "random") or self.player.startswith("openai:")
+        return make_player(
+            self.player,
+            words,
+            self.wording.settings(None if built_in else find_model(Path(self.player))),
+            self.sampling,
+            solver=solver,
+            base_url=self.base_url,
+            patience=self.patience,
+            seed=self.seed,
+            engine=self.engine,
+        )
+
+
+@dataclass(frozen=True)
 class Source:
     """Which secrets to play."""
 
@@ -96,50 +125,25 @@ class Outputs:
             raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own")
 
 
-def evaluate_player(
-    player: str,
-    source: Source,
-    sampling: SamplingSettings,
-    wording: Wording,
-    base_url: str | None,
-    patience: PatienceSettings,
-    name: str | None,
-    outputs: Outputs,
-    with_regrets: bool,
-    seed: int,
-    as_json: bool,
-    engine: Engine = "transformers",
-) -> None:
+def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     """Play and measure one player."""
     outputs.check()
     found = load_words(source.words)
     split = split_secrets(found, source.split_seed)
     solver = Solver(found)
-    built_in = player in ("solver", "random") or player.startswith("openai:")
-    game = wording.settings(None if built_in else find_model(Path(player)))
-    who = make_player(
-        player,
-        found,
-        game,
-        sampling,
-        solver=solver,
-        base_url=base_url,
-        patience=patience,
-        seed=seed,
-        engine=engine,
-    )
+    who = asked.make(found, solver)
     secrets = source.secrets(split)
-    label = name or Path(player).name
+    label = asked.name or Path(asked.player).name
     if isinstance(who.sampler, ConcurrentSampler):
-        settings = _played_with(who, found, source, sampling, base_url)
+        settings = _played_with(who, found, source, asked)
         with _journal(outputs, settings) as journal:
-            evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, patience, journal)
+            evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, asked.patience, journal)
         if with_regrets:
             with messages.status("measuring regret…"):
                 evaluation = with_regret(evaluation, found, solver)
     else:
         regret_solver = solver if with_regrets else None
-        evaluation = _play_together(who, label, secrets, found, source.part, sampling.constrain, regret_solver)
+        evaluation = _play_together(who, label, secrets, found, source.part, asked.sampling.constrain, regret_solver)
     figures = evaluation.figures()
     if not figures.num_games:
         reasons = Counter(record.error for record in evaluation.records)
@@ -149,20 +153,18 @@ def evaluate_player(
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
-        print_json({"player": who.label, "split": source.part, "constrain": sampling.constrain, **asdict(figures)})
+        print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **asdict(figures)})
     else:
         out.print(display.results_table({evaluation.label: {source.part: figures}}))
     _tell_errors(evaluation, outputs)
 
 
-def _played_with(
-    who: Player, found: WordList, source: Source, sampling: SamplingSettings, base_url: str | None
-) -> dict[str, Any]:
+def _played_with(who: Player, found: WordList, source: Source, asked: Asked) -> dict[str, Any]:
     """All that an endpoint's game depends on, to be kept with the games; an address without its user and query."""
-    address = urlsplit(base_url or "")
+    address = urlsplit(asked.base_url or "")
     return {
         "player": who.label,
-        "base_url": f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if base_url else None,
+        "base_url": f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if asked.base_url else None,
         "words": found.fingerprint,
         "split": source.part,
         "split_seed": source.split_seed,
@@ -170,7 +172,7 @@ def _played_with(
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,
         **asdict(who.prompter.rules),
-        **sampling.model_dump(exclude={"max_batch_size"}),
+        **asked.sampling.model_dump(exclude={"max_batch_size"}),
     }
 
 
