@@ -31,6 +31,12 @@ BAD = {
     "misspelt flag": (RUN + " --grpo.group-sise 4", "--grpo.group-sise"),
     "no turn left": (RUN + " --grpo.max-given 6", "leaves none of 6 turns"),
     "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
+    "rate out of range": (RUN + " --traces.slip-rate 2", "error: traces.slip_rate: Input should be less than 1"),
+    "rate of a part out of range": (
+        RUN + " --traces.teacher.reveal-rate -1",
+        "error: traces.teacher.reveal_rate: Input should be greater than or equal to 0",
+    ),
+    "directory as config": ("run {here} --out {here}/out", "is a directory; name a config file in it"),
     "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
     "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),

@@ -103,8 +103,12 @@ def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
 
 
 _TYRO_PREFIX = re.compile(
-    r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, )?"
+    r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, |(\w+) (?=Input ))?"
 )
+
+
+def _named_setting(found: re.Match[str]) -> str:
+    return ".".join(name for name in found.groups() if name) + ": "
 
 
 @contextmanager
@@ -118,5 +122,5 @@ def _plain_refusals() -> Iterator[None]:
         if not stop.code:
             raise
         words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", heard.getvalue()).split())
-        message = _TYRO_PREFIX.sub(r"\1: ", words).partition(" [type=")[0]
+        message = _TYRO_PREFIX.sub(_named_setting, words).partition(" [type=")[0]
         raise ConfigError(message.partition(" For full helptext")[0]) from None

@@ -95,6 +95,8 @@ def load_config(path: Path) -> RunConfig:
         values = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no config file {path}; see configs/ for examples") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a directory; name a config file in it") from None
     except ValueError as error:  # both parsers' errors, and bytes that are no text
         raise ConfigError(f"{path} cannot be read: {error}") from None
     try:
