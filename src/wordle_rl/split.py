@@ -63,9 +63,7 @@ def split_secrets(
             f"{total} answers cannot give {test_size} test, {val_size} val and at least 1 train secret: "
             "use a longer list or other sizes, each at least 1"
         )
-    order = sorted(
-        words.answers, key=lambda word: hashlib.sha256(f"{words.fingerprint}:{seed}:{word}".encode()).hexdigest()
-    )
+    order = sorted(words.answers, key=lambda word: _place(words.fingerprint, seed, word))
     test, val, train = order[:test_size], order[test_size : test_size + val_size], order[test_size + val_size :]
     return Split(tuple(train), tuple(val), tuple(test), seed=seed, fingerprint=words.fingerprint)
 
