@@ -55,10 +55,11 @@ def traces_with(words: WordList, teacher: SolverTeacher, choice: int, seed: int 
     return list(solver_traces(words, secrets, teacher, settings, seed))
 
 
-def test_the_answers_shown_least_are_shown_more(words, teacher) -> None:
-    plain, chosen = (sorted(shown_by(words, traces_with(words, teacher, choice)).values()) for choice in (1, 6))
+@pytest.mark.parametrize("seed", range(4))
+def test_the_answers_shown_least_are_shown_more(seed, words, teacher) -> None:
+    plain, chosen = (sorted(shown_by(words, traces_with(words, teacher, choice, seed)).values()) for choice in (1, 6))
     assert np.mean(chosen[:15]) > 2 * np.mean(plain[:15])
-    assert np.percentile(chosen, 10) / np.median(chosen) > 2 * np.percentile(plain, 10) / np.median(plain)
+    assert np.percentile(chosen, 10) / np.median(chosen) > 1.2 * np.percentile(plain, 10) / np.median(plain)
 
 
 def test_words_that_single_out_rare_answers_show_them_sooner_still(words, teacher) -> None:

@@ -14,7 +14,7 @@ from training_fixtures import compact, fast, make_run, rows, small_model, weight
 import wordle_rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.chat import mask_picture  # noqa: E402
 from wordle_rl.config import ExpertIterationSettings, SamplingSettings  # noqa: E402
-from wordle_rl.expert_iteration import best_games, draw_games, examples_of, train_expert_iteration  # noqa: E402
+from wordle_rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
 from wordle_rl.roller import Arena, Scored  # noqa: E402
@@ -133,16 +133,6 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
     taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
     assert len(set(taught)) > 3
     assert [row["all_examples"] for row in rows(tmp_path / "metrics.jsonl")] == [6.0, 6.0]
-
-
-def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
-    write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() | {"seed": i} for i, trace in enumerate(plain_traces)])
-    drawn = draw_games(tmp_path / "traces.jsonl", 20, 0)
-    places = sorted(trace.seed for trace in drawn)
-    assert len(set(places)) == 20
-    assert places[-1] > 40
-    assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)
-    assert len(draw_games(tmp_path / "traces.jsonl", 1000, 0)) == len(plain_traces)
 
 
 def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:

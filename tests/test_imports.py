@@ -22,9 +22,9 @@ ORDER = (
     "templates",
     "chat",
     "config",
+    "processes",
     "runs",
     "trackers",
-    "processes",
     "fit",
     "providers",
     "patience",
@@ -55,6 +55,7 @@ ORDER = (
     "colocate",
     "roller",
     "selection",
+    "replay",
     "grpo",
     "rounds",
     "expert_iteration",
@@ -76,8 +77,8 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "roller", "selection", "grpo",
-    "rounds", "expert_iteration", "dpo", "dagger",
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "roller", "selection", "replay",
+    "grpo", "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 

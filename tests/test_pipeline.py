@@ -187,6 +187,20 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
     assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
 
 
+def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:
+    changes = {"traces__rl_only_share": "0.3", "grpo__sample_games": "0"}
+    directory = tmp_path / "run"
+    Pipeline(mini(tmp_path, word_directory, **changes), directory, QUIET)("grpo")
+    train = split_secrets(sixty).train
+    kept = {*train[-int(0.3 * len(train)) :]}
+    assert kept
+    taught = {row["secret"] for row in rows(directory / "traces.jsonl")} & set(sixty.answers)
+    assert taught == {*train} - kept
+    played = {secret for row in rows(directory / "secrets.jsonl") for secret in row["secrets"]}
+    assert played
+    assert played <= kept
+
+
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
     directory, config = tmp_path / "run", load_config(finished_run / "config.json")

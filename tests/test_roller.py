@@ -58,7 +58,9 @@ class Roll:
         self.roller._rows = lambda games: keep(self.games.append(games) or games)
 
     def __call__(self, step: int = 0) -> dict[str, list]:
-        settings, accelerator = self.roller.settings, SimpleNamespace(process_index=0, unwrap_model=lambda model: model)
+        settings, accelerator = self.roller.settings, SimpleNamespace(
+            process_index=0, num_processes=1, unwrap_model=lambda model: model
+        )
         trainer = SimpleNamespace(model=self.model, state=SimpleNamespace(global_step=step), accelerator=accelerator)
         count = settings.groups_per_step * settings.group_size * self.roller.rows_per_game
         return self.roller(["wordle"] * count, trainer)
@@ -244,6 +246,24 @@ def test_constant_groups_are_counted_and_remembered(roll) -> None:
 
 def refilling(**changes) -> GRPOSettings:
     return SETTINGS.model_copy(update={"max_refills": 1} | changes)
+
+
+def test_secrets_are_scouted_once_before_the_first_step(roll, sixty) -> None:
+    """Pay by the secret's first letter and the reply: only some secrets have a mixed record."""
+    mixed = {secret for secret in sixty.answers if secret < "g"}
+    pay = lambda transcript, turn: (transcript.secret in mixed) * (len(turn.reply) % 5) / 4  # noqa: E731
+    played = roll(settings=SETTINGS.model_copy(update={"scout_games": 3, "focus": 1.0, "max_refills": 0}), pay=pay)
+    for step in (0, 1):
+        played(step)
+    run, picker = played.roller.run, played.roller.picker
+    scouted = [row for row in rows(run.directory / "secrets.jsonl") if row["stage"] == "scout"]
+    assert [sorted(row["secrets"]) for row in scouted] == [sorted(sixty.answers)]
+    assert set(picker.state()) == set(sixty.answers)
+    spread = picker.state()
+    assert all(spread[secret] == 0 for secret in sixty.answers if secret not in mixed)
+    assert sum(spread[secret] > 0 for secret in mixed) > len(mixed) / 2
+    first = next(row for row in rows(run.directory / "secrets.jsonl") if row["stage"] == "grpo")
+    assert first["secrets"], "the step itself is played after it"
 
 
 def test_constant_groups_are_played_anew_with_other_secrets(roll) -> None:

@@ -125,6 +125,14 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
         Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
 
 
+def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
+    arena = Arena(sixty, compact(max_turns=1), split.train[-2:], None, split.val, split.train[:-2])
+    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
+    validation = Validation(small_model(tokenizer), codec, arena, greedy)
+    assert len(validation._train) == min(4 * len(split.val), len(split.train))
+    assert len({*validation._train} - {*arena.secrets}) >= len(validation._train) - 2
+
+
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
     arena = Arena(small_words, compact(max_turns=1), (), None, small_words.answers)
     run = make_run(tmp_path / "run", small_words)

@@ -232,6 +232,17 @@ def test_a_seed_repeats_its_games_and_seeds_differ(teacher: SolverTeacher) -> No
     assert guesses(1) != guesses(2)
 
 
+def test_helping_processes_play_the_same_games(teacher: SolverTeacher) -> None:
+    secrets = [teacher.words.guesses[i % len(teacher.words.guesses)] for i in range(2500)]
+    alone = teacher.play(secrets, WILD, seed=3)
+    with teacher.helped_by(2):
+        helped = teacher.play(secrets, WILD, seed=3)
+    again = teacher.play(secrets, WILD, seed=3)
+    for games in (helped, again):
+        for name in ("secrets", "guesses", "codes", "taught", "remaining", "classes"):
+            assert np.array_equal(getattr(alone, name), getattr(games, name)), name
+
+
 def test_words_that_are_not_listed_are_refused_by_name(teacher: SolverTeacher) -> None:
     with pytest.raises(WordListError, match="secret 'qqqqq' is not in word list 'small'"):
         teacher.play(["qqqqq"], PURE, seed=0)

@@ -160,6 +160,23 @@ def test_training_secrets_are_played_equally_often(sixty, split) -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+def test_secrets_kept_for_rl_are_never_the_teachers(sixty, split) -> None:
+    settings = TraceSettings(num_games=1000, outside_rate=0.0, rl_only_share=0.25)
+    kept = len(split.train) // 4
+    counts = Counter(draw_secrets(sixty, split, settings, 0))
+    assert kept > 0
+    assert set(counts) == set(split.train[:-kept])
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert split.shared(0.25) == (split.train[:-kept], split.train[-kept:])
+    assert split.shared(0.0) == (split.train, split.train)
+
+
+def test_the_smallest_split_leaves_the_teacher_a_secret() -> None:
+    words = ("crane", "crate", "grape")
+    split = split_secrets(WordList("three", words, words))
+    assert split.shared(0.99) == (split.train, split.train)
+
+
 def test_a_list_without_outside_words_plays_training_secrets_alone() -> None:
     words = WordList("even", ("crane", "crate", "grape", "trace"), ("crane", "crate", "grape", "trace"))
     split = split_secrets(words)

@@ -25,9 +25,10 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import DaggerSettings, TraceSettings
 from wordle_rl.dataset import Example
 from wordle_rl.dpo import boards_of
-from wordle_rl.expert_iteration import Replay, fit_round
+from wordle_rl.expert_iteration import fit_round
 from wordle_rl.game import Turn, violates_clues
 from wordle_rl.prompt import Thinking
+from wordle_rl.replay import Replay
 from wordle_rl.roller import Arena, Scored
 from wordle_rl.rounds import Numbers, Round, Rounds, Row
 from wordle_rl.runs import Run, read_jsonl, write_jsonl

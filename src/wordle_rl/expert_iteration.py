@@ -9,8 +9,6 @@ Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round 
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,17 +17,15 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ExpertIterationSettings, RoundSettings, SFTSettings
-from wordle_rl.dataset import Example, encode_traces
-from wordle_rl.modeling import context_length
+from wordle_rl.dataset import Example
+from wordle_rl.replay import Replay
 from wordle_rl.roller import Arena, Scored
 from wordle_rl.rounds import Numbers, Round, Rounds, Row
 from wordle_rl.runs import Run
 from wordle_rl.sft import fit_games
-from wordle_rl.traces import Trace, read_traces
 from wordle_rl.training import Progress, RunCallback
 
 NAME = "expert_iteration"
-_NO_LIMIT = 1 << 30
 
 
 def train_expert_iteration(
@@ -90,50 +86,6 @@ class _BestGames:
         fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
 
 
-class Replay:
-    """Teacher games among those of a round, others in each round while there are enough.
-
-    Args:
-        model: The policy, whose context bounds a game.
-        codec: Its tokenizer and template.
-        arena: Prompts.
-        share: Share of teacher games among all games of a round, 0 to below 1.
-        most: The most games of a round they will be added to.
-        rounds: Rounds in all.
-        run: The run whose traces.jsonl holds them.
-        seed: Seed of the draw.
-
-    Raises:
-        RunError: If there are no traces to draw from.
-    """
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        codec: ChatCodec,
-        arena: Arena,
-        share: float,
-        most: int,
-        rounds: int,
-        run: Run,
-        seed: int,
-    ) -> None:
-        self._model, self._codec, self._prompter = model, codec, arena.prompter
-        self._per_game = share / (1 - share)  # teacher games per game of the round
-        self._most = math.ceil(most * self._per_game)
-        self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
-
-    def __call__(self, games: int, number: int) -> list[Example]:
-        """What to learn beside so many games in a round; `number` counts from 1."""
-        count = round(games * self._per_game)
-        if not count or not self._games:
-            return []
-        first = (number - 1) * self._most
-        chosen = [self._games[(first + i) % len(self._games)] for i in range(count)]
-        limit = context_length(self._model) or _NO_LIMIT
-        return encode_traces(chosen, self._prompter, self._codec, limit).examples
-
-
 def fit_round(
     model: PreTrainedModel,
     codec: ChatCodec,
@@ -183,20 +135,3 @@ def examples_of(game: Scored) -> Iterator[Example]:
                 learnt[start:stop] = [0] * (stop - start)
         if any(learnt):
             yield Example([*segment.prompt_ids, *segment.token_ids], [0] * len(segment.prompt_ids) + learnt)
-
-
-def draw_games(path: Path, count: int, seed: int) -> list[Trace]:
-    """Draw up to `count` traces from a file, each as likely as any other, in one reading.
-
-    Raises:
-        RunError: If the file is missing or damaged.
-    """
-    rng = random.Random(seed)
-    drawn: list[Trace] = []
-    for place, trace in enumerate(read_traces(path)):
-        if place < count:
-            drawn.append(trace)
-        elif (other := rng.randrange(place + 1)) < count:
-            drawn[other] = trace
-    rng.shuffle(drawn)
-    return drawn

@@ -32,6 +32,7 @@ from wordle_rl.colocate import check_colocated, colocated_player, release_engine
 from wordle_rl.config import GRPOSettings
 from wordle_rl.modeling import context_length, make_optimizer, wants_bf16
 from wordle_rl.processes import is_first
+from wordle_rl.replay import ReplayLoss
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run, read_object, write_json
 from wordle_rl.selection import BestWeights, Validation
@@ -58,6 +59,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     """`GRPOTrainer` with an advantage per token and a clock on each part of a step."""
 
     roller: Roller
+    replay: ReplayLoss | None = None
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
@@ -120,6 +122,11 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         """TRL's loss, timed."""
         started = time.perf_counter()
         loss = super().compute_loss(*args, **kwargs)
+        if self.replay is not None:
+            parts = self.args.gradient_accumulation_steps
+            model = kwargs["model"] if "model" in kwargs else args[0]
+            loss = loss + self.replay(model, self.state.global_step, self._step % parts, parts)
+            self._metrics["train"]["replay_loss"].append(self.replay.last)
         self._forward_s = time.perf_counter() - started
         return loss
 
@@ -252,6 +259,9 @@ def train_grpo(
             roller.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)
         keep_tensorboard(trainer.callback_handler.callbacks, directory / "tensorboard")
         state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
+        if settings.replay_games:
+            replay = (trainer.accelerator.process_index, trainer.accelerator.num_processes)
+            trainer.replay = ReplayLoss(model, codec, arena.prompter, settings, run, seed, *replay)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)

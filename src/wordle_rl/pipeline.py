@@ -41,7 +41,7 @@ from wordle_rl.samplers.base import Closable
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import draw_secrets, read_traces, solver_traces
+from wordle_rl.traces import draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import WordList, load_words
 
 Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
@@ -124,15 +124,17 @@ class Pipeline:
         settings = self.config.traces
         with self._stage("traces", "Teacher games", settings.num_games) as advance:
             secrets = draw_secrets(self.words, self.split, settings, self.config.seed)
+            teacher = SolverTeacher(self.solver)
             traces = solver_traces(
                 self.words,
                 secrets,
-                SolverTeacher(self.solver),
+                teacher,
                 settings,
                 self.config.seed,
                 lambda done: advance(done, settings.num_games, ""),
             )
-            write_jsonl(path, (trace.to_row() for trace in traces))
+            with teacher.helped_by(num_helpers(settings.num_games)):
+                write_jsonl(path, (trace.to_row() for trace in traces))
 
     def _sft(self) -> None:
         from wordle_rl.modeling import context_length, load_model
@@ -177,7 +179,9 @@ class Pipeline:
 
         with self.run.stage("setup"):
             model, codec = load_model(self._model_at("sft"), self.config.seed)
-        arena = Arena(self.words, self.prompter, self.split.train, self.solver, self.split.val)
+        taught, secrets = self.split.shared(self.config.traces.rl_only_share)
+        rehearsal = taught if taught != secrets else ()
+        arena = Arena(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal)
         title = ALGORITHM_NAMES[name]
         with self._stage(name, title[0].upper() + title[1:], 0) as advance:
             directory = _training_of(self.config)(

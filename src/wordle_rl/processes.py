@@ -1,4 +1,4 @@
-"""Several processes, one run: who writes, and how the others wait.
+"""Several processes, one run: how many, who writes, and how the others wait.
 
 Processes are started by `torchrun` or `accelerate launch`, which say in the environment how many there are. The first
 one does what is done once (teacher games, evaluation, files) while the others wait for it; training is done together.
@@ -20,6 +20,11 @@ def num_processes() -> int:
 def is_first() -> bool:
     """Whether this process is the one that writes; a process of its own is."""
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def num_cores() -> int:
+    """How many of the machine's cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def wait_for_all() -> None:

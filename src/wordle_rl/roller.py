@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from accelerate.utils import gather_object
 
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
@@ -41,13 +42,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arena:
-    """What the games of a training are played with; `validation` are secrets to choose weights by."""
+    """What the games of a training are played with.
+
+    `secrets` are trained on, `validation` is what weights are chosen by, and `rehearsal` are other training secrets, on
+    which validation sees to it that nothing is forgotten.
+    """
 
     words: WordList
     prompter: Prompter
     secrets: Sequence[str]
     solver: Solver | None
     validation: Sequence[str] = ()
+    rehearsal: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +98,30 @@ class Roller:
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
         self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
         with self._player(trainer, step, process) as (sampler, budget):
+            if step == 0 and self.settings.scout_games:
+                self._scout(sampler, budget, process, int(trainer.accelerator.num_processes))
             games = self._play(sampler, budget, num_groups, step, process)
         self._measure(games)
         if process == 0:
             every = max(1, len(games) // max(1, self.settings.sample_games))
             self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
         return self._rows(games)
+
+    def _scout(self, sampler: Sampler, budget: int | None, process: int, num_processes: int) -> None:
+        """Play every secret a few times, so that the first step already knows which are worth training on."""
+        started = time.perf_counter()
+        secrets = list(self.arena.secrets[process::num_processes])
+        self.run.append("secrets.jsonl", {"stage": "scout", "step": 0, "process": process, "secrets": secrets})
+        count, rubric = self.settings.scout_games, self.schedule.rubric_at(0, self.best_compliance)
+        starts = [Start(secret) for secret in secrets for _ in range(count)]
+        games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
+        found = []
+        for secret, group in zip(secrets, groups_of(games, count), strict=True):
+            rewards = [rubric.score(game.transcript, self.arena.solver).total for game in group]
+            found.append((secret, statistics.pstdev(rewards)))
+        for secret, spread in gather_object(found) if num_processes > 1 else found:
+            self.picker.update(secret, spread)
+        self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
         """All games of a step; groups that teach nothing are played anew as often as the settings say."""

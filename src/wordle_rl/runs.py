@@ -32,6 +32,7 @@ from typing import Any, TextIO
 
 from wordle_rl import __version__
 from wordle_rl.config import RunConfig
+from wordle_rl.processes import num_cores
 from wordle_rl.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
@@ -258,7 +259,7 @@ def hardware() -> dict[str, Any]:
     """What this machine is: processor, cores, memory in GiB, accelerator if any."""
     facts: dict[str, Any] = {
         "processor": _processor_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": num_cores(),
         "memory_gib": _memory_gib(),
         "system": platform.system(),
     }

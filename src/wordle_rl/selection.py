@@ -83,8 +83,9 @@ class Validation:
         self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
         self._book, self._sample_games = book, sample_games
         self._open = engine or self._itself
-        count = min(len(arena.secrets), _TRAIN_PER_VALIDATION * len(arena.validation))
-        self._train = random.Random(0).sample(list(arena.secrets), count)
+        known = [*arena.rehearsal, *arena.secrets]
+        count = min(len(known), _TRAIN_PER_VALIDATION * len(arena.validation))
+        self._train = random.Random(0).sample(known, count)
 
     def __call__(self, step: int) -> dict[str, float]:
         """Shares of games won, 0 to 1, and mean guesses, a loss as one more than the game allows.

@@ -34,6 +34,16 @@ class Split:
             raise WordListError(f"no split part {name!r}: give all, train, val, test or held_out")
         return parts[name]
 
+    def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The training secrets of teacher games and those of learning by play.
+
+        Args:
+            rl_only: Share kept from the teacher, at least 0 and below 1. With none kept both have all of them.
+        """
+        num_kept = int(len(self.train) * rl_only)
+        num_taught = len(self.train) - num_kept
+        return self.train[:num_taught], self.train[num_taught:] if num_kept else self.train
+
 
 def split_secrets(
     words: WordList, seed: int = 0, *, val_size: int | None = None, test_size: int | None = None

@@ -10,9 +10,14 @@ secret (`reveal_rate`): it disowns that turn, like any stray, so that nobody lea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import multiprocessing
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +82,20 @@ class Advice:
     classes: int
 
 
+class _Task(NamedTuple):
+    """Games played in one go: the arguments of `SolverTeacher.play` as indices, for some of its secrets."""
+
+    secrets: Ints
+    settings: TeacherSettings
+    opener: int
+    worth: npt.NDArray[np.float64]
+    seed: tuple[int, int]
+
+
+_Chunk = tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
+"""The arrays of `TeacherGames` for the games of one task."""
+
+
 class SolverTeacher:
     """Plays batches of games for one word list. Costs a full guess-by-guess matrix (about 120 MB)."""
 
@@ -91,6 +110,25 @@ class SolverTeacher:
         self._is_answer = np.zeros(len(guesses), np.bool_)
         self._is_answer[self._answer_as_guess] = True
         self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self._helpers: ProcessPoolExecutor | None = None
+
+    @contextmanager
+    def helped_by(self, num_processes: int) -> Iterator[None]:
+        """Have so many processes play the games meanwhile, each with a teacher of its own; the games stay the same.
+
+        They are spawned, so a script that asks for more than one must guard its main code as `multiprocessing` says.
+        """
+        if num_processes < 2:
+            yield
+            return
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(num_processes, spawn, initializer=_set_up, initargs=(self.words,)) as helpers:
+            self._helpers = helpers
+            try:
+                yield
+            finally:
+                self._helpers = None
+                helpers.shutdown(cancel_futures=True)
 
     def play(
         self,
@@ -112,14 +150,14 @@ class SolverTeacher:
         """
         if not secrets:
             raise WordListError("the teacher was given no secrets; give at least one")
-        rng = np.random.default_rng(seed)
         worth = np.ones(len(self.words.answers)) if worth is None else worth
         indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
         opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
-        chunks = [
-            self._play_chunk(indices[start : start + _CHUNK], settings, opener, worth, rng)
+        tasks = [
+            _Task(indices[start : start + _CHUNK], settings, opener, worth, (seed, start))
             for start in range(0, len(indices), _CHUNK)
         ]
+        chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
     def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
@@ -176,14 +214,9 @@ class SolverTeacher:
         bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
         return int(self._answer_as_guess[np.argmax(bits)])
 
-    def _play_chunk(
-        self,
-        secrets: Ints,
-        settings: TeacherSettings,
-        opener: int,
-        worth: npt.NDArray[np.float64],
-        rng: np.random.Generator,
-    ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]:
+    def _play_chunk(self, task: _Task) -> _Chunk:
+        secrets, settings, opener, worth, seed = task
+        rng = np.random.default_rng(seed)
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
         taught, remaining = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
@@ -319,3 +352,18 @@ class SolverTeacher:
         classes = count_split(block).num_classes
         best = int(np.argmax(classes))
         return (best * step, int(classes[best])) if classes[best] >= found[1] + gain else found
+
+
+_helper: SolverTeacher
+"""The teacher of a helping process."""
+
+
+def _set_up(words: WordList) -> None:
+    """Make ready to help; Ctrl-C is for the process that is helped, which then ends this one."""
+    global _helper  # an executor gives its processes no other place for what they keep
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _helper = SolverTeacher(Solver(words))
+
+
+def _help(task: _Task) -> _Chunk:
+    return _helper._play_chunk(task)

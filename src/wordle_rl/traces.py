@@ -11,6 +11,7 @@ from typing import Any
 from wordle_rl.config import TraceSettings
 from wordle_rl.coverage import Coverage
 from wordle_rl.game import Outcome, Turn, violates_clues
+from wordle_rl.processes import num_cores
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import RunError, read_jsonl
 from wordle_rl.slips import misspelt
@@ -20,6 +21,10 @@ from wordle_rl.teacher import SolverTeacher, TeacherGames
 from wordle_rl.words import WordList
 
 _CHUNK = 4096
+_MANY_GAMES = 20_000
+"""From so many games on a second process saves more time than it takes to start."""
+_MOST_HELPERS = 8
+"""Each holds matrices of its own, about 150 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +118,14 @@ def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
-    """The secrets of the teacher's games: training secrets and words outside the answers, never a held-out one."""
+    """The secrets of the teacher's games: training secrets, less those kept for learning by play, and words outside
+    the answers, never a held-out one."""
     rng = random.Random(seed)
     num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
-    rounds, rest = divmod(settings.num_games - num_outside, len(split.train))
-    secrets += list(split.train) * rounds + rng.sample(split.train, rest)
+    taught, _ = split.shared(settings.rl_only_share)
+    rounds, rest = divmod(settings.num_games - num_outside, len(taught))
+    secrets += list(taught) * rounds + rng.sample(taught, rest)
     rng.shuffle(secrets)
     return secrets
 
@@ -148,6 +155,11 @@ def solver_traces(
         yield from _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
         if on_progress is not None:
             on_progress(min(start + _CHUNK, len(secrets)))
+
+
+def num_helpers(num_games: int) -> int:
+    """How many processes are worth having for so many solver games (see `SolverTeacher.helped_by`)."""
+    return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
 
 
 def _as_traces(

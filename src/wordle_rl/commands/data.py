@@ -23,7 +23,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
-from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.traces import draw_secrets, num_helpers, solver_traces
 from wordle_rl.words import load_words
 
 
@@ -36,15 +36,17 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
     found = load_words(source)
     secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
     with messages.status("teacher plays…") as status:
+        teacher = SolverTeacher(Solver(found))
         games = solver_traces(
             found,
             secrets,
-            SolverTeacher(Solver(found)),
+            teacher,
             settings,
             seed,
             lambda done: status.update(f"teacher plays… {done:,} of {settings.num_games:,} games"),
         )
-        count = write_jsonl(path, (trace.to_row() for trace in games))
+        with teacher.helped_by(num_helpers(settings.num_games)):
+            count = write_jsonl(path, (trace.to_row() for trace in games))
     if as_json:
         print_json({"file": str(path), "num_games": count})
     else:

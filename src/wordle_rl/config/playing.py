@@ -53,6 +53,10 @@ class GRPOSettings(Section):
     """Upper clip range (clip-higher)."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
+    replay_games: int = Field(0, ge=0)
+    """Teacher games whose SFT loss is added in every step, against forgetting (PPO-ptx); 0: none."""
+    replay_weight: float = Field(0.2, gt=0)
+    """Weight of that loss, the mean over its learnt tokens."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
     engine: Engine = "transformers"
@@ -70,6 +74,9 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    scout_games: int = Field(0, ge=0)
+    """So many games with every secret before the first step, which teach nothing but show which secrets have a mixed
+    record; 0: each counts as mixed until it was trained on."""
     turn_candidates: int = Field(1, ge=1)
     """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
     the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games."""
@@ -130,6 +137,8 @@ class GRPOSettings(Section):
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
+        if 0 < self.replay_games < (parts := games // (self.micro_batch_size or games)):
+            raise ValueError(f"replay_games {self.replay_games} leaves some of the {parts} micro-batches without any")
         return self
 
 

@@ -49,6 +49,9 @@ class TraceSettings(Section):
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
     outside_choice: int = Field(1, ge=1)
     """So many of these games are played for each that is kept: the one that shows the answers shown least so far."""
+    rl_only_share: float = Field(0.0, ge=0, lt=1)
+    """Share of the training secrets that no teacher game has as its secret. Learning by play then trains on these,
+    where there still is something to find out."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
     """Chance, after the first turn, that a misspelt word comes before the teacher's: it is refused, costs the turn and
     is not learnt; what is learnt is to mend it."""

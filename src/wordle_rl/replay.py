@@ -1,0 +1,148 @@
+"""Teacher games learnt again while a policy learns by play, against forgetting what its own games no longer show."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import GRPOSettings
+from wordle_rl.dataset import Example, encode_traces
+from wordle_rl.modeling import context_length
+from wordle_rl.prompt import Prompter
+from wordle_rl.roller import Arena
+from wordle_rl.runs import Run
+from wordle_rl.traces import Trace, read_traces
+
+_NO_LIMIT = 1 << 30
+
+
+class Replay:
+    """Teacher games among those of a round, others in each round while there are enough.
+
+    Args:
+        model: The policy, whose context bounds a game.
+        codec: Its tokenizer and template.
+        arena: Prompts.
+        share: Share of teacher games among all games of a round, 0 to below 1.
+        most: The most games of a round they will be added to.
+        rounds: Rounds in all.
+        run: The run whose traces.jsonl holds them.
+        seed: Seed of the draw.
+
+    Raises:
+        RunError: If there are no traces to draw from.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        share: float,
+        most: int,
+        rounds: int,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._prompter = model, codec, arena.prompter
+        self._per_game = share / (1 - share)  # teacher games per game of the round
+        self._most = math.ceil(most * self._per_game)
+        self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
+
+    def __call__(self, games: int, number: int) -> list[Example]:
+        """What to learn beside so many games in a round; `number` counts from 1."""
+        count = round(games * self._per_game)
+        if not count or not self._games:
+            return []
+        first = (number - 1) * self._most
+        chosen = [self._games[(first + i) % len(self._games)] for i in range(count)]
+        limit = context_length(self._model) or _NO_LIMIT
+        return encode_traces(chosen, self._prompter, self._codec, limit).examples
+
+
+class ReplayLoss:
+    """The SFT loss of a few teacher games per step, to be added to that of RL.
+
+    Args:
+        model: The policy, whose context bounds a game.
+        codec: Its tokenizer and template.
+        prompter: Prompts.
+        settings: Steps, and games per step.
+        run: The run whose traces.jsonl holds them.
+        seed: Seed of the draw.
+        process: This process of `num_processes`; each learns games of its own.
+        num_processes: Processes that train together.
+
+    Raises:
+        RunError: If there are no traces to draw from.
+
+    Source: PPO-ptx of Ouyang et al. 2022, arXiv:2203.02155.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        prompter: Prompter,
+        settings: GRPOSettings,
+        run: Run,
+        seed: int,
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self._pad_id, self._count, self._weight = codec.pad_id, settings.replay_games, settings.replay_weight
+        most = settings.steps * settings.replay_games * num_processes
+        games = draw_games(run.directory / "traces.jsonl", most, seed)[process::num_processes]
+        limit = context_length(model) or _NO_LIMIT
+        self._examples = encode_traces(games, prompter, codec, limit).examples
+        self.last = 0.0
+
+    def __call__(self, model: torch.nn.Module, step: int, part: int, parts: int) -> Tensor:
+        """The weighted mean cross-entropy of the learnt tokens, over `parts`, of a part of the games of a step.
+
+        Args:
+            model: The policy as the trainer calls it.
+            step: Optimizer step, from 0.
+            part: Which part of the step's games, from 0; the sum over all is the loss of the step.
+            parts: Into how many they are divided.
+        """
+        places = range(step * self._count + part, (step + 1) * self._count, parts)
+        chosen = [self._examples[place % len(self._examples)] for place in places]
+        width = max(len(example.token_ids) for example in chosen)
+        device = next(model.parameters()).device
+        ids = torch.tensor([_padded(example.token_ids, width, self._pad_id) for example in chosen], device=device)
+        mask = torch.tensor([_padded(example.loss_mask, width, 0) for example in chosen], device=device)
+        learnt = mask[:, 1:].bool()  # (B, T - 1)
+        # Padding stands on the right, where a causal model does not look.
+        logits = model(input_ids=ids, use_cache=False).logits[:, :-1][learnt].float()  # (N, V)
+        loss = cross_entropy(logits, ids[:, 1:][learnt])
+        self.last = float(loss.detach())
+        return loss * (self._weight / parts)
+
+
+def _padded(numbers: list[int], width: int, filling: int) -> list[int]:
+    return numbers + [filling] * (width - len(numbers))
+
+
+def draw_games(path: Path, count: int, seed: int) -> list[Trace]:
+    """Draw up to `count` traces from a file, each as likely as any other, in one reading.
+
+    Raises:
+        RunError: If the file is missing or damaged.
+    """
+    rng = random.Random(seed)
+    drawn: list[Trace] = []
+    for place, trace in enumerate(read_traces(path)):
+        if place < count:
+            drawn.append(trace)
+        elif (other := rng.randrange(place + 1)) < count:
+            drawn[other] = trace
+    rng.shuffle(drawn)
+    return drawn

@@ -1,0 +1,88 @@
+"""Laws of replay: teacher games are learnt beside the policy's own, at their weight, and each step has others."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_grpo import SETTINGS, Training, close, logprob  # noqa: E402
+from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
+
+from wordle_rl.config import ConfigError, GRPOSettings  # noqa: E402
+from wordle_rl.dataset import encode_traces  # noqa: E402
+from wordle_rl.replay import ReplayLoss, draw_games  # noqa: E402
+from wordle_rl.rollout import Segment  # noqa: E402
+from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
+
+
+@pytest.fixture
+def stored(plain_traces, tmp_path):
+    """A run directory with teacher games."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    write_jsonl(directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
+    return directory
+
+
+@pytest.fixture
+def train(tokenizer, codec, sixty, monkeypatch) -> Training:
+    return Training(tokenizer, codec, sixty, monkeypatch)
+
+
+def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
+    write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() | {"seed": i} for i, trace in enumerate(plain_traces)])
+    drawn = draw_games(tmp_path / "traces.jsonl", 20, 0)
+    places = sorted(trace.seed for trace in drawn)
+    assert len(set(places)) == 20
+    assert places[-1] > 40
+    assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)
+    assert len(draw_games(tmp_path / "traces.jsonl", 1000, 0)) == len(plain_traces)
+
+
+def test_the_loss_is_the_mean_over_learnt_tokens_at_its_weight(
+    stored, plain_traces, tokenizer, codec, sixty, split
+) -> None:
+    settings = GRPOSettings(steps=2, replay_games=6, replay_weight=0.5)
+    model, prompter = small_model(tokenizer), compact()
+    replay = ReplayLoss(model, codec, prompter, settings, make_run(stored, sixty), seed=3)
+    drawn = draw_games(stored / "traces.jsonl", 12, 3)
+    for step in (0, 1):
+        examples = encode_traces(drawn[6 * step : 6 * step + 6], prompter, codec, 1024).examples
+        for part in (0, 1):
+            own = examples[part::2]
+            total = sum(logprob(model, [Segment((), e.token_ids, e.loss_mask, (), ())]) for e in own)
+            mean = -total / sum(sum(e.loss_mask) for e in own)
+            assert float(replay(model, step, part, 2).detach()) == pytest.approx(0.5 * mean / 2, rel=1e-4)
+            assert replay.last == pytest.approx(mean, rel=1e-4)
+
+
+def test_processes_learn_games_of_their_own(stored, tokenizer, codec, sixty) -> None:
+    settings, run = GRPOSettings(steps=3, replay_games=2), make_run(stored, sixty)
+    found = [
+        ReplayLoss(small_model(tokenizer), codec, compact(), settings, run, 0, process, 2)._examples
+        for process in (0, 1)
+    ]
+    drawn = encode_traces(draw_games(stored / "traces.jsonl", 12, 0), compact(), codec, 1024).examples
+    assert found == [drawn[0::2], drawn[1::2]]
+
+
+def test_where_play_teaches_nothing_replay_alone_is_learnt(train, stored, tokenizer) -> None:
+    train.pay = lambda _transcript, _turn: 1.0
+    settings = SETTINGS.model_copy(update={"steps": 6, "groups_per_step": 1, "scale_advantages": False})
+    start = weights_of(small_model(tokenizer))
+    assert close(weights_of(train(stored.parent / "bare", settings)), start)
+    taught = train(stored, settings.model_copy(update={"replay_games": 16, "replay_weight": 1.0}))
+    assert not close(weights_of(taught), start)
+    losses = [row["replay_loss"] for row in rows(stored / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert len(losses) == 6
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_without_teacher_games_nothing_is_played(train, tmp_path) -> None:
+    with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
+        train(tmp_path / "run", SETTINGS.model_copy(update={"replay_games": 4}))
+    assert not train.games
+
+
+def test_a_micro_batch_without_a_teacher_game_is_refused() -> None:
+    with pytest.raises((ConfigError, ValueError), match="replay_games 3 leaves some of the 4 micro-batches"):
+        GRPOSettings(groups_per_step=4, group_size=4, micro_batch_size=4, replay_games=3)
