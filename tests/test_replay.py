@@ -1,5 +1,7 @@
 """Laws of replay: teacher games are learnt beside the policy's own, at their weight, and each step has others."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,6 +14,8 @@ from wordle_rl.dataset import encode_traces  # noqa: E402
 from wordle_rl.replay import ReplayLoss, draw_games  # noqa: E402
 from wordle_rl.rollout import Segment  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
+
+ALONE = SimpleNamespace(process_index=0, num_processes=1)
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def test_the_loss_is_the_mean_over_learnt_tokens_at_its_weight(
 ) -> None:
     settings = GRPOSettings(steps=2, replay_games=6, replay_weight=0.5)
     model, prompter = small_model(tokenizer), compact()
-    replay = ReplayLoss(model, codec, prompter, settings, make_run(stored, sixty), seed=3)
+    replay = ReplayLoss(model, codec, prompter, settings, make_run(stored, sixty), 3, ALONE)
     drawn = draw_games(stored / "traces.jsonl", 12, 3)
     for step in (0, 1):
         examples = encode_traces(drawn[6 * step : 6 * step + 6], prompter, codec, 1024).examples
@@ -57,10 +61,8 @@ def test_the_loss_is_the_mean_over_learnt_tokens_at_its_weight(
 
 def test_processes_learn_games_of_their_own(stored, tokenizer, codec, sixty) -> None:
     settings, run = GRPOSettings(steps=3, replay_games=2), make_run(stored, sixty)
-    found = [
-        ReplayLoss(small_model(tokenizer), codec, compact(), settings, run, 0, process, 2)._examples
-        for process in (0, 1)
-    ]
+    model, both = small_model(tokenizer), [SimpleNamespace(process_index=i, num_processes=2) for i in (0, 1)]
+    found = [ReplayLoss(model, codec, compact(), settings, run, 0, among)._examples for among in both]
     drawn = encode_traces(draw_games(stored / "traces.jsonl", 12, 0), compact(), codec, 1024).examples
     assert found == [drawn[0::2], drawn[1::2]]
 

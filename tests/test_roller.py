@@ -46,10 +46,12 @@ class Schedule:
 class Roll:
     """A roller with a stand-in for the trainer that calls it."""
 
-    def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
+    def __init__(
+        self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None, solver=None
+    ):
         self.model = small_model(tokenizer)
         self.prompter = prompter or compact(max_turns=3)
-        arena = Arena(words, self.prompter, secrets or words.answers, None)
+        arena = Arena(words, self.prompter, secrets or words.answers, solver)
         self.roller = Roller(arena, codec, settings, make_run(directory, words), seed=0)
         if pay is not None:
             self.roller.schedule = Schedule(pay)
@@ -58,8 +60,9 @@ class Roll:
         self.roller._rows = lambda games: keep(self.games.append(games) or games)
 
     def __call__(self, step: int = 0) -> dict[str, list]:
-        settings, accelerator = self.roller.settings, SimpleNamespace(
-            process_index=0, num_processes=1, unwrap_model=lambda model: model
+        settings, accelerator = (
+            self.roller.settings,
+            SimpleNamespace(process_index=0, num_processes=1, unwrap_model=lambda model: model),
         )
         trainer = SimpleNamespace(model=self.model, state=SimpleNamespace(global_step=step), accelerator=accelerator)
         count = settings.groups_per_step * settings.group_size * self.roller.rows_per_game
@@ -306,9 +309,7 @@ OUTSIDE = {"outside_rate": 1.0, "credit": "guess", "reward": {"weights": {"quick
 def outside(tokenizer, codec, tmp_path) -> Roll:
     """A roll over the words of the reward tests whose every secret is no answer."""
     settings = GRPOSettings.model_validate(SETTINGS.model_dump() | OUTSIDE)
-    played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
-    played.roller.arena = replace(played.roller.arena, solver=SOLVER)
-    return played
+    return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, solver=SOLVER)
 
 
 def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:

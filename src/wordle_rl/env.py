@@ -19,6 +19,8 @@ class StopReason(StrEnum):
     OUT_OF_TURNS = "out_of_turns"
     TOKEN_BUDGET = "token_budget"
     """The policy ran out of tokens for the whole game: truncated, not terminated."""
+    NOTHING_FITS = "nothing_fits"
+    """No answer fits the board any more, since the secret is none, and training has no use for the rest: truncated."""
     REQUEST_FAILED = "request_failed"
     """The player could not be asked: an error, never a loss."""
 

@@ -171,6 +171,7 @@ class _StateCallback(TrainerCallback):
         roller = self._roller
         record = {
             "spread": roller.picker.state(),
+            "board_spread": {} if roller.board_picker is None else roller.board_picker.state(),
             "best_compliance": roller.best_compliance,
             "cumulative_wins": roller.cumulative_wins,
         }
@@ -185,6 +186,8 @@ class _StateCallback(TrainerCallback):
         """Restore the roller's record from a checkpoint."""
         record = read_object(Path(checkpoint) / _STATE_FILE)
         self._roller.picker.load_state(record["spread"])
+        if self._roller.board_picker is not None:
+            self._roller.board_picker.load_state(record["board_spread"])
         self._roller.best_compliance = record["best_compliance"]
         self._roller.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
 
@@ -194,6 +197,7 @@ def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
     return {
         "spread": {secret: spread for record in records for secret, spread in record["spread"].items()},
+        "board_spread": {answer: spread for record in records for answer, spread in record["board_spread"].items()},
         "best_compliance": max(compliance, default=None),
         "cumulative_wins": sum(record["cumulative_wins"] for record in records),
     }
@@ -238,9 +242,7 @@ def train_grpo(
     roller = Roller(arena, codec, settings, run if is_first() else Outbox(run.directory), seed)
     guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
     state_callback = _StateCallback(roller)
-    engine = {}
-    if settings.engine == "vllm":
-        engine = vllm_arguments(settings, arena.words, arena.prompter, codec, context_length(model))
+    engine = _engine_arguments(settings, arena, codec, context_length(model))
     with held_interrupt() as stop, known_warnings_silenced():
         trainer = WordleGRPOTrainer(
             model=model,
@@ -260,8 +262,7 @@ def train_grpo(
         keep_tensorboard(trainer.callback_handler.callbacks, directory / "tensorboard")
         state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
         if settings.replay_games:
-            replay = (trainer.accelerator.process_index, trainer.accelerator.num_processes)
-            trainer.replay = ReplayLoss(model, codec, arena.prompter, settings, run, seed, *replay)
+            trainer.replay = ReplayLoss(model, codec, arena.prompter, settings, run, seed, trainer.accelerator)
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
@@ -280,6 +281,13 @@ def train_grpo(
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
     return directory
+
+
+def _engine_arguments(settings: GRPOSettings, arena: Arena, codec: ChatCodec, context: int | None) -> dict[str, Any]:
+    """What TRL is told of vLLM; nothing where it does not play."""
+    if settings.engine != "vllm":
+        return {}
+    return vllm_arguments(settings, arena.words, arena.prompter, codec, context)
 
 
 def _whole_weights_for(settings: GRPOSettings, model: PreTrainedModel) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +22,13 @@ from wordle_rl.runs import Run
 from wordle_rl.traces import Trace, read_traces
 
 _NO_LIMIT = 1 << 30
+
+
+class Processes(Protocol):
+    """Which process this is, from 0, of how many."""
+
+    process_index: int
+    num_processes: int
 
 
 class Replay:
@@ -77,8 +85,7 @@ class ReplayLoss:
         settings: Steps, and games per step.
         run: The run whose traces.jsonl holds them.
         seed: Seed of the draw.
-        process: This process of `num_processes`; each learns games of its own.
-        num_processes: Processes that train together.
+        among: The processes that train together, each of which learns games of its own; an accelerator will do.
 
     Raises:
         RunError: If there are no traces to draw from.
@@ -94,12 +101,11 @@ class ReplayLoss:
         settings: GRPOSettings,
         run: Run,
         seed: int,
-        process: int = 0,
-        num_processes: int = 1,
+        among: Processes,
     ) -> None:
         self._pad_id, self._count, self._weight = codec.pad_id, settings.replay_games, settings.replay_weight
-        most = settings.steps * settings.replay_games * num_processes
-        games = draw_games(run.directory / "traces.jsonl", most, seed)[process::num_processes]
+        most = settings.steps * settings.replay_games * among.num_processes
+        games = draw_games(run.directory / "traces.jsonl", most, seed)[among.process_index :: among.num_processes]
         limit = context_length(model) or _NO_LIMIT
         self._examples = encode_traces(games, prompter, codec, limit).examples
         self.last = 0.0

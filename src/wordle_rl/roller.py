@@ -6,16 +6,17 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from accelerate.utils import gather_object
 
+from wordle_rl.boards import Boards, likelihoods
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
 from wordle_rl.colocate import colocated_player
@@ -25,7 +26,7 @@ from wordle_rl.env import Transcript, random_given
 from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
-from wordle_rl.prompt import Prompter, Shape
+from wordle_rl.prompt import Prompter, Shape, Thinking
 from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
@@ -38,6 +39,9 @@ from wordle_rl.words import WordList
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from trl import GRPOTrainer
+
+
+_MAX_BOARDS = 20_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ class Roller:
         self.book = GameBook(run)
         self.schedule: Schedule = settings.reward.schedule()
         self.picker = SecretPicker(arena.secrets, settings.focus, seed)
+        self.boards = Boards(run.directory / "traces.jsonl", arena.words, seed) if settings.board_rate else None
+        self.board_picker = SecretPicker(self.boards.answers, settings.focus, seed + 1) if self.boards else None
+        self._fitting = fitting_answers(arena.solver) if arena.solver is not None else None
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
@@ -98,8 +105,8 @@ class Roller:
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
         self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
         with self._player(trainer, step, process) as (sampler, budget):
-            if step == 0 and self.settings.scout_games:
-                self._scout(sampler, budget, process, int(trainer.accelerator.num_processes))
+            if step == 0:
+                self._scout(trainer, sampler, budget)
             games = self._play(sampler, budget, num_groups, step, process)
         self._measure(games)
         if process == 0:
@@ -107,9 +114,22 @@ class Roller:
             self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
         return self._rows(games)
 
-    def _scout(self, sampler: Sampler, budget: int | None, process: int, num_processes: int) -> None:
-        """Play every secret a few times, so that the first step already knows which are worth training on."""
+    def _scout(self, trainer: GRPOTrainer, sampler: Sampler, budget: int | None) -> None:
+        """Find out before the first step which secrets and which start boards are worth training on."""
         started = time.perf_counter()
+        if self.settings.scout_games:
+            self._scout_secrets(trainer, sampler, budget)
+        if self.boards is not None and self.board_picker is not None and self.arena.prompter.thinking is Thinking.OFF:
+            rng = random.Random(f"{self.seed}:boards")
+            starts = {answer: self.boards.draw(answer, rng) for answer in self.boards.answers}
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            for answer, p in likelihoods(model, self.codec, self.arena.words, self.arena.prompter, starts).items():
+                self.board_picker.update(answer, (p * (1 - p)) ** 0.5)
+        self.metrics["seconds/rollout"] += time.perf_counter() - started
+
+    def _scout_secrets(self, trainer: GRPOTrainer, sampler: Sampler, budget: int | None) -> None:
+        """Play every secret a few times."""
+        process, num_processes = int(trainer.accelerator.process_index), int(trainer.accelerator.num_processes)
         secrets = list(self.arena.secrets[process::num_processes])
         self.run.append("secrets.jsonl", {"stage": "scout", "step": 0, "process": process, "secrets": secrets})
         count, rubric = self.settings.scout_games, self.schedule.rubric_at(0, self.best_compliance)
@@ -121,7 +141,6 @@ class Roller:
             found.append((secret, statistics.pstdev(rewards)))
         for secret, spread in gather_object(found) if num_processes > 1 else found:
             self.picker.update(secret, spread)
-        self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
         """All games of a step; groups that teach nothing are played anew as often as the settings say."""
@@ -154,7 +173,8 @@ class Roller:
             played = time.perf_counter()
             groups = self._score_branched(branched, step)
         else:
-            trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
+            settled = self._is_settled
+            trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=budget, is_settled=settled)
             played = time.perf_counter()
             groups = self._score(trajectories, step)
         self.metrics["seconds/rollout"] += played - started
@@ -166,12 +186,23 @@ class Roller:
         hard_mode = self.arena.prompter.rules.hard_mode
         secrets = self.picker.pick(num_groups, step, process, refill)
         secrets = with_outside(secrets, self.arena.words, self.settings.outside_rate, rng)
-        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
-        starts = []
+        firsts = []
         for secret in secrets:
             given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
-            starts += [Start(secret, given)] * (self.settings.group_size // self.settings.turn_candidates)
-        return starts
+            firsts.append(Start(secret, given))
+        if self.boards is not None and self.board_picker is not None:
+            num_boards = sum(rng.random() < self.settings.board_rate for _ in firsts)
+            left = self.board_picker.pick(num_boards, step, process, refill)
+            firsts[:num_boards] = [self.boards.draw(answer, rng) for answer in left]
+        secrets = [start.secret for start in firsts]
+        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
+        games_per_group = self.settings.group_size // self.settings.turn_candidates
+        return [start for start in firsts for _ in range(games_per_group)]
+
+    def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
+        """Whether a secret outside the answers has ruled all of them out, so that no further guess is learnt."""
+        outside = secret not in self.arena.words.answer_index
+        return outside and self._fitting is not None and not len(self._fitting(board))
 
     @contextmanager
     def _player(self, trainer: GRPOTrainer, step: int, process: int) -> Iterator[tuple[Sampler, int | None]]:
@@ -198,9 +229,9 @@ class Roller:
                 for trajectory, reward in zip(group, rewards, strict=True)
             ]
             advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
-            secret = group[0].transcript.secret
-            if secret in self.arena.words.answer_index:
-                self.picker.update(secret, statistics.pstdev(reward.total for reward in rewards))
+            if (weight := self.settings.negative_weight) < 1:
+                advantages = [tuple(a if a > 0 else weight * a for a in values) for values in advantages]
+            self._note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
             games = [
                 Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))
                 for t, r, a in zip(group, rewards, advantages, strict=True)
@@ -221,12 +252,19 @@ class Roller:
                 above = [_above_mean(values) for values in game.values]
                 segments = tuple(segment for turn in game.candidates for segment in turn)
                 games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
-            secret = games[0].trajectory.transcript.secret
-            if secret in self.arena.words.answer_index:
-                spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
-                self.picker.update(secret, spread)
+            spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
+            self._note(games[0].trajectory.transcript, spread)
             groups.append(Group(games, is_constant([game.advantages for game in games])))
         return groups
+
+    def _note(self, transcript: Transcript, spread: float) -> None:
+        """Remember how mixed a group of a secret, or from a start board, was."""
+        if transcript.secret in self.arena.words.answer_index:
+            self.picker.update(transcript.secret, spread)
+        elif self.boards is not None and self.board_picker is not None:
+            given = tuple(played.turn.guess or "" for played in transcript.turns if played.given)
+            if (answer := self.boards.answer_of(Start(transcript.secret, given))) is not None:
+                self.board_picker.update(answer, spread)
 
     def _num_live_turns(self, transcript: Transcript) -> int:
         """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
@@ -286,15 +324,24 @@ def regret_judge(solver: Solver | None) -> Judge:
     if solver is None:
         raise ConfigError("turn_candidates compares guesses by their regret, which needs a solver; set it to 1")
 
-    @cache
+    fitting = fitting_answers(solver)
+
+    def judge(board: Sequence[Turn], turn: Turn) -> float:
+        return -turn_regret(turn, fitting(board), solver.quick_regret)
+
+    return judge
+
+
+def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], npt.NDArray[np.int32]]:
+    """A function from a board to the answers that fit it, as indices; it remembers boards it saw."""
+
+    @lru_cache(_MAX_BOARDS)
     def candidates(scored: tuple[tuple[str, str], ...]) -> npt.NDArray[np.int32]:
         return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
 
-    def judge(board: Sequence[Turn], turn: Turn) -> float:
-        scored = tuple((t.guess, t.marks) for t in board if t.guess is not None and t.marks is not None)
-        return -turn_regret(turn, candidates(scored), solver.quick_regret)
-
-    return judge
+    return lambda board: candidates(
+        tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks is not None)
+    )
 
 
 def _above_mean(values: TurnValues) -> TurnValues:

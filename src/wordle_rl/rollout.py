@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.env import StopReason, Transcript, WordleEnv
+from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter, Shape
 from wordle_rl.samplers.base import Ask, Completion, Request, Sampler
 from wordle_rl.words import WordList
@@ -101,6 +102,7 @@ class Running:
     """A game in play, with the player's side of it as tokens."""
 
     game_id: int
+    secret: str
     env: WordleEnv
     tape: Tape
     own_turns: int = 0
@@ -121,6 +123,7 @@ def play(
     *,
     max_prompt_tokens: int | None = None,
     on_finished: Callable[[int, Trajectory], None] | None = None,
+    is_settled: Callable[[str, Sequence[Turn]], bool] | None = None,
 ) -> list[Trajectory]:
     """Play one game per start.
 
@@ -131,6 +134,7 @@ def play(
         sampler: The player.
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
         on_finished: Called with the index and trajectory of each game as it ends.
+        is_settled: Told a secret and a board, says whether the rest of the game is of no use; it then ends there.
 
     Returns:
         Trajectories in the order of `starts`.
@@ -147,6 +151,9 @@ def play(
         for running, completion in zip(asked, sampler.sample(requests) if requests else [], strict=True):
             advance(running, completion, sampler.codec)
         for running in active:
+            env = running.env
+            if is_settled is not None and env.stop_reason is None and is_settled(running.secret, env.turns):
+                env.truncate(StopReason.NOTHING_FITS)
             if running.env.stop_reason is not None:
                 trajectory = running.close()
                 trajectories[running.game_id] = trajectory
@@ -200,10 +207,13 @@ def _start_of(trajectory: Trajectory) -> Start:
 
 
 def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:
-    """Set up one game."""
-    running = Running(game_id, WordleEnv(start.secret, words, prompter, start.given), Tape())
+    """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
+    running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), Tape())
     if codec is not None:
-        running.tape.prompt_ids = codec.prompt_ids(running.env.conversation)
+        conversation = running.env.conversation
+        first = next((i for i, message in enumerate(conversation) if message["role"] == "assistant"), len(conversation))
+        running.tape.prompt_ids = codec.prompt_ids(conversation[:first])
+        running.tape.add_environment(codec.prompt_ids(conversation)[len(running.tape.prompt_ids) :])
     return running
 
 

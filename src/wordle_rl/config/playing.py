@@ -43,6 +43,8 @@ class GRPOSettings(Section):
     what a guess is worth for the rest of the game; `game`: one advantage per game."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
+    negative_weight: float = Field(1.0, ge=0, le=1)
+    """Weight of advantages below zero; 0: only what was better than the rest of its group is learnt."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
     """TRL's loss aggregation."""
     sequence_importance: bool = False
@@ -74,6 +76,9 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    board_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups that go on from a board of a teacher game instead of from none: one with a secret outside the
+    answers that leaves a single answer, rather one of which the policy is undecided."""
     scout_games: int = Field(0, ge=0)
     """So many games with every secret before the first step, which teach nothing but show which secrets have a mixed
     record; 0: each counts as mixed until it was trained on."""
@@ -111,13 +116,17 @@ class GRPOSettings(Section):
         return self.max_importance_ratio
 
     @model_validator(mode="after")
+    def _pays_without_a_win(self) -> Self:
+        asks_no_win = {"regret", "quick_regret"} & {*self.reward.schedule().rubric_at(0).weights}
+        for name in ("outside_rate", "board_rate"):
+            if getattr(self, name) and not asks_no_win:
+                raise ValueError(f"{name} needs a reward that does not ask for a win; give reward.weights quick_regret")
+        return self
+
+    @model_validator(mode="after")
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
             raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
-        if self.outside_rate and not {*self.reward.schedule().rubric_at(0).weights} & {"regret", "quick_regret"}:
-            raise ValueError(
-                "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
-            )
         if self.group_size % self.turn_candidates:
             raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
         if self.sampling.constrain != "none":
