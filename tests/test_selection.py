@@ -80,8 +80,16 @@ def test_a_training_that_goes_on_remembers_the_best(chosen) -> None:
 
 
 def test_weights_whose_greedy_play_got_worse_are_out_of_the_question(chosen) -> None:
-    assert chosen([(5.0, 4.0), (3.0, 4.1), (4.5, 4.0), (4.8, 3.0)])[:2] == (2.0, 2)
+    assert chosen([(5.0, 4.0), (3.0, 4.1), (4.5, 4.0), (4.8, 4.0)])[:2] == (2.0, 2)
     assert chosen([(5.0, 4.0), (3.0, 4.1), (1.0, 9.0)], resume_at=2)[:2] == (0.0, 0)
+
+
+def test_weights_with_better_greedy_play_raise_the_bar_for_all(chosen) -> None:
+    assert chosen([(5.0, 4.0), (3.0, 4.0), (4.5, 3.5)])[:2] == (2.0, 2)
+    assert chosen([(5.0, 4.0), (4.0, 3.5), (3.0, 4.0), (3.9, 3.505)])[:2] == (3.0, 3)
+    # Rounds of a hair each must not add up: what was lowest stays the measure.
+    assert chosen([(5.0, 4.0), (4.0, 4.008), (3.0, 4.016), (2.0, 4.024)])[:2] == (1.0, 1)
+    assert chosen([(5.0, 3.9), (4.0, 3.909), (4.2, 3.895), (3.5, 3.907)], resume_at=3)[:2] == (2.0, 2)
 
 
 def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
@@ -120,7 +128,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
     assert validation(0) == validation(1) == lost
     greedy = len(split.val) + min(4 * len(split.val), len(split.train))
-    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, len(split.val))] * 3
+    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
         Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
 

@@ -56,10 +56,10 @@ _CURVES = {
     "loss": ("Loss", "The training objective."),
     "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
     "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
-    "cost": ("Cost", "Mean guesses, greedy and sampled play together, a loss as one more than allowed; least is kept."),
+    "cost": ("Cost", "Mean guesses of sampled play, a loss as one more than allowed; least is kept."),
     "greedy_cost": (
         "Cost of greedy play",
-        "The same on validation and training secrets; weights that raise it above the start are not kept.",
+        "The same on validation and training secrets; weights that stay above the least met are not kept.",
     ),
     "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
