@@ -51,7 +51,9 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
         training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
     examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: STEPS * BATCH]
     games = out / "games.json"
-    games.write_text(json.dumps({"rows": training.given, "examples": [asdict(example) for example in examples]}))
+    traces = [trace.to_row() for trace in plain_traces]
+    shared = {"rows": training.given, "examples": [asdict(example) for example in examples], "traces": traces}
+    games.write_text(json.dumps(shared))
     started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo_module, "Roller", grpo_module.Roller)  # put back afterwards

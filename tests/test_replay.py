@@ -51,20 +51,26 @@ def test_the_loss_is_the_mean_over_learnt_tokens_at_its_weight(
     drawn = draw_games(stored / "traces.jsonl", 12, 3)
     for step in (0, 1):
         examples = encode_traces(drawn[6 * step : 6 * step + 6], prompter, codec, 1024).examples
+        num_learnt = sum(sum(example.loss_mask) for example in examples)
         for part in (0, 1):
             own = examples[part::2]
-            total = sum(logprob(model, [Segment((), e.token_ids, e.loss_mask, (), ())]) for e in own)
-            mean = -total / sum(sum(e.loss_mask) for e in own)
-            assert float(replay(model, step, part, 2).detach()) == pytest.approx(0.5 * mean / 2, rel=1e-4)
-            assert replay.last == pytest.approx(mean, rel=1e-4)
+            total = -sum(logprob(model, [Segment((), e.token_ids, e.loss_mask, (), ())]) for e in own)
+            assert float(replay(model, step, part, 2).detach()) == pytest.approx(0.5 * total / num_learnt, rel=1e-4)
+            assert replay.last == pytest.approx(total / sum(sum(e.loss_mask) for e in own), rel=1e-4)
 
 
-def test_processes_learn_games_of_their_own(stored, tokenizer, codec, sixty) -> None:
-    settings, run = GRPOSettings(steps=3, replay_games=2), make_run(stored, sixty)
-    model, both = small_model(tokenizer), [SimpleNamespace(process_index=i, num_processes=2) for i in (0, 1)]
-    found = [ReplayLoss(model, codec, compact(), settings, run, 0, among)._examples for among in both]
-    drawn = encode_traces(draw_games(stored / "traces.jsonl", 12, 0), compact(), codec, 1024).examples
-    assert found == [drawn[0::2], drawn[1::2]]
+@pytest.mark.parametrize("parts", [1, 2])
+def test_processes_share_the_games_of_a_step(parts, stored, tokenizer, codec, sixty) -> None:
+    """Two processes with three games each have, on average, the loss of one with six."""
+    model, run = small_model(tokenizer), make_run(stored, sixty)
+    both = [SimpleNamespace(process_index=i, num_processes=2) for i in (0, 1)]
+    losses = []
+    for games, processes in ((6, [ALONE]), (3, both)):
+        settings = GRPOSettings(steps=3, replay_games=games, replay_weight=1.0)
+        replays = [ReplayLoss(model, codec, compact(), settings, run, 0, among) for among in processes]
+        total = sum(float(replay(model, 1, part, parts).detach()) for replay in replays for part in range(parts))
+        losses.append(total / len(processes))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_where_play_teaches_nothing_replay_alone_is_learnt(train, stored, tokenizer) -> None:

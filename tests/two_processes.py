@@ -16,7 +16,7 @@ from wordle_rl.dataset import Example
 from wordle_rl.grpo import train_grpo
 from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
 from wordle_rl.roller import Arena, Roller
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.sft import train_sft
 from wordle_rl.split import split_secrets
 from wordle_rl.tiny import make_model, make_tokenizer
@@ -48,6 +48,7 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     prompter = RunConfig().game.model_copy(update={"style": "compact", "thinking": "off"}).prompter(5)
     if is_first():
         run = Run.create(out, RunConfig(), split_secrets(word_list))
+        write_jsonl(out / "traces.jsonl", found["traces"])
     wait_for_all()
     run = Run(out)
     share = num_processes()
@@ -58,7 +59,7 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     grpo_module.Roller = Replaying  # type: ignore[misc]
     grpo = GRPOSettings(
         steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
-        sampling=SamplingSettings(max_completion_tokens=6),
+        sampling=SamplingSettings(max_completion_tokens=6), replay_games=8 // share,
     )  # fmt: skip
     train_grpo(models[1], codec, Arena(word_list, prompter, word_list.answers, None), grpo, run)
     return {"models": models, "world_size": torch.distributed.get_world_size() if share > 1 else 1}

@@ -103,24 +103,29 @@ class ReplayLoss:
         seed: int,
         among: Processes,
     ) -> None:
-        self._pad_id, self._count, self._weight = codec.pad_id, settings.replay_games, settings.replay_weight
-        most = settings.steps * settings.replay_games * among.num_processes
-        games = draw_games(run.directory / "traces.jsonl", most, seed)[among.process_index :: among.num_processes]
+        self._pad_id, self._weight, self._among = codec.pad_id, settings.replay_weight, among
+        self._per_step = settings.replay_games * among.num_processes
+        games = draw_games(run.directory / "traces.jsonl", settings.steps * self._per_step, seed)
         limit = context_length(model) or _NO_LIMIT
         self._examples = encode_traces(games, prompter, codec, limit).examples
         self.last = 0.0
 
     def __call__(self, model: torch.nn.Module, step: int, part: int, parts: int) -> Tensor:
-        """The weighted mean cross-entropy of the learnt tokens, over `parts`, of a part of the games of a step.
+        """This process's share of the loss for a part of the games of a step.
+
+        Summed over the parts and averaged over the processes it is the weighted mean cross-entropy of the learnt tokens.
 
         Args:
             model: The policy as the trainer calls it.
             step: Optimizer step, from 0.
-            part: Which part of the step's games, from 0; the sum over all is the loss of the step.
+            part: Which part of the step's games, from 0.
             parts: Into how many they are divided.
         """
-        places = range(step * self._count + part, (step + 1) * self._count, parts)
-        chosen = [self._examples[place % len(self._examples)] for place in places]
+        places = range(step * self._per_step, (step + 1) * self._per_step)
+        examples = [self._examples[place % len(self._examples)] for place in places]
+        num_learnt = sum(sum(example.loss_mask) for example in examples)
+        num_processes = self._among.num_processes
+        chosen = examples[self._among.process_index * parts + part :: num_processes * parts]
         width = max(len(example.token_ids) for example in chosen)
         device = next(model.parameters()).device
         ids = torch.tensor([_padded(example.token_ids, width, self._pad_id) for example in chosen], device=device)
@@ -128,9 +133,9 @@ class ReplayLoss:
         learnt = mask[:, 1:].bool()  # (B, T - 1)
         # Padding stands on the right, where a causal model does not look.
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1][learnt].float()  # (N, V)
-        loss = cross_entropy(logits, ids[:, 1:][learnt])
-        self.last = float(loss.detach())
-        return loss * (self._weight / parts)
+        loss = cross_entropy(logits, ids[:, 1:][learnt], reduction="sum")
+        self.last = float(loss.detach()) / int(learnt.sum())
+        return loss * (self._weight * num_processes / num_learnt)
 
 
 def _padded(numbers: list[int], width: int, filling: int) -> list[int]:

@@ -229,8 +229,6 @@ class Roller:
                 for trajectory, reward in zip(group, rewards, strict=True)
             ]
             advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
-            if (weight := self.settings.negative_weight) < 1:
-                advantages = [tuple(a if a > 0 else weight * a for a in values) for values in advantages]
             self._note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
             games = [
                 Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))

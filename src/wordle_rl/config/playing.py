@@ -43,8 +43,6 @@ class GRPOSettings(Section):
     what a guess is worth for the rest of the game; `game`: one advantage per game."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
-    negative_weight: float = Field(1.0, ge=0, le=1)
-    """Weight of advantages below zero; 0: only what was better than the rest of its group is learnt."""
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
     """TRL's loss aggregation."""
     sequence_importance: bool = False
