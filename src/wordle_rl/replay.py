@@ -113,7 +113,7 @@ class ReplayLoss:
     def __call__(self, model: torch.nn.Module, step: int, part: int, parts: int) -> Tensor:
         """This process's share of the loss for a part of the games of a step.
 
-        Summed over the parts and averaged over the processes it is the weighted mean cross-entropy of the learnt tokens.
+        Summed over the parts and averaged over the processes it is the weighted mean loss of all learnt tokens.
 
         Args:
             model: The policy as the trainer calls it.
