@@ -87,26 +87,31 @@ def roll(tokenizer, codec, sixty, path, tmp_path):
 
 def test_groups_go_on_from_boards_at_their_rate_and_remember_how_mixed_they_were(roll, sixty) -> None:
     played = roll(board_rate=1.0, outside_rate=0.0, groups_per_step=8)
-    before = dict(played.roller.board_picker.state())
-    assert not before
+    boards, picker = played.roller.starts.boards, played.roller.starts.board_picker
+    assert not picker.state()
     played()
     [games] = played.games
     for first in range(0, len(games), 4):
         group = [game.trajectory.transcript for game in games[first : first + 4]]
         assert len({transcript.secret for transcript in group}) == 1
         given = tuple(turn.turn.guess for turn in group[0].turns if turn.given)
-        answer = played.roller.boards.answer_of(Start(group[0].secret, given))
-        assert answer is not None
-        assert answer in played.roller.board_picker.state()
-    assert set(played.roller.board_picker.state()) == set(played.roller.boards.answers), "all were looked at once"
+        assert boards.answer_of(Start(group[0].secret, given)) is not None
+    assert set(picker.state()) == set(boards.answers), "all were looked at before the first step"
     secrets = [secret for row in rows(played.roller.run.directory / "secrets.jsonl") for secret in row["secrets"]]
     assert not set(secrets) & set(sixty.answers)
+
+
+def test_the_record_of_boards_survives_a_checkpoint(roll) -> None:
+    first, second = (roll(board_rate=0.5, outside_rate=0.0).roller.starts for _ in range(2))
+    first.board_picker.update(first.boards.answers[0], 0.25)
+    second.load_state(first.state())
+    assert second.board_picker.state() == {first.boards.answers[0]: 0.25}
 
 
 def test_a_game_ends_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
     played = roll(board_rate=1.0, outside_rate=0.0, groups_per_step=8)
     settled = played.roller._is_settled
-    boards = played.roller.boards
+    boards = played.roller.starts.boards
     for answer in boards.answers:
         start = boards.draw(answer, random.Random(0))
         env = WordleEnv(start.secret, sixty, compact(), start.given)

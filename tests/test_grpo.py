@@ -301,7 +301,7 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
     first = train.rollers[0]
     assert stored == {
-        "spread": first.picker.state(),
+        "spread": first.starts.picker.state(),
         "board_spread": {},
         "best_compliance": first.best_compliance,
         "cumulative_wins": first.cumulative_wins,
@@ -316,7 +316,7 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     second = train.rollers[1]
     assert second.schedule.asked == [(2, first.best_compliance)]
     untouched = set(stored["spread"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
-    assert all(second.picker.state()[secret] == stored["spread"][secret] for secret in untouched)
+    assert all(second.starts.picker.state()[secret] == stored["spread"][secret] for secret in untouched)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
 
 

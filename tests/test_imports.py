@@ -54,6 +54,7 @@ ORDER = (
     "focus",
     "colocate",
     "boards",
+    "starts",
     "roller",
     "selection",
     "replay",
@@ -78,8 +79,8 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "boards", "roller", "selection",
-    "replay", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "boards", "starts", "roller",
+    "selection", "replay", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
 

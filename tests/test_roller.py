@@ -240,11 +240,11 @@ def test_constant_groups_are_counted_and_remembered(roll) -> None:
     played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
     played()
     assert played.roller.metrics["zero_variance_share"] == 1.0
-    assert set(played.roller.picker.state().values()) == {0.0}
+    assert set(played.roller.starts.picker.state().values()) == {0.0}
     mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
     mixed()
     assert mixed.roller.metrics["zero_variance_share"] < 1.0
-    assert max(mixed.roller.picker.state().values()) > 0.0
+    assert max(mixed.roller.starts.picker.state().values()) > 0.0
 
 
 def refilling(**changes) -> GRPOSettings:
@@ -258,7 +258,7 @@ def test_secrets_are_scouted_once_before_the_first_step(roll, sixty) -> None:
     played = roll(settings=SETTINGS.model_copy(update={"scout_games": 3, "focus": 1.0, "max_refills": 0}), pay=pay)
     for step in (0, 1):
         played(step)
-    run, picker = played.roller.run, played.roller.picker
+    run, picker = played.roller.run, played.roller.starts.picker
     scouted = [row for row in rows(run.directory / "secrets.jsonl") if row["stage"] == "scout"]
     assert [sorted(row["secrets"]) for row in scouted] == [sorted(sixty.answers)]
     assert set(picker.state()) == set(sixty.answers)
@@ -317,7 +317,7 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
     (row,) = rows(outside.roller.run.directory / "secrets.jsonl")
     assert not {*row["secrets"]} & {*WORDS.answers}
     assert "win_rate" not in outside.roller.metrics
-    assert outside.roller.picker.state() == {}
+    assert outside.roller.starts.picker.state() == {}
 
 
 def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:

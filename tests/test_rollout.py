@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
-from wordle_rl.game import Outcome, Rules
+from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.samplers.base import Completion, Request
@@ -222,6 +222,25 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
         assert (cut.transcript.stop_reason is StopReason.TOKEN_BUDGET) == (turns < 3)
         assert all(len(request.prompt_ids) <= bound for request in sampler.requests)
         check_tape(codec, cut)
+
+
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+def test_a_settled_game_ends_where_it_is_settled(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
+    asked = []
+
+    def is_settled(secret: str, board: Sequence[Turn]) -> bool:
+        asked.append((secret, [turn.guess for turn in board]))
+        return secret == "crane" and len(board) == 2
+
+    script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("speed"), tag("abbey"), tag("trace")]}
+    starts = [Start("crane"), Start("trace")]
+    settled, solved = play(starts, small_words, prompter, TokenScript(codec, script), is_settled=is_settled)
+    assert settled.transcript.stop_reason is StopReason.NOTHING_FITS
+    assert [played.turn.guess for played in settled.transcript.turns] == ["speed", "abbey"]
+    assert solved.transcript.won
+    assert ("trace", ["speed", "abbey"]) in asked
+    assert ("trace", ["speed", "abbey", "trace"]) not in asked, "a solved game is over anyway"
+    check_tape(codec, settled)
 
 
 def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:

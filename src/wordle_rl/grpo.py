@@ -170,8 +170,7 @@ class _StateCallback(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         roller = self._roller
         record = {
-            "spread": roller.picker.state(),
-            "board_spread": {} if roller.board_picker is None else roller.board_picker.state(),
+            **roller.starts.state(),
             "best_compliance": roller.best_compliance,
             "cumulative_wins": roller.cumulative_wins,
         }
@@ -185,9 +184,7 @@ class _StateCallback(TrainerCallback):
     def load(self, checkpoint: str) -> None:
         """Restore the roller's record from a checkpoint."""
         record = read_object(Path(checkpoint) / _STATE_FILE)
-        self._roller.picker.load_state(record["spread"])
-        if self._roller.board_picker is not None:
-            self._roller.board_picker.load_state(record["board_spread"])
+        self._roller.starts.load_state(record)
         self._roller.best_compliance = record["best_compliance"]
         self._roller.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
 

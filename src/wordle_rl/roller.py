@@ -16,23 +16,22 @@ import numpy as np
 import numpy.typing as npt
 from accelerate.utils import gather_object
 
-from wordle_rl.boards import Boards, likelihoods
 from wordle_rl.branching import BranchedGame, Judge, play_branching
 from wordle_rl.chat import ChatCodec
 from wordle_rl.colocate import colocated_player
 from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
 from wordle_rl.credit import CREDITS, TurnValues, is_constant
-from wordle_rl.env import Transcript, random_given
-from wordle_rl.focus import SecretPicker, with_outside
+from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
-from wordle_rl.prompt import Prompter, Shape, Thinking
+from wordle_rl.prompt import Prompter, Shape
 from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
+from wordle_rl.starts import GroupStarts
 from wordle_rl.trackers import GameBook
 from wordle_rl.words import WordList
 
@@ -84,9 +83,7 @@ class Roller:
         self.arena, self.codec, self.settings, self.run, self.seed = arena, codec, settings, run, seed
         self.book = GameBook(run)
         self.schedule: Schedule = settings.reward.schedule()
-        self.picker = SecretPicker(arena.secrets, settings.focus, seed)
-        self.boards = Boards(run.directory / "traces.jsonl", arena.words, seed) if settings.board_rate else None
-        self.board_picker = SecretPicker(self.boards.answers, settings.focus, seed + 1) if self.boards else None
+        self.starts = GroupStarts(arena.words, arena.prompter, arena.secrets, settings, run, seed)
         self._fitting = fitting_answers(arena.solver) if arena.solver is not None else None
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
@@ -119,19 +116,15 @@ class Roller:
         started = time.perf_counter()
         if self.settings.scout_games:
             self._scout_secrets(trainer, sampler, budget)
-        if self.boards is not None and self.board_picker is not None and self.arena.prompter.thinking is Thinking.OFF:
-            rng = random.Random(f"{self.seed}:boards")
-            starts = {answer: self.boards.draw(answer, rng) for answer in self.boards.answers}
-            model = trainer.accelerator.unwrap_model(trainer.model)
-            for answer, p in likelihoods(model, self.codec, self.arena.words, self.arena.prompter, starts).items():
-                self.board_picker.update(answer, (p * (1 - p)) ** 0.5)
+        if self.settings.engine == "transformers":  # only there the whole model is sure to be at hand
+            self.starts.scout_boards(trainer.accelerator.unwrap_model(trainer.model), self.codec)
         self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _scout_secrets(self, trainer: GRPOTrainer, sampler: Sampler, budget: int | None) -> None:
         """Play every secret a few times."""
         process, num_processes = int(trainer.accelerator.process_index), int(trainer.accelerator.num_processes)
         secrets = list(self.arena.secrets[process::num_processes])
-        self.run.append("secrets.jsonl", {"stage": "scout", "step": 0, "process": process, "secrets": secrets})
+        self.starts.record("scout", 0, process, secrets)
         count, rubric = self.settings.scout_games, self.schedule.rubric_at(0, self.best_compliance)
         starts = [Start(secret) for secret in secrets for _ in range(count)]
         games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
@@ -140,7 +133,7 @@ class Roller:
             rewards = [rubric.score(game.transcript, self.arena.solver).total for game in group]
             found.append((secret, statistics.pstdev(rewards)))
         for secret, spread in gather_object(found) if num_processes > 1 else found:
-            self.picker.update(secret, spread)
+            self.starts.picker.update(secret, spread)
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
         """All games of a step; groups that teach nothing are played anew as often as the settings say."""
@@ -165,7 +158,8 @@ class Roller:
     ) -> list[Group]:
         """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
         started = time.perf_counter()
-        starts = self._starts(num_groups, step, process, refill)
+        firsts = self.starts.draw(num_groups, step, process, refill)
+        starts = [start for start in firsts for _ in range(self.settings.group_size // self.settings.turn_candidates)]
         words, prompter = self.arena.words, self.arena.prompter
         if (num_candidates := self.settings.turn_candidates) > 1:
             judge = regret_judge(self.arena.solver)
@@ -180,24 +174,6 @@ class Roller:
         self.metrics["seconds/rollout"] += played - started
         self.metrics["seconds/reward"] += time.perf_counter() - played
         return groups
-
-    def _starts(self, num_groups: int, step: int, process: int, refill: int) -> list[Start]:
-        rng = random.Random(":".join(str(part) for part in (self.seed, step, process, *[refill] * (refill > 0))))
-        hard_mode = self.arena.prompter.rules.hard_mode
-        secrets = self.picker.pick(num_groups, step, process, refill)
-        secrets = with_outside(secrets, self.arena.words, self.settings.outside_rate, rng)
-        firsts = []
-        for secret in secrets:
-            given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
-            firsts.append(Start(secret, given))
-        if self.boards is not None and self.board_picker is not None:
-            num_boards = sum(rng.random() < self.settings.board_rate for _ in firsts)
-            left = self.board_picker.pick(num_boards, step, process, refill)
-            firsts[:num_boards] = [self.boards.draw(answer, rng) for answer in left]
-        secrets = [start.secret for start in firsts]
-        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": process, "secrets": secrets})
-        games_per_group = self.settings.group_size // self.settings.turn_candidates
-        return [start for start in firsts for _ in range(games_per_group)]
 
     def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
         """Whether a secret outside the answers has ruled all of them out, so that no further guess is learnt."""
@@ -229,7 +205,7 @@ class Roller:
                 for trajectory, reward in zip(group, rewards, strict=True)
             ]
             advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
-            self._note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
+            self.starts.note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
             games = [
                 Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))
                 for t, r, a in zip(group, rewards, advantages, strict=True)
@@ -251,18 +227,9 @@ class Roller:
                 segments = tuple(segment for turn in game.candidates for segment in turn)
                 games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
             spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
-            self._note(games[0].trajectory.transcript, spread)
+            self.starts.note(games[0].trajectory.transcript, spread)
             groups.append(Group(games, is_constant([game.advantages for game in games])))
         return groups
-
-    def _note(self, transcript: Transcript, spread: float) -> None:
-        """Remember how mixed a group of a secret, or from a start board, was."""
-        if transcript.secret in self.arena.words.answer_index:
-            self.picker.update(transcript.secret, spread)
-        elif self.boards is not None and self.board_picker is not None:
-            given = tuple(played.turn.guess or "" for played in transcript.turns if played.given)
-            if (answer := self.boards.answer_of(Start(transcript.secret, given))) is not None:
-                self.board_picker.update(answer, spread)
 
     def _num_live_turns(self, transcript: Transcript) -> int:
         """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
