@@ -56,6 +56,15 @@ def test_a_curve_is_drawn_where_its_values_are() -> None:
     assert half == pytest.approx((top + bottom) / 2)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.4, 1.0])
+def test_the_axis_of_a_flat_rate_stays_between_nothing_and_all(value: float) -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0]), np.array([value, value]))], percent=True)
+    [(_, attrs)] = [tag for tag in parse_page(html).tags if "data-frame" in tag[1]]
+    low, high = map(float, (attrs["data-frame"] or "").split(",")[-2:])
+    assert 0 <= low <= value <= high <= 1
+    assert high - low <= 0.2
+
+
 def test_a_single_value_is_a_dot() -> None:
     html = line_chart("t", "n", [Series("a", np.array([3.0]), np.array([0.0]))])
     assert [tag for tag, _ in parse_page(html).tags].count("circle") == 1

@@ -43,7 +43,10 @@ def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool
         smooth: Whether values are noisy, so that a running mean helps the eye.
     """
     drawn = [_thin(curve) for curve in series]
-    ticks = nice_ticks(min(c.values.min() for c in drawn), max(c.values.max() for c in drawn))
+    low, high = min(c.values.min() for c in drawn), max(c.values.max() for c in drawn)
+    if percent and low == high:
+        low, high = max(0.0, low - 0.05), min(1.0, high + 0.05)  # a flat rate has no room above 100 %
+    ticks = nice_ticks(low, high)
     first, last = min(c.steps[0] for c in drawn), max(c.steps[-1] for c in drawn)
     frame = _Frame(float(first), float(last), ticks[0], ticks[-1])
     curves = "".join(_curve(curve, frame, place, smooth) for place, curve in enumerate(drawn))
