@@ -18,7 +18,7 @@ from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter
 from wordle_rl.roller import Arena
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, RunError
 from wordle_rl.traces import Trace, read_traces
 
 _NO_LIMIT = 1 << 30
@@ -88,7 +88,7 @@ class ReplayLoss:
         among: The processes that train together, each of which learns games of its own; an accelerator will do.
 
     Raises:
-        RunError: If there are no traces to draw from.
+        RunError: If there are no traces to draw from, or the model's context holds none of them.
 
     Source: PPO-ptx of Ouyang et al. 2022, arXiv:2203.02155.
     """
@@ -108,6 +108,8 @@ class ReplayLoss:
         games = draw_games(run.directory / "traces.jsonl", settings.steps * self._per_step, seed)
         limit = context_length(model) or _NO_LIMIT
         self._examples = encode_traces(games, prompter, codec, limit).examples
+        if not self._examples:
+            raise RunError(f"no game of {run.directory / 'traces.jsonl'} fits into the model's context")
         self.last = 0.0
 
     def __call__(self, model: torch.nn.Module, step: int, part: int, parts: int) -> Tensor:
