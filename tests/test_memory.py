@@ -118,6 +118,11 @@ def test_stages_follow_the_settings() -> None:
     assert set(no_grpo) == {"sft", "eval"}
 
 
+def test_replayed_games_share_the_backward_passes() -> None:
+    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, replay_games=10)
+    assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 + 3
+
+
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
     config = RunConfig.model_validate({"game": {"shape": "state"}, "grpo": {"groups_per_step": 2, "group_size": 4}})
     assert works(config)["grpo"].rows == 8 * 6

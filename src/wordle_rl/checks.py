@@ -193,7 +193,8 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
 
 _LESS: Mapping[Stage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
-    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or grpo.group_size, or set grpo.gradient_checkpointing",
+    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
+    "or set grpo.gradient_checkpointing",
     "eval": "lower eval.max_batch_size",
 }
 

@@ -9,6 +9,7 @@ of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -149,6 +150,8 @@ def stage_works(
     """
     sft, grpo = config.sft, config.grpo
     games = grpo.groups_per_step * grpo.group_size
+    micro = grpo.micro_batch_size or games
+    replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
     rows_per_game = config.game.prompter(1).rules.max_replies if config.game.shape is Shape.STATE else 1
 
     def trained(settings: SFTSettings | GRPOSettings, rows: int, length: int, half: bool) -> Work:
@@ -164,7 +167,7 @@ def stage_works(
     works: dict[Stage, Work] = {
         "sft": replace(trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft),
         "grpo": replace(
-            trained(grpo, (grpo.micro_batch_size or games) * rows_per_game, game_length, bf16["grpo"]),
+            trained(grpo, micro * rows_per_game + replayed, game_length, bf16["grpo"]),
             cached_games=0 if grpo.engine == "vllm" else games,
             group_size=0 if grpo.engine == "vllm" else grpo.group_size,
             reference=grpo.beta > 0,
