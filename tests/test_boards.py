@@ -12,7 +12,7 @@ from test_traces import possible  # noqa: E402
 from training_fixtures import compact, rows, small_model  # noqa: E402
 
 from wordle_rl.boards import Boards, likelihoods  # noqa: E402
-from wordle_rl.config import GRPOSettings, TeacherSettings, TraceSettings  # noqa: E402
+from wordle_rl.config import GRPOSettings, RunConfig, TeacherSettings, TraceSettings  # noqa: E402
 from wordle_rl.env import StopReason, WordleEnv  # noqa: E402
 from wordle_rl.rollout import Start  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
@@ -120,6 +120,13 @@ def test_a_game_ends_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> N
         assert settled(start.secret, env.turns)
     assert not settled(sixty.answers[0], ())
     assert StopReason.NOTHING_FITS == "nothing_fits"
+
+
+def test_boards_want_games_with_outside_secrets() -> None:
+    grpo = {"board_rate": 0.5, "reward": OUTSIDE["reward"]}
+    with pytest.raises(ValueError, match=r"board_rate goes on from games with outside secrets"):
+        RunConfig.model_validate({"grpo": grpo, "traces": {"outside_rate": 0.0}})
+    assert RunConfig.model_validate({"grpo": grpo}).grpo.board_rate == 0.5
 
 
 def test_boards_want_a_reward_that_asks_for_no_win() -> None:

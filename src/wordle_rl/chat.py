@@ -98,7 +98,7 @@ class ChatCodec:
         Raises:
             ValueError: If the messages do not alternate prompt, reply, prompt, reply.
         """
-        first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+        first = opening_length(messages)
         ids = list(self._opening_ids(messages[:first]))
         mask = [0] * len(ids)
         for offset, message in enumerate(messages[first:]):
@@ -145,6 +145,11 @@ class ChatCodec:
 
     def _render(self, messages: Sequence[Message]) -> str:
         return render(self.tokenizer, self._template, messages, self._template_kwargs)
+
+
+def opening_length(messages: Sequence[Message]) -> int:
+    """How many messages stand before the first reply."""
+    return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
 
 
 def mask_picture(codec: ChatCodec, ids: Sequence[int], mask: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat import ChatCodec, opening_length
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter, Shape
@@ -211,8 +211,7 @@ def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, c
     running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), Tape())
     if codec is not None:
         conversation = running.env.conversation
-        first = next((i for i, message in enumerate(conversation) if message["role"] == "assistant"), len(conversation))
-        running.tape.prompt_ids = codec.prompt_ids(conversation[:first])
+        running.tape.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
         running.tape.add_environment(codec.prompt_ids(conversation)[len(running.tape.prompt_ids) :])
     return running
 
