@@ -294,6 +294,7 @@ def test_comparison_matches_hand_arithmetic() -> None:
     assert comparison.p_value == 1.0
     assert comparison.win_rate_difference.mean == 0
     assert comparison.guesses_difference.mean == pytest.approx((1 + 5 - 6 + 0) / 4)
+    assert comparison.guesses_p_value == 1.0, "1 + 5 - 6 is nothing: no flipping of signs is less uneven"
 
 
 def test_the_better_player_wins_the_comparison_from_either_side() -> None:
@@ -301,6 +302,7 @@ def test_the_better_player_wins_the_comparison_from_either_side() -> None:
     bad = play_script([(secret, LOSE) for secret in ANSWERS], name="bad")
     there, back = compare(bad, good), compare(good, bad)
     assert there.p_value == back.p_value == 2 / 2**12
+    assert there.guesses_p_value == back.guesses_p_value == pytest.approx(2 / 2**12)
     assert there.win_rate_difference == (1.0, 1.0, 1.0)
     assert there.guesses_difference == (-6.0, -6.0, -6.0)
     assert back.win_rate_difference.mean == -1

@@ -261,6 +261,7 @@ def test_compare_takes_any_number_of_runs(cli, files, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert [row["name"] for row in rows] == ["a", "b", "c"]
     assert [row["p_value"] for row in rows] == ["", "1.0", "0.5"]
+    assert [float(row["guesses_p_value"] or -1) for row in rows] == pytest.approx([-1, 1, 0.5])
     assert [row["games_1"] for row in rows] == ["1", "1", "3"]
     low, high = (float(rows[2][f"win_rate_difference_{end}"]) for end in ("low", "high"))
     assert 0 <= low <= 2 / 3 <= high <= 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wordle_rl.stats import StatsError, mcnemar_exact, paired_bootstrap, wilson_interval
+from wordle_rl.stats import StatsError, mcnemar_exact, paired_bootstrap, sign_flip_exact, wilson_interval
 
 Z_95 = 1.959963984540054
 
@@ -92,6 +92,33 @@ def test_mcnemar_is_a_probability_and_knows_no_sides(only_a: int, only_b: int) -
 def test_mcnemar_refuses_negative_counts() -> None:
     with pytest.raises(StatsError, match="negative"):
         mcnemar_exact(-1, 3)
+
+
+# --- sign flips -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-6, 6), max_size=9))
+def test_sign_flips_are_all_counted(diffs: list[int]) -> None:
+    flipped = [sum(signs) for signs in itertools.product(*((d, -d) for d in diffs))]
+    uneven = sum(abs(total) >= abs(sum(diffs)) for total in flipped)
+    assert sign_flip_exact(diffs) == pytest.approx(uneven / len(flipped))
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.integers(0, 50))
+def test_flips_of_ones_are_mcnemars_test(up: int, down: int, same: int) -> None:
+    assert sign_flip_exact([1] * up + [-1] * down + [0] * same) == pytest.approx(mcnemar_exact(up, down), rel=1e-9)
+
+
+def test_sign_flips_of_thousands_of_games_come_near_the_normal_curve() -> None:
+    diffs = np.array([-1] * 330 + [1] * 280 + [-4] * 12 + [6] * 5 + [0] * 2107)
+    z = abs(diffs.sum()) / math.sqrt((diffs**2).sum())
+    assert sign_flip_exact(diffs) == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.01)
+    assert sign_flip_exact(-diffs) == sign_flip_exact(diffs)
+
+
+def test_sign_flips_refuse_what_is_not_whole() -> None:
+    with pytest.raises(StatsError, match="whole numbers, got float64"):
+        sign_flip_exact([0.5, 1.0])
 
 
 # --- bootstrap ------------------------------------------------------------------------------------------------------

@@ -166,7 +166,8 @@ def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> Renderabl
         ("neither won", str(comparison.neither)),
         (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
         (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
-        ("McNemar's exact test", f"p = {comparison.p_value:.3g}"),
+        ("McNemar's exact test of wins", f"p = {comparison.p_value:.3g}"),
+        ("sign-flip test of guesses", f"p = {comparison.guesses_p_value:.3g}"),
     ):
         summary.add_row(Text(label), Text(value))
     notes = [Text(note, "italic") for note in comparison_notes(comparison)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
-from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap
+from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap, sign_flip_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Comparison:
             independent; with several games per secret they are a little too confident.
         win_rate_difference: With its 95 % paired bootstrap interval.
         guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; likewise.
+        guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses.
         num_unpaired: Games of either player whose secret the other did not play as often.
         num_errors: Pairs left out because at least one side is an error.
         rows: The pairs, by secret.
@@ -59,6 +60,7 @@ class Comparison:
     p_value: float
     win_rate_difference: Estimate
     guesses_difference: Estimate
+    guesses_p_value: float
     num_unpaired: int
     num_errors: int
     rows: tuple[ComparedGame, ...] = field(repr=False)
@@ -96,6 +98,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         p_value=mcnemar_exact(wins[True, False], wins[False, True]),
         win_rate_difference=paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float)),
         guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0]),
+        guesses_p_value=sign_flip_exact(cost[:, 1] - cost[:, 0]),
         num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
         num_errors=len(shared) - len(rows),
         rows=rows,

@@ -147,13 +147,24 @@ def comparison_section(run: RunRecord) -> str:
             _difference(found.win_rate_difference, 100, ".1f"),
             _difference(found.guesses_difference, 1, ".2f"),
             f"{found.p_value:.2g}",
+            f"{found.guesses_p_value:.2g}",
         )
         rows += f"<tr><th scope='row'>{PART_NAMES[part]}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-    heads = ("both won", "only SFT", f"only {title}", "neither", "win rate, points", "guesses", "McNemar p")
+    heads = (
+        "both won",
+        "only SFT",
+        f"only {title}",
+        "neither",
+        "win rate, points",
+        "guesses",
+        "p of wins",
+        "p of guesses",
+    )
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     return (
         f"<section><h2>{heading} against SFT, word by word</h2><p>Differences are {title} minus SFT on the same words, "
-        "with 95 % paired bootstrap intervals; losses are counted in guesses as above.</p>"
+        "with 95 % paired bootstrap intervals; losses are counted in guesses as above. p is McNemar's exact test for "
+        "wins and the exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}</section>"
     )
