@@ -40,6 +40,15 @@ def test_an_untried_secret_counts_as_the_widest() -> None:
     assert weight(picker, "word5") > weight(picker, "word0")
 
 
+def test_starting_anew_forgets_every_group() -> None:
+    picker = SecretPicker(SECRETS, 1.0, 0)
+    picker.update("word0", 2.0)
+    picker.restart({secret: float(secret == "word1") for secret in SECRETS})
+    assert weight(picker, "word0") == weight(picker, "word2") < weight(picker, "word1") / 10
+    picker.update("word1", 0.0)
+    assert picker.state()["word1"] == 0.5, "a group after it counts half"
+
+
 def test_without_focus_all_are_alike() -> None:
     picker = SecretPicker(SECRETS, 0.0, 0)
     picker.update("word0", 3.0)

@@ -1,13 +1,14 @@
-"""Which secrets to train on next: those whose groups still disagree with themselves.
+"""Which secrets to train on next: those whose groups still disagree with themselves, or that greedy play fails at.
 
 A group in which every game earned the same teaches nothing. Secrets whose recent groups were spread out are
-therefore drawn more often; secrets never tried count as if they were as spread out as any.
+therefore drawn more often; secrets never tried count as if they were as spread out as any. Where every secret is tried
+greedily now and then, what greedy play gave away at each takes the place of that record, until its next group.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,12 @@ class SecretPicker:
         i = self._index[secret]
         before = self._spread[i]
         self._spread[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
+
+    def restart(self, worth: Mapping[str, float]) -> None:
+        """Forget all records; each secret is worth so much until its next group, the others as much as any."""
+        self._spread[:] = np.nan
+        for secret, value in worth.items():
+            self.update(secret, value)
 
     def state(self) -> dict[str, Any]:
         """The record, to be stored with a checkpoint."""

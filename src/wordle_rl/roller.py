@@ -101,9 +101,11 @@ class Roller:
         num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
         self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
+        if self.settings.scout_every_steps and step % self.settings.scout_every_steps == 0:
+            self._scout(trainer, step, process)
         with self._player(trainer, step, process) as (sampler, budget):
-            if step == 0:
-                self._scout(trainer, sampler, budget)
+            if step == 0 and self.settings.engine == "transformers":  # only there the whole model is sure to be at hand
+                self.starts.scout_boards(trainer.accelerator.unwrap_model(trainer.model), self.codec)
             games = self._play(sampler, budget, num_groups, step, process)
         self._measure(games)
         if process == 0:
@@ -111,29 +113,21 @@ class Roller:
             self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
         return self._rows(games)
 
-    def _scout(self, trainer: GRPOTrainer, sampler: Sampler, budget: int | None) -> None:
-        """Find out before the first step which secrets and which start boards are worth training on."""
+    def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
+        """Play every secret greedily, a share of them per process: what each game gave away is what it is worth."""
         started = time.perf_counter()
-        if self.settings.scout_games:
-            self._scout_secrets(trainer, sampler, budget)
-        if self.settings.engine == "transformers":  # only there the whole model is sure to be at hand
-            self.starts.scout_boards(trainer.accelerator.unwrap_model(trainer.model), self.codec)
-        self.metrics["seconds/rollout"] += time.perf_counter() - started
-
-    def _scout_secrets(self, trainer: GRPOTrainer, sampler: Sampler, budget: int | None) -> None:
-        """Play every secret a few times."""
-        process, num_processes = int(trainer.accelerator.process_index), int(trainer.accelerator.num_processes)
+        num_processes = int(trainer.accelerator.num_processes)
         secrets = list(self.arena.secrets[process::num_processes])
-        self.starts.record("scout", 0, process, secrets)
-        count, rubric = self.settings.scout_games, self.schedule.rubric_at(0, self.best_compliance)
-        starts = [Start(secret) for secret in secrets for _ in range(count)]
-        games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
-        found = []
-        for secret, group in zip(secrets, groups_of(games, count), strict=True):
-            rewards = [rubric.score(game.transcript, self.arena.solver).total for game in group]
-            found.append((secret, statistics.pstdev(rewards)))
-        for secret, spread in gather_object(found) if num_processes > 1 else found:
-            self.starts.picker.update(secret, spread)
+        self.starts.record("scout", step, process, secrets)
+        rubric = self.schedule.rubric_at(step, self.best_compliance)
+        with self._player(trainer, step, process, greedy=True) as (sampler, budget):
+            starts = [Start(secret) for secret in secrets]
+            games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
+        found = [(game.transcript.secret, rubric.score(game.transcript, self.arena.solver).total) for game in games]
+        rewards = dict(gather_object(found) if num_processes > 1 else found)
+        best = max(rewards.values())
+        self.starts.picker.restart({secret: best - reward for secret, reward in rewards.items()})
+        self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
         """All games of a step; groups that teach nothing are played anew as often as the settings say."""
@@ -181,18 +175,23 @@ class Roller:
         return outside and self._fitting is not None and not len(self._fitting(board))
 
     @contextmanager
-    def _player(self, trainer: GRPOTrainer, step: int, process: int) -> Iterator[tuple[Sampler, int | None]]:
+    def _player(
+        self, trainer: GRPOTrainer, step: int, process: int, *, greedy: bool = False
+    ) -> Iterator[tuple[Sampler, int | None]]:
         """Who plays the games of a step, and the longest prompt it takes."""
-        sampling = self.settings.sampling
+        sampling = self.settings.sampling.model_copy(update={"temperature": 0.0} if greedy else {})
         seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
         if self.settings.engine == "vllm":
             with colocated_player(trainer, self.codec, sampling, seed) as player:
                 yield player
             return
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        if greedy:
+            yield TransformersSampler(model, self.codec, sampling), prompt_budget(model, self.settings)
+            return
         if self._sampler is None:
-            model = trainer.accelerator.unwrap_model(trainer.model)
             self._sampler = TransformersSampler(model, self.codec, sampling, seed)
-        yield self._sampler, prompt_budget(self._sampler.model, self.settings)
+        yield self._sampler, prompt_budget(model, self.settings)
 
     def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)

@@ -73,13 +73,14 @@ class GRPOSettings(Section):
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
-    """How strongly secrets with a mixed record are preferred; 0: all alike."""
+    """How strongly secrets with a mixed record, or a poor one (`scout_every_steps`), are preferred; 0: all alike."""
     board_rate: float = Field(0.0, ge=0, le=1)
     """Share of groups that go on from a board of a teacher game instead of from none: one with a secret outside the
     answers that leaves a single answer, rather one of which the policy is undecided."""
-    scout_games: int = Field(0, ge=0)
-    """So many games with every secret before the first step, which teach nothing but show which secrets have a mixed
-    record; 0: each counts as mixed until it was trained on."""
+    scout_every_steps: int = Field(0, ge=0)
+    """Play every training secret once, greedily, before the first step and every so many steps: those games teach
+    nothing, but secrets are then preferred by what greedy play gave away, of the reward, against its best game. 0: by
+    their groups' own record alone, and each counts as mixed until it was trained on."""
     turn_candidates: int = Field(1, ge=1)
     """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
     the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games."""
