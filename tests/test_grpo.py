@@ -302,7 +302,6 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     first = train.rollers[0]
     assert stored == {
         "spread": first.starts.picker.state(),
-        "board_spread": {},
         "best_compliance": first.best_compliance,
         "cumulative_wins": first.cumulative_wins,
     }

@@ -8,15 +8,18 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from reward_games import SOLVER, WORDS, play  # noqa: E402
+from scripted import say  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
-from wordle_rl.game import Dictionary, Game, Outcome, Turn  # noqa: E402
+from wordle_rl.env import WordleEnv  # noqa: E402
+from wordle_rl.game import Dictionary, Game, Outcome, Turn, score_guess  # noqa: E402
 from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
 from wordle_rl.roller import Arena, Roller, prompt_budget, regret_judge, token_advantages  # noqa: E402
 from wordle_rl.rollout import Segment, Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 
 SETTINGS = GRPOSettings(
     groups_per_step=3,
@@ -283,6 +286,21 @@ def test_scouting_is_greedy_and_leaves_the_samplers_chance_alone(roll, sixty) ->
     scouting.model.load_state_dict(plain.model.state_dict())
     for step in (0, 1):
         assert plain(step)["completion_ids"] == scouting(step)["completion_ids"]
+
+
+def test_a_game_ends_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
+    settled = roll(solver=Solver(sixty, use_cache=False)).roller._is_settled
+    num_settled = 0
+    for secret in sixty.outside:
+        env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
+        while fitting and env.stop_reason is None:
+            assert not settled(secret, env.turns)
+            env.step(say(fitting[0]))
+            fitting = [word for word in fitting if score_guess(word, fitting[0]) == env.turns[-1].marks]
+        num_settled += not fitting
+        assert settled(secret, env.turns) == (not fitting)
+    assert num_settled > len(sixty.outside) / 2
+    assert not settled(sixty.answers[0], ())
 
 
 def test_constant_groups_are_played_anew_with_other_secrets(roll) -> None:

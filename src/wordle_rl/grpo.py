@@ -194,7 +194,6 @@ def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
     return {
         "spread": {secret: spread for record in records for secret, spread in record["spread"].items()},
-        "board_spread": {answer: spread for record in records for answer, spread in record["board_spread"].items()},
         "best_compliance": max(compliance, default=None),
         "cumulative_wins": sum(record["cumulative_wins"] for record in records),
     }

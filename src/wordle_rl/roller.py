@@ -104,8 +104,6 @@ class Roller:
         if self.settings.scout_every_steps and step % self.settings.scout_every_steps == 0:
             self._scout(trainer, step, process)
         with self._player(trainer, step, process) as (sampler, budget):
-            if step == 0 and self.settings.engine == "transformers":  # only there the whole model is sure to be at hand
-                self.starts.scout_boards(trainer.accelerator.unwrap_model(trainer.model), self.codec)
             games = self._play(sampler, budget, num_groups, step, process)
         self._measure(games)
         if process == 0:

@@ -74,9 +74,6 @@ class GRPOSettings(Section):
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
     """How strongly secrets with a mixed record, or a poor one (`scout_every_steps`), are preferred; 0: all alike."""
-    board_rate: float = Field(0.0, ge=0, le=1)
-    """Share of groups that go on from a board of a teacher game instead of from none: one with a secret outside the
-    answers that leaves a single answer, rather one of which the policy is undecided."""
     scout_every_steps: int = Field(0, ge=0)
     """Play every training secret once, greedily, before the first step and every so many steps: those games teach
     nothing, but secrets are then preferred by what greedy play gave away, of the reward, against its best game. 0: by
@@ -117,9 +114,10 @@ class GRPOSettings(Section):
     @model_validator(mode="after")
     def _pays_without_a_win(self) -> Self:
         asks_no_win = {"regret", "quick_regret"} & {*self.reward.schedule().rubric_at(0).weights}
-        for name in ("outside_rate", "board_rate"):
-            if getattr(self, name) and not asks_no_win:
-                raise ValueError(f"{name} needs a reward that does not ask for a win; give reward.weights quick_regret")
+        if self.outside_rate and not asks_no_win:
+            raise ValueError(
+                "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
+            )
         return self
 
     @model_validator(mode="after")

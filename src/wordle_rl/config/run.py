@@ -69,8 +69,6 @@ class RunConfig(Section):
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
             )
-        if self.grpo.board_rate and not self.traces.outside_rate:
-            raise ValueError("grpo.board_rate goes on from games with outside secrets; set traces.outside_rate above 0")
         if self.algorithm == "dagger" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
             raise ValueError("game.thinking required leaves the teacher of dagger speechless; set traces.narrate")
         for name in ALGORITHM_NAMES:
