@@ -261,6 +261,7 @@ def test_scouting_plays_every_secret_greedily_and_prefers_what_it_gives_away(rol
     played = roll(settings=settings, pay=pay)
     for step in (0, 1, 2):
         played(step)
+        assert ("scouted_win_rate" in played.roller.metrics) == (step % 2 == 0)
         if step == 0:
             state = played.roller.starts.picker.state()
     drawn = rows(played.roller.run.directory / "secrets.jsonl")

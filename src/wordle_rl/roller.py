@@ -121,10 +121,12 @@ class Roller:
         with self._player(trainer, step, process, greedy=True) as (sampler, budget):
             starts = [Start(secret) for secret in secrets]
             games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
-        found = [(game.transcript.secret, rubric.score(game.transcript, self.arena.solver).total) for game in games]
-        rewards = dict(gather_object(found) if num_processes > 1 else found)
-        best = max(rewards.values())
-        self.starts.picker.restart({secret: best - reward for secret, reward in rewards.items()})
+        played = [game.transcript for game in games]
+        found = [(game.secret, rubric.score(game, self.arena.solver).total, game.won) for game in played]
+        found = gather_object(found) if num_processes > 1 else found
+        best = max(reward for _, reward, _ in found)
+        self.starts.picker.restart({secret: best - reward for secret, reward, _ in found})
+        self.metrics["scouted_win_rate"] = statistics.fmean(won for *_, won in found)
         self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:

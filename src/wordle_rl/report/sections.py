@@ -40,7 +40,12 @@ _COLUMNS = (
     ("num_errors", "errors", False),
 )
 _CURVES = {
-    "win_rate": ("Win rate", "Share of the step's games won, at the temperature of training."),
+    "win_rate": (
+        "Win rate",
+        "Share of the step's games won, at the temperature of training; secrets that are hard for the policy may be "
+        "preferred.",
+    ),
+    "scouted_win_rate": ("Greedy wins, secrets trained on", "Share of them all found by greedy play, now and then."),
     "reward": ("Reward", "Mean total reward of the step's games."),
     "cumulative_wins": ("Wins so far", "Training games won since the start."),
     "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
