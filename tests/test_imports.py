@@ -53,7 +53,6 @@ ORDER = (
     "branching",
     "focus",
     "colocate",
-    "boards",
     "starts",
     "roller",
     "selection",
@@ -79,7 +78,7 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "boards", "starts", "roller",
+    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "roller",
     "selection", "replay", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}

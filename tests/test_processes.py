@@ -23,7 +23,9 @@ from wordle_rl.audit import audit  # noqa: E402
 from wordle_rl.config import GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.dataset import encode_traces  # noqa: E402
 from wordle_rl.processes import is_first, num_processes, wait_for_all  # noqa: E402
+from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.tiny import make_model  # noqa: E402
+from wordle_rl.words import load_words  # noqa: E402
 
 
 def torchrun(*arguments: object) -> subprocess.Popen:
@@ -102,7 +104,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
     config = write_config(
         tmp_path / "mini.toml", word_directory, sft__epochs="12", sft__logging_steps="1", sft__batch_size="16",
-        eval__max_games="4", grpo__groups_per_step="1",
+        eval__max_games="4", grpo__groups_per_step="1", grpo__scout_every_steps="2",
     )  # fmt: skip
     directory = tmp_path / "run"
     metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"
@@ -125,9 +127,14 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert 0 < stopped_at < num_steps
     found = [(row["stage"], row["step"]) for row in rows(metrics)]
     assert found == [("sft", step) for step in range(1, num_steps + 1)] + [("grpo", 1), ("grpo", 2)]
-    drawn = {(row["step"], row["process"]): row["secrets"] for row in rows(directory / "secrets.jsonl")}
+    played = rows(directory / "secrets.jsonl")
+    drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}
     assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
     assert drawn[0, 0] != drawn[0, 1]
+    scouted = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "scout"}
+    assert set(scouted) == {(0, 0), (0, 1)}
+    assert sorted(scouted[0, 0] + scouted[0, 1]) == sorted(split_secrets(load_words(str(word_directory))).train)
+    assert ["scouted_win_rate" in row for row in rows(metrics)[-2:]] == [True, False]
     assert audit(directory).clean
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
