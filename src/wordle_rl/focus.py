@@ -22,7 +22,8 @@ class SecretPicker:
 
     Args:
         secrets: The secrets to choose from, all different.
-        focus: 0 draws all alike, 1 in proportion to the spread of the secret's recent rewards.
+        focus: 0 draws all alike, 1 in proportion to what each is worth: the spread of its recent rewards, or what
+            greedy play gave away.
         seed: With the step it determines the draw, given the same record.
 
     Raises:
@@ -39,7 +40,7 @@ class SecretPicker:
         self._index = {secret: i for i, secret in enumerate(self._secrets)}
         self._focus = focus
         self._seed = seed
-        self._spread = np.full(len(self._secrets), np.nan)
+        self._worth = np.full(len(self._secrets), np.nan)
 
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
         """Draw `count` secrets, without repeats while there are enough; `refill` counts the draws of one step."""
@@ -51,34 +52,34 @@ class SecretPicker:
 
     def weights(self) -> npt.NDArray[np.float64]:
         """The chance of each secret, summing to 1."""
-        known = self._spread[~np.isnan(self._spread)]
+        known = self._worth[~np.isnan(self._worth)]
         untried = known.max() if len(known) else 1.0
-        spread = np.where(np.isnan(self._spread), untried, self._spread)
-        spread = np.maximum(spread, self._FLOOR * max(untried, 1e-9))
-        mixed = (1.0 - self._focus) / len(spread) + self._focus * spread / spread.sum()
+        worth = np.where(np.isnan(self._worth), untried, self._worth)
+        worth = np.maximum(worth, self._FLOOR * max(untried, 1e-9))
+        mixed = (1.0 - self._focus) / len(worth) + self._focus * worth / worth.sum()
         return np.asarray(mixed / mixed.sum())
 
     def update(self, secret: str, spread: float) -> None:
         """Record the standard deviation of one group's rewards."""
         i = self._index[secret]
-        before = self._spread[i]
-        self._spread[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
+        before = self._worth[i]
+        self._worth[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
 
     def restart(self, worth: Mapping[str, float]) -> None:
         """Forget all records; each secret is worth so much until its next group, the others as much as any."""
-        self._spread[:] = np.nan
+        self._worth[:] = np.nan
         for secret, value in worth.items():
-            self.update(secret, value)
+            self._worth[self._index[secret]] = value
 
     def state(self) -> dict[str, Any]:
         """The record, to be stored with a checkpoint."""
-        return {s: float(x) for s, x in zip(self._secrets, self._spread, strict=True) if not np.isnan(x)}
+        return {s: float(x) for s, x in zip(self._secrets, self._worth, strict=True) if not np.isnan(x)}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore a record; secrets no longer trained on are ignored."""
-        for secret, spread in state.items():
+        for secret, worth in state.items():
             if secret in self._index:
-                self._spread[self._index[secret]] = spread
+                self._worth[self._index[secret]] = worth
 
 
 def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
