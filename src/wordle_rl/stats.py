@@ -119,7 +119,7 @@ def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:
     Source: R. A. Fisher, The Design of Experiments (1935), section 21.
 
     Examples:
-        >>> sign_flip_exact([1, 1, 1, 1, 2])
+        >>> round(sign_flip_exact([1, 1, 1, 1, 2]), 4)  # 2 * (1/2)**5
         0.0625
         >>> sign_flip_exact([3, -3, 0])
         1.0
