@@ -179,7 +179,7 @@ class Roller:
         self, trainer: GRPOTrainer, step: int, process: int, *, greedy: bool = False
     ) -> Iterator[tuple[Sampler, int | None]]:
         """Who plays the games of a step, and the longest prompt it takes."""
-        sampling = self.settings.sampling.model_copy(update={"temperature": 0.0} if greedy else {})
+        sampling = self.settings.sampling.greedy() if greedy else self.settings.sampling
         seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
         if self.settings.engine == "vllm":
             with colocated_player(trainer, self.codec, sampling, seed) as player:

@@ -98,8 +98,7 @@ class Validation:
         Args:
             step: Of the training; it draws which games are put down.
         """
-        greedily = self._sampling.model_copy(update={"temperature": 0.0})
-        everything = self._play([*self._arena.validation, *self._train], greedily)
+        everything = self._play([*self._arena.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._arena.validation)], everything[len(self._arena.validation) :]
         often = [secret for secret in self._arena.validation for _ in range(_GAMES_PER_SECRET)]
         sampled = self._play(often, self._sampling)

@@ -297,9 +297,8 @@ def _standing_rows(found: Standings) -> list[dict[str, Any]]:
         for column in ("win_rate_difference", "guesses_difference"):
             estimate = (None, None, None) if pair is None else getattr(pair, column)
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), estimate, strict=True))
-        for column, field in (("only_base", "only_a"), ("only_this", "only_b")):
-            row[column] = None if pair is None else getattr(pair, field)
-        for column in ("p_value", "guesses_p_value"):
-            row[column] = None if pair is None else getattr(pair, column)
+        names = {"only_base": "only_a", "only_this": "only_b"}
+        for column in (*names, "p_value", "guesses_p_value"):
+            row[column] = None if pair is None else getattr(pair, names.get(column, column))
         rows.append(row)
     return rows

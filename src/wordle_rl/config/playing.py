@@ -131,6 +131,10 @@ class GRPOSettings(Section):
                 'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
                 "and constrain evaluations instead (eval.constrained)"
             )
+        if self.scout_every_steps and not self.focus:
+            raise ValueError(
+                "scout_every_steps finds out which secrets to prefer, and focus 0 prefers none; raise focus"
+            )
         if self.blends and not self.validate_every_steps:
             raise ValueError("blends are chosen from by validation; set validate_every_steps")
         if self.blends and self.engine == "vllm":

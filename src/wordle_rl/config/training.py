@@ -29,6 +29,10 @@ class SamplingSettings(Section):
     constrain: Constrain = "none"
     """`words`: once a reply has opened its guess, only tokens that spell a listed word may follow."""
 
+    def greedy(self) -> SamplingSettings:
+        """The same, but always the likeliest token."""
+        return self.model_copy(update={"temperature": 0.0})
+
 
 class OptimizerSettings(Section):
     """The optimizer and its schedule."""
