@@ -337,3 +337,16 @@ def test_a_training_stopped_at_its_last_step_is_only_saved(train, tmp_path) -> N
     train(tmp_path, SETTINGS)
     assert len(train.games) == 2
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
+
+
+def test_the_records_of_processes_count_alike() -> None:
+    """After scouting every process knows every secret; a group of one of them must not be lost."""
+    records = [
+        {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
+        for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
+    ]
+    assert grpo_module._merged(records) == {
+        "spread": {"crane": 2.0, "slate": 2.0},
+        "best_compliance": 0.5,
+        "cumulative_wins": 7,
+    }

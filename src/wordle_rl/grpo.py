@@ -111,12 +111,8 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             for _, records in everyone:
                 for name, row in records:
                     self.roller.run.append(name, row)
-        found: dict[str, list[float]] = {}
-        for theirs, _ in everyone:
-            for name, value in theirs.items():
-                found.setdefault(name, []).append(value)
-        means = {name: sum(values) / len(values) for name, values in found.items()}
-        return means | {"cumulative_wins": sum(found.get("cumulative_wins", [0.0]))}
+        theirs = [record for record, _ in everyone]
+        return _means(theirs) | {"cumulative_wins": sum(record.get("cumulative_wins", 0.0) for record in theirs)}
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's loss, timed."""
@@ -190,13 +186,22 @@ class _StateCallback(TrainerCallback):
 
 
 def _merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One record of all processes: each has played secrets of its own."""
+    """One record of all processes: each has had groups of its own, and what it knows of a secret counts alike."""
     compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
     return {
-        "spread": {secret: spread for record in records for secret, spread in record["spread"].items()},
+        "spread": _means([record["spread"] for record in records]),
         "best_compliance": max(compliance, default=None),
         "cumulative_wins": sum(record["cumulative_wins"] for record in records),
     }
+
+
+def _means(records: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of every number over the records that have it."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for name, value in record.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def train_grpo(
