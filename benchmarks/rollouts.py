@@ -16,7 +16,8 @@ with the last guess carried out, after which its loop samples one reply more, an
 is one reply a turn as in our games but the last marks are never worked out.
 
 Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
-that all last to the end. The last rows double the turns, with an untrained model that never wins.
+that all last to the end. The last rows double the turns, once with that model and once with an untrained one, which says
+random tokens to the limit of every reply and gets the longest answers there are.
 
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
@@ -28,7 +29,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +163,15 @@ def main() -> None:
     warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
     words = load_words()
     prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(options.turns))
-    model, codec = load_model(ModelSettings(path=options.model), seed=0) if options.model else teach(words, prompter)
+    taught = teach(words, prompter)
+    model, codec = load_model(ModelSettings(path=options.model), seed=0) if options.model else taught
     secrets = list(split_secrets(words, seed=0).train[: options.games // GROUP_SIZE])
     secrets = [secret for secret in secrets for _ in range(GROUP_SIZE)]
     rates = compare(Table(words, prompter, model, codec), secrets, options.repeats)
-    rates += longer_games(words, options.turns, secrets, options.repeats)
+    untrained = load_model(ModelSettings(), seed=0)
+    for name, (longer, its_codec) in {"taught": taught, "untrained": untrained}.items():
+        table = Table(words, prompter, longer, its_codec)
+        rates += longer_games(name, table, options.turns, secrets, options.repeats)
     show_rates(f"Rollouts, {len(secrets)} games a batch", "games", rates, as_json=options.json)
 
 
@@ -190,22 +195,21 @@ def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
     return rates
 
 
-def longer_games(words: WordList, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
-    """Our rollout with the turn cap as given and doubled; every game lasts to its cap."""
-    model, codec = load_model(ModelSettings(), seed=0)
+def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
+    """Our rollout with the turn cap as given and doubled, with a model that hardly ever wins."""
     jobs, log = {}, {}
     for cap in (turns, 2 * turns):
-        name = f"wordle-rl, {cap} turns"
-        prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(cap))
+        name = f"{model} model, {cap} turns"
         log[name] = list[Played]()
-        jobs[name] = ours(Table(words, prompter, model, codec), secrets, log[name])
+        longer = replace(table, prompter=replace(table.prompter, rules=Rules(cap)))
+        jobs[name] = ours(longer, secrets, log[name])
     take_turns(jobs, 1)
     seconds = take_turns(jobs, repeats)
-    first = seconds[f"wordle-rl, {turns} turns"]
+    first = seconds[f"{model} model, {turns} turns"]
     rates = []
     for name, times in seconds.items():
         times_longer = statistics.median(times) / statistics.median(first)
-        rates.append(rate_of(name, len(secrets), times, f"untrained; {log[name][-1]}; time x {times_longer:.2f}"))
+        rates.append(rate_of(name, len(secrets), times, f"{log[name][-1]}; time x {times_longer:.2f}"))
     return rates
 
 

@@ -34,7 +34,8 @@ def chosen(sixty, tmp_path):
 
         def validate(_: int) -> dict[str, float]:
             figure = next(figures)
-            return dict(zip(("cost", "greedy_cost"), figure if isinstance(figure, tuple) else (figure,), strict=False))
+            names = ("cost", "greedy_cost", "greedy_win_rate")
+            return dict(zip(names, figure if isinstance(figure, tuple) else (figure,), strict=False))
 
         best = BestWeights(model, validate, every, run, tmp_path / "best", blends)
         last = len(costs) - blends - 1 if every == 1 else 6
@@ -90,6 +91,12 @@ def test_weights_with_better_greedy_play_raise_the_bar_for_all(chosen) -> None:
     # Rounds of a hair each must not add up: what was lowest stays the measure.
     assert chosen([(5.0, 4.0), (4.0, 4.008), (3.0, 4.016), (2.0, 4.024)])[:2] == (1.0, 1)
     assert chosen([(5.0, 3.9), (4.0, 3.909), (4.2, 3.895), (3.5, 3.907)], resume_at=3)[:2] == (2.0, 2)
+
+
+def test_weights_that_win_fewer_validation_secrets_greedily_than_the_start_are_out_of_the_question(chosen) -> None:
+    assert chosen([(5.0, 4.0, 0.80), (3.0, 3.99, 0.79), (4.5, 3.99, 0.80), (4.7, 3.99, 0.9)])[:2] == (2.0, 2)
+    assert chosen([(5.0, 4.0, 0.80), (4.5, 4.0, 0.81), (3.0, 4.0, 0.80)], resume_at=2)[:2] == (2.0, 2)
+    assert chosen([(5.0, 4.0, 0.80), (3.0, 3.5, 0.79)])[:2] == (0.0, 0)
 
 
 def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:

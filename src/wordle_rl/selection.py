@@ -1,9 +1,10 @@
 """Which of the weights met in training are kept: those that play the validation secrets best.
 
-The test secrets have no say, so what is measured on them afterwards is honest. Of the weights with which greedy play is
-about as good as with any of them, on validation and training secrets together, those are kept whose sampled play is
-best: what RL adds to the sampled policy is not to be paid for by the greedy one. Part of the way from the start to the
-end of a training often has most of the gain and none of the loss, so weights in between are tried too, if asked for.
+The test secrets have no say, so what is measured on them afterwards is honest. Kept are the weights whose sampled play
+is best, of those with which greedy play is about as good as with any of them, on validation and training secrets
+together, and wins no fewer validation secrets than at the start: what RL adds to the sampled policy is not to be paid for
+by the greedy one. Part of the way from the start to the end of a training often has most of the gain and none of the
+loss, so weights in between are tried too, if asked for.
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
@@ -136,8 +137,9 @@ class BestWeights(TrainerCallback):
 
     Args:
         model: The model in training.
-        validate: Gives figures at a step; of `cost` less is better, and a `greedy_cost` above the least met by more
-            than a hair, where there is one, rules weights out. The others are only written down.
+        validate: Gives figures at a step; of `cost` less is better. Weights are out of the question whose
+            `greedy_cost`, where there is one, is above the least met by more than a hair, or whose `greedy_win_rate` is
+            below that of the start. The others are only written down.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept meanwhile.
@@ -204,16 +206,16 @@ class BestWeights(TrainerCallback):
         where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
         self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
-        greedy_cost = figures.get("greedy_cost", 0.0)
-        lowest = greedy_cost
+        greedy_cost, win_rate = figures.get("greedy_cost", 0.0), figures.get("greedy_win_rate", 0.0)
+        lowest, least_win_rate = greedy_cost, win_rate
         if step and record.is_file():
             best = read_object(record)
-            lowest = min(lowest, best["lowest"])
+            lowest, least_win_rate = min(lowest, best["lowest"]), best["least_win_rate"]
             is_fit, was_fit = (cost <= lowest + _TOLERANCE for cost in (greedy_cost, best["greedy_cost"]))
-            if not is_fit or (was_fit and best["cost"] < figures["cost"]):
+            if win_rate < least_win_rate or not is_fit or (was_fit and best["cost"] < figures["cost"]):
                 write_json(record, {**best, "lowest": lowest})
                 return
         self._directory.mkdir(parents=True, exist_ok=True)
         save_model(self._model, str(self._directory / _WEIGHTS_FILE))
         kept = {"step": step, "share": share, "cost": figures["cost"], "greedy_cost": greedy_cost}
-        write_json(record, {**kept, "lowest": lowest})
+        write_json(record, {**kept, "lowest": lowest, "least_win_rate": least_win_rate})
