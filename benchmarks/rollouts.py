@@ -16,8 +16,8 @@ with the last guess carried out, after which its loop samples one reply more, an
 is one reply a turn as in our games but the last marks are never worked out.
 
 Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
-that all last to the end. The last rows double the turns, once with that model and once with an untrained one, which says
-random tokens to the limit of every reply and gets the longest answers there are.
+that all last to the end. The last rows double the turns, once with that model and once with an untrained one, which
+says random tokens to the limit of every reply and gets the longest answers there are.
 
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """

@@ -32,6 +32,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
+from wordle_rl.given_traces import GivenTraces
 from wordle_rl.players import GAME_FILE, model_sampler
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
@@ -83,6 +84,8 @@ class Pipeline:
         untrained = not _is_trained(self.run.directory / "sft")
         if until != "traces" and untrained:
             self._check_model()
+        if is_first() and not (self.run.directory / "traces.jsonl").is_file():
+            self._check_given_games()
         if is_first():
             self.run = Run.create(self.run.directory, self.config, self.split)
         wait_for_all()
@@ -117,11 +120,26 @@ class Pipeline:
         codec, _ = load_codec(self.config.model)
         refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
 
+    def _check_given_games(self) -> None:
+        """Refuse a file of teacher games that is missing or holds nothing to learn from before anything is written."""
+        if self.config.traces.file is not None:
+            next(iter(self._given_games()))
+
+    def _given_games(self) -> GivenTraces:
+        return GivenTraces(self.words, self.split, self.config.traces, self.config.game.max_turns)
+
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
         if path.is_file() or not is_first():
             return
         settings = self.config.traces
+        if settings.file is not None:
+            given = self._given_games()
+            with self.run.stage("traces"):
+                count = write_jsonl(path, (trace.to_row() for trace in given))
+            left_out = f"; left out: {text}" if (text := given.left_out()) else ""
+            self.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+            return
         with self._stage("traces", "Teacher games", settings.num_games) as advance:
             secrets = draw_secrets(self.words, self.split, settings, self.config.seed)
             teacher = SolverTeacher(self.solver)
@@ -145,10 +163,12 @@ class Pipeline:
         with self.run.stage("setup"):
             model, codec = load_model(self.config.model, self.config.seed)
         limit = min(self.config.sft.max_length, context_length(model) or self.config.sft.max_length)
-        num_games = self.config.traces.num_games
+        path = self.run.directory / "traces.jsonl"
+        with path.open("rb") as lines:
+            num_games = sum(1 for _ in lines)
         with self._stage("encode", "Encoding games", num_games) as advance:
             encoded = encode_traces(
-                read_traces(self.run.directory / "traces.jsonl"),
+                read_traces(path),
                 self.prompter,
                 codec,
                 limit,

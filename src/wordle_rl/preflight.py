@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.chat import ChatCodec, mask_picture
@@ -25,6 +25,7 @@ from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.credit import CREDITS, is_constant
 from wordle_rl.dataset import encode_traces
 from wordle_rl.fit import longest_game, longest_reply
+from wordle_rl.given_traces import GivenTraces
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
@@ -34,7 +35,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.templates import ChatTemplateError, changes_of
-from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.words import WordList, load_words
 
 _TEACHER_GAMES = 256
@@ -198,8 +199,12 @@ def _teacher_lengths(
 ) -> list[int]:
     """Tokens of each sequence that a few teacher games make."""
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
-    secrets = draw_secrets(words, split, settings, config.seed)
-    traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
+    traces: Iterable[Trace]
+    if settings.file is not None:
+        traces = GivenTraces(words, split, settings, config.game.max_turns)
+    else:
+        secrets = draw_secrets(words, split, settings, config.seed)
+        traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
     encoded = encode_traces(traces, prompter, codec, max_length=10**9)
     return [len(example.token_ids) for example in encoded.examples]
 

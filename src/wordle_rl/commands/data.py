@@ -31,6 +31,8 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
     """Teacher games to a file."""
     if seed < 0:
         raise ConfigError(f"seed {seed} must not be negative")
+    if settings.file is not None:
+        raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
     if _holds_bought_games(path):
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
     found = load_words(source)

@@ -43,8 +43,12 @@ class TeacherSettings(Section):
 class TraceSettings(Section):
     """Teacher games to make."""
 
+    file: Path | None = None
+    """Teach from the games of this file of `wordle-rl traces`, any teacher's, or directory of wordle_data_WORD.csv,
+    instead of the solver's. Left out are games of secrets not to be taught, lost games, and what `wordle-rl dataset`
+    would leave out; of the settings here `num_games` and `rl_only_share` still count."""
     num_games: int = Field(100_000, ge=1)
-    """Games to play."""
+    """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
     outside_choice: int = Field(1, ge=1)

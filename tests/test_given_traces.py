@@ -1,0 +1,114 @@
+"""Laws of teaching from a file of games: only sound games of secrets that may be taught, each other counted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import ConfigError, TraceSettings, load_config
+from wordle_rl.game import score_guess
+from wordle_rl.given_traces import GivenTraces
+from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.split import split_secrets
+from wordle_rl.traces import Trace, TraceTurn
+
+
+def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> Trace:
+    turns = tuple(TraceTurn(guess, score_guess(secret, guess), thinking=thinking) for guess in guesses)
+    return Trace(secret, turns, teacher)
+
+
+@pytest.fixture
+def given(sixty, tmp_path):
+    def make(*traces: Trace, **settings) -> GivenTraces:
+        path = tmp_path / "games.jsonl"
+        write_jsonl(path, (trace.to_row() for trace in traces))
+        return GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=path, **settings), 6)
+
+    return make
+
+
+def test_games_of_secrets_not_to_be_taught_are_left_out(given, sixty) -> None:
+    split = split_secrets(sixty)
+    outside = sixty.outside[0]
+    games = given(*(game(secret, secret) for secret in (*sixty.answers, outside)), rl_only_share=0.25)
+    taught, kept = split.shared(0.25)
+    assert {trace.secret for trace in games} == {*taught, outside}
+    counts = {"rl_only_secret": len(kept), "val_secret": len(split.val), "test_secret": len(split.test)}
+    assert games.rejected == counts
+    assert games.left_out() == ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+
+
+def test_a_language_models_games_are_checked_and_the_solvers_probes_are_kept(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    lost, probing = game(secret, other), game(secret, other, other, secret)
+    mismarked = Trace(secret, (TraceTurn(other, "GGGGG"), TraceTurn(secret, "GGGGG")), "solver")
+    sound = game(secret, secret)
+    solvers = game(secret, other, other, secret, teacher="solver")
+    games = given(lost, probing, mismarked, sound, solvers)
+    assert list(games) == [sound, solvers]
+    assert games.rejected == {"not_won": 1, "violates_clues": 1, "wrong_marks": 1}
+
+
+def test_no_more_games_than_wanted_are_taken_each_time_from_the_start(given, sixty) -> None:
+    secrets = split_secrets(sixty).train[:5]
+    games = given(*(game(secret, secret) for secret in secrets), num_games=3)
+    assert [trace.secret for trace in games] == [trace.secret for trace in games] == list(secrets[:3])
+
+
+def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, tmp_path: Path) -> None:
+    secret = split_secrets(sixty).test[0]
+    with pytest.raises(ConfigError, match="holds no game to learn from; left out: 1 test_secret"):
+        list(given(game(secret, secret)))
+    with pytest.raises(ConfigError, match="left out: none"):
+        list(given())
+    with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
+        list(GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=tmp_path / "nothing.jsonl"), 6))
+
+
+def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import rows, write_config
+
+    from wordle_rl.audit import audit
+    from wordle_rl.pipeline import Pipeline
+
+    split = split_secrets(sixty)
+    bought = tmp_path / "bought.jsonl"
+    games = [game(secret, split.train[0], secret) for secret in sixty.answers if secret != split.train[0]]
+    write_jsonl(bought, (trace.to_row() for trace in games))
+    changes = {"traces__file": json.dumps(str(bought)), "grpo__steps": "0", "eval__max_games": "1"}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    directory = tmp_path / "run"
+    Pipeline(config, directory, Console(width=200, force_terminal=False))()
+    said = capsys.readouterr().out
+    assert f"{len(split.train) - 1} teacher games of {bought}; left out: " in said
+    assert f"{len(split.test)} test_secret" in said
+    learnt = rows(directory / "traces.jsonl")
+    assert {row["secret"] for row in learnt} == {*split.train[1:]}
+    assert {row["teacher"] for row in learnt} == {"some/model"}
+    assert audit(directory).num_secrets["traces.jsonl"] == len(split.train) - 1
+    assert not audit(directory).leaks
+    assert (directory / "sft" / "model.safetensors").is_file()
+
+
+def test_a_run_without_its_file_of_games_writes_nothing(word_directory, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import write_config
+
+    from wordle_rl.pipeline import Pipeline
+
+    changes = {"traces__file": json.dumps(str(tmp_path / "missing.jsonl"))}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    with pytest.raises(RunError, match="no file"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
+def test_making_games_takes_no_file_of_games(cli, tmp_path: Path) -> None:
+    code, _, err = cli("traces", "--out", str(tmp_path / "a.jsonl"), "--file", str(tmp_path / "b.jsonl"))
+    assert code == 2
+    assert "traces.file" in err
+    assert not (tmp_path / "a.jsonl").exists()
