@@ -41,6 +41,7 @@ ORDER = (
     "collect",
     "claims",
     "dataset",
+    "given_traces",
     "imports",
     "tiny",
     "muon",
