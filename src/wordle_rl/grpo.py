@@ -36,7 +36,7 @@ from wordle_rl.replay import ReplayLoss
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run, read_object, write_json
 from wordle_rl.selection import BestWeights, Validation
-from wordle_rl.trackers import GameBook, game_trackers, keep_tensorboard
+from wordle_rl.trackers import game_trackers, keep_tensorboard
 from wordle_rl.training import (
     Progress,
     RunCallback,
@@ -269,7 +269,7 @@ def train_grpo(
         checkpoint = last_checkpoint(checkpoints, _STATE_FILE)
         if checkpoint is not None:
             state_callback.load(checkpoint)
-        best = _best_weights(trainer, model, codec, arena, settings, roller.book, directory)
+        best = _best_weights(trainer, model, roller, directory)
         if best is not None:
             trainer.add_callback(best)
         train_to_end(trainer, checkpoint, settings.steps)
@@ -305,20 +305,15 @@ def _whole_weights_for(settings: GRPOSettings, model: PreTrainedModel) -> str:
     return ""
 
 
-def _best_weights(
-    trainer: GRPOTrainer,
-    model: PreTrainedModel,
-    codec: ChatCodec,
-    arena: Arena,
-    settings: GRPOSettings,
-    book: GameBook,
-    directory: Path,
-) -> BestWeights | None:
+def _best_weights(trainer: GRPOTrainer, model: PreTrainedModel, roller: Roller, directory: Path) -> BestWeights | None:
     """What keeps the best weights, if that is wanted."""
+    settings, book = roller.settings, roller.book
     if not settings.validate_every_steps:
         return None
-    engine = partial(colocated_player, trainer, codec) if settings.engine == "vllm" else None
-    validation = Validation(model, codec, arena, settings.sampling, book, settings.sample_games, engine)
+    engine = partial(colocated_player, trainer, roller.codec) if settings.engine == "vllm" else None
+    validation = Validation(
+        model, roller.codec, roller.arena, settings.sampling, book, settings.sample_games, engine, roller.reward_of
+    )
     return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best", settings.blends)
 
 

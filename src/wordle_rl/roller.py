@@ -111,18 +111,21 @@ class Roller:
             self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
         return self._rows(games)
 
+    def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
+        """What a finished game earns at a step."""
+        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.arena.solver)
+
     def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
         """Play every secret greedily, a share of them per process: what each game gave away is what it is worth."""
         started = time.perf_counter()
         num_processes = int(trainer.accelerator.num_processes)
         secrets = list(self.arena.secrets[process::num_processes])
         self.starts.record("scout", step, process, secrets)
-        rubric = self.schedule.rubric_at(step, self.best_compliance)
         with self._player(trainer, step, process, greedy=True) as (sampler, budget):
             starts = [Start(secret) for secret in secrets]
             games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
         played = [game.transcript for game in games]
-        found = [(game.secret, rubric.score(game, self.arena.solver).total, game.won) for game in played]
+        found = [(game.secret, self.reward_of(game, step).total, game.won) for game in played]
         found = gather_object(found) if num_processes > 1 else found
         best = max(reward for _, reward, _ in found)
         self.starts.picker.restart({secret: best - reward for secret, reward, _ in found})
