@@ -2,9 +2,9 @@
 
 The test secrets have no say, so what is measured on them afterwards is honest. Kept are the weights whose sampled play
 is best, of those with which greedy play is about as good as with any of them, on validation and training secrets
-together, and wins about as many validation secrets as at the start: what RL adds to the sampled policy is not to be paid
-for by the greedy one. Part of the way from the start to the end of a training often has most of the gain and none of
-the loss, so weights in between are tried too, if asked for.
+together, and wins about as many validation secrets as at the start: what RL adds to the sampled policy is not to be
+paid for by the greedy one. Part of the way from the start to the end of a training often has most of the gain and none
+of the loss, so weights in between are tried too, if asked for.
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
