@@ -12,6 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import FAMILIES, family_config, family_tokenizer, published_template  # noqa: E402
+from test_grpo import SETTINGS as GRPO  # noqa: E402
+from test_grpo import Training  # noqa: E402
+from training_fixtures import weights_of  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase  # noqa: E402
 
 from wordle_rl.chat import ChatCodec, mask_picture  # noqa: E402
@@ -166,6 +169,29 @@ def test_only_templates_that_need_it_are_changed(trained: Trained) -> None:
     template = str(trained.codec.tokenizer.chat_template)
     assert changes_of(template) == CHANGES[trained.name]
     assert (template == published_template(FAMILIES[trained.name].template)) == (not CHANGES[trained.name])
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3"])
+def test_grpo_trains_a_family_on_the_tokens_it_sampled(name: str, sixty, tmp_path, monkeypatch) -> None:
+    tokenizer = family_tokenizer(name)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(family_config(name, len(tokenizer))).save_pretrained(tmp_path / "published")
+    tokenizer.save_pretrained(tmp_path / "published")
+    model, codec = load_model(ModelSettings(path=str(tmp_path / "published")), 0)
+    before = weights_of(model)
+    train = Training(tokenizer, codec, sixty, monkeypatch)
+    train(tmp_path / "run", GRPO, model=model)
+    assert len(train.batches) == 2
+    scored = train.batches[0]["trainer_logprobs"]
+    for row, (mask, sampler) in enumerate(zip(train.given[0]["env_mask"], train.given[0]["logprobs"], strict=True)):
+        places = [place for place, sampled in enumerate(mask) if sampled]
+        assert places
+        assert scored[row, places].tolist() == pytest.approx([sampler[place] for place in places], abs=2e-4)
+    trained_model, _ = load_model(ModelSettings(path=str(tmp_path / "run" / "grpo")), 0)
+    after = weights_of(trained_model)
+    assert after.keys() == before.keys()
+    assert all(weight.isfinite().all() for weight in after.values())
+    assert not all(torch.equal(before[name], after[name]) for name in before)
 
 
 # --- one by one -----------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ ORDER = (
     "tiny",
     "muon",
     "adapters",
+    "text_part",
     "modeling",
     "export",
     "training",
@@ -79,7 +80,7 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "modeling", "export", "training", "sft", "colocate", "roller",
+    "tiny", "muon", "adapters", "text_part", "modeling", "export", "training", "sft", "colocate", "roller",
     "selection", "replay", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}

@@ -23,6 +23,7 @@ from wordle_rl.fit import longest_game
 from wordle_rl.processes import num_processes
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.vllm import Engine, VLLMSampler, check_vllm, close_engine, quiet_vllm
+from wordle_rl.text_part import is_text_part
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
 
     Raises:
         ConfigError: If vLLM is missing, the GPUs of an engine do not divide the processes, or the model was never
-            saved, so that the engine has nothing to begin from.
+            saved, so that the engine has nothing to begin from, or is but a part of what was.
     """
     check_vllm('grpo.engine "vllm"')
     size = settings.vllm.tensor_parallel_size
@@ -73,6 +74,11 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
         )
     if not model.name_or_path:
         raise ConfigError('grpo.engine "vllm" reads the model from a directory; save it and load it from there')
+    if is_text_part(model.name_or_path):
+        raise ConfigError(
+            f'grpo.engine "vllm" reads all of {model.name_or_path}, of which the text part alone is trained here; use '
+            'grpo.engine "transformers", or train without model.lora: what SFT saves is the text part'
+        )
     quiet_vllm()
 
 

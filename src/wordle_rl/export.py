@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.adapters import base_of, is_adapter
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.modeling import load_codec, load_model, save_model
 from wordle_rl.runs import RunError
+from wordle_rl.text_part import language_config
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 _SHARDS = "pytorch_model_fsdp_0"
@@ -85,7 +86,7 @@ def _logits(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
 
 def _stored_dtype(base: str) -> torch.dtype:
     """The type a model's files hold its weights in."""
-    dtype = getattr(AutoConfig.from_pretrained(base).get_text_config(), "dtype", None)
+    dtype = getattr(language_config(base).get_text_config(), "dtype", None)
     dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     return dtype if dtype in _TOLERANCE else torch.float32
 
@@ -111,7 +112,7 @@ def consolidate(checkpoint: Path, out: Path) -> int:
         raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
     _check_empty(out)
     codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(checkpoint))
+    model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)))
     weights = _read_shards(shards)
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
     expected = set(model.state_dict())

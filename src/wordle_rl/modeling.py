@@ -16,7 +16,6 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.optim import AdamW, Optimizer
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedConfig,
@@ -42,6 +41,7 @@ from wordle_rl.memory import Device, ModelNumbers, main_memory_bytes
 from wordle_rl.muon import GroupedMuon
 from wordle_rl.runs import RunError
 from wordle_rl.templates import training_template
+from wordle_rl.text_part import language_config, load_language_model
 from wordle_rl.tiny import make_model, make_tokenizer
 
 SMALL_VOCABULARY = 4096
@@ -92,7 +92,7 @@ def _load_weights(settings: ModelSettings) -> PreTrainedModel:
     """The weights of a model, or of an adapter's base model, on the device of this process."""
     dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(_weights_path(settings), dtype=dtype, **extra)
+    model = load_language_model(_weights_path(settings), dtype, **extra)
     if not settings.load_in_4bit:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model
@@ -162,7 +162,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
         return _make_codec(make_tokenizer(), settings), settings.max_length
     with _loading(settings.path):
         tokenizer = AutoTokenizer.from_pretrained(settings.path)
-        config = AutoConfig.from_pretrained(_weights_path(settings))
+        config = language_config(_weights_path(settings))
     return _make_codec(tokenizer, settings), _context_of(config)
 
 
@@ -259,7 +259,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
             model = _make_tiny(make_tokenizer(), settings, 0)
     else:
         with _loading(settings.path), torch.device("meta"):
-            config = AutoConfig.from_pretrained(_weights_path(settings))
+            config = language_config(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
             model = AutoModelForCausalLM.from_config(config, dtype=dtype)
             if is_adapter(settings.path):
