@@ -18,7 +18,8 @@ from training_fixtures import compact, make_run, rows  # noqa: E402
 from wordle_rl.config import ModelSettings  # noqa: E402
 from wordle_rl.dataset import encode_traces  # noqa: E402
 from wordle_rl.export import merge  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.memory import FOUR_BIT_BYTES, Work, estimate  # noqa: E402
+from wordle_rl.modeling import load_model, load_numbers  # noqa: E402
 from wordle_rl.sft import train_sft  # noqa: E402
 
 
@@ -46,6 +47,40 @@ def test_the_base_is_held_in_4_bits_and_says_about_the_same(base) -> None:
     assert all("base_layer" in name for name in packed)
     difference = (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std()
     assert 1e-4 < difference < 0.3
+
+
+def bytes_of(weight) -> int:
+    """What a parameter holds; one in 4 bits with the scales of its blocks, and the scales of those."""
+    state = getattr(weight, "quant_state", None)
+    kept = [weight]
+    if state is not None:
+        kept += [state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code]
+    return sum(tensor.nbytes for tensor in kept)
+
+
+def test_a_number_in_4_bits_takes_what_is_counted() -> None:
+    from bitsandbytes.nn import Linear4bit
+
+    layer = Linear4bit(1024, 768, bias=False, compress_statistics=True, quant_type="nf4").to("cpu")
+    assert layer.weight.dtype == torch.uint8
+    assert bytes_of(layer.weight) / (1024 * 768) == pytest.approx(FOUR_BIT_BYTES, rel=0.005)
+    assert 0.5 < FOUR_BIT_BYTES < 0.55
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_base_in_4_bits_is_counted_as_it_is_held(dtype, base) -> None:
+    settings = four_bit(base).model_copy(update={"dtype": dtype})
+    model, _ = load_model(settings, 0)
+    numbers = load_numbers(settings)
+    packed = [weight for weight in model.parameters() if weight.dtype == torch.uint8]
+    assert numbers.num_four_bit == 2 * sum(weight.numel() for weight in packed), "two to a byte"
+    assert numbers.num_whole == sum(weight.numel() for weight in model.parameters() if weight.dtype == torch.float32)
+    found = estimate(numbers, Work(rows=1, length=10, compute_bytes=2))
+    tables = 1200 * len(packed)  # of each layer, whatever its size
+    assert found.weights <= sum(map(bytes_of, model.parameters())) <= found.weights + tables
+    assert found.gradients == sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
+    whole = load_numbers(ModelSettings(path=str(base), lora=LORA, dtype="bfloat16"))
+    assert (whole.num_parameters, whole.num_four_bit) == (numbers.num_parameters, 0)
 
 
 def test_sft_trains_the_adapter_over_4_bits(adapter, tmp_path) -> None:

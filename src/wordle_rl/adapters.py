@@ -127,6 +127,13 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
     return {"quantization_config": config, "device_map": {"": device}}
 
 
+def num_four_bit(model: PreTrainedModel) -> int:
+    """How many numbers of a model `four_bit_arguments` puts into 4 bits: all linear layers' weights, not the head's."""
+    head = model.get_output_embeddings()
+    layers = (module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head)
+    return sum(layer.weight.numel() for layer in layers)
+
+
 def _prepared(model: PreTrainedModel) -> PreTrainedModel:
     """A 4-bit model made ready for training, any other as it is."""
     if getattr(model, "is_loaded_in_4bit", False):

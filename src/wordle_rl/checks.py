@@ -16,6 +16,7 @@ from wordle_rl.config import ConfigError, RunConfig, VLLMSettings
 from wordle_rl.fit import fit_problems
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage
+from wordle_rl.processes import Sharding
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
 
@@ -199,15 +200,29 @@ _LESS: Mapping[Stage, str] = {
 }
 
 
+_COUNTED: Mapping[Stage, str] = {
+    "sft": "weights, gradients and optimizer",
+    "grpo": "weights, gradients and optimizer",
+    "eval": "weights",
+}
+_MUCH_LESS = 'set model.lora.rank or model.dtype "bfloat16", or choose a smaller model or a larger device'
+_SHARD = "; the devices here hold it together if the launch shards it, as configs/accelerate/fsdp2.yaml does"
+_UNSHARDED = Sharding()
+
+
 def check_memory(
-    memory: Mapping[Stage, MemoryEstimate], device: Device, engine: VLLMSettings | None = None
+    memory: Mapping[Stage, MemoryEstimate],
+    device: Device,
+    engine: VLLMSettings | None = None,
+    sharding: Sharding = _UNSHARDED,
 ) -> list[Finding]:
-    """Whether each stage has room: what is counted exactly must fit all devices, the rough total should fit one.
+    """Whether each stage has room: what is counted exactly must fit the device, the rough total should.
 
     Args:
         memory: What each stage takes.
-        device: What there is.
+        device: What there is, for each process.
         engine: Of the vLLM engine that shares the device with GRPO; None: there is none.
+        sharding: What the launch spreads over several devices; an evaluation has all of the model on one.
     """
     findings: list[Finding] = []
     if device.num_bytes is None:
@@ -217,10 +232,11 @@ def check_memory(
         share = engine.gpu_memory_share if engine is not None and shared and not engine.sleep else 0.0
         room = device.num_bytes * (1 - share)
         told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB" + (f", {share:.0%} of it vLLM's" if share else "")
-        if needed.counted > room * device.count:
-            message = (
-                f"{stage} takes {needed.counted / _GIB:.1f} GiB for weights, gradients and optimizer alone, {told}; "
-                "choose a smaller model or a larger device"
+        spread = _UNSHARDED if stage == "eval" else sharding
+        least = needed.counted_on_each(spread)
+        if least > room and not spread.offloaded:
+            message = f"{stage} takes {least / _GIB:.1f} GiB for {_COUNTED[stage]} alone, {told}; {_MUCH_LESS}" + (
+                _SHARD if spread == _UNSHARDED and stage != "eval" and least <= room * device.count else ""
             )
             findings.append(Finding("problem", message))
         elif needed.total > room:

@@ -17,9 +17,16 @@ from pathlib import Path
 from typing import Literal
 
 from wordle_rl.config import GRPOSettings, RunConfig, SFTSettings
+from wordle_rl.processes import Sharding
 from wordle_rl.prompt import Shape
 
 Stage = Literal["sft", "grpo", "eval"]
+
+FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
+
+Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test compares bitsandbytes' own layers.
+"""
 
 _TILE = 1024
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -31,7 +38,7 @@ class ModelNumbers:
 
     `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
     size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
-    None if it does not say.
+    None if it does not say. `num_four_bit` of the parameters are held in 4 bits instead.
     """
 
     num_parameters: int
@@ -45,6 +52,12 @@ class ModelNumbers:
     vocab_size: int
     weight_bytes: int
     context: int | None = None
+    num_four_bit: int = 0
+
+    @property
+    def num_whole(self) -> int:
+        """Parameters that are held in `weight_bytes` each."""
+        return self.num_parameters - self.num_four_bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,11 @@ class MemoryEstimate:
         """What training takes whatever the batch: weights, gradients and optimizer state."""
         return self.weights + self.reference + self.gradients + self.optimizer
 
+    def counted_on_each(self, sharding: Sharding) -> int:
+        """What of that each device holds under a launch, at the least."""
+        weights = (self.weights + self.reference) // sharding.weights
+        return weights + self.gradients // sharding.gradients + self.optimizer // sharding.optimizer
+
     @property
     def total(self) -> int:
         """All of it at once, as where the cache of the last games is still there when training begins."""
@@ -110,7 +128,7 @@ class MemoryEstimate:
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
     """MemoryEstimate what a stage takes on each device when nothing is sharded."""
-    weights = model.num_parameters * model.weight_bytes
+    weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
     trainable = model.num_trainable * model.weight_bytes if work.rows else 0
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
     return MemoryEstimate(
@@ -214,7 +232,7 @@ def activation_bytes(model: ModelNumbers, work: Work) -> int:
 
 def _working_copy(model: ModelNumbers, work: Work) -> int:
     """Autocast keeps a copy of the weights in the smaller type while a pass lasts."""
-    return model.num_parameters * work.compute_bytes if work.rows and work.compute_bytes < model.weight_bytes else 0
+    return model.num_whole * work.compute_bytes if work.rows and work.compute_bytes < model.weight_bytes else 0
 
 
 def main_memory_bytes() -> int | None:

@@ -33,6 +33,7 @@ from wordle_rl.adapters import (
     has_adapters,
     is_adapter,
     load_adapters,
+    num_four_bit,
     shape_adapters,
 )
 from wordle_rl.chat import ChatCodec
@@ -256,12 +257,13 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
     """
     if settings.path == "tiny":
         with torch.device("meta"):
-            model = _make_tiny(make_tokenizer(), settings, 0)
+            model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
     else:
         with _loading(settings.path), torch.device("meta"):
             config = language_config(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
             model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            four_bit = num_four_bit(model) if settings.load_in_4bit else 0
             if is_adapter(settings.path):
                 model = shape_adapters(model, Path(settings.path))
             elif settings.lora.rank:
@@ -281,8 +283,10 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         hidden_size=hidden,
         intermediate_size=int(inside) * experts,
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
-        weight_bytes=model.dtype.itemsize,
+        # Beside 4-bit layers peft trains with all else in float32, whatever it was stored in.
+        weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
         context=_context_of(model.config),
+        num_four_bit=four_bit,
     )
 
 

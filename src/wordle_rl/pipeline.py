@@ -34,6 +34,7 @@ from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.players import GAME_FILE, model_sampler
+from wordle_rl.preflight import check_room
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
@@ -86,6 +87,8 @@ class Pipeline:
             self._check_model()
         if is_first() and not (self.run.directory / "traces.jsonl").is_file():
             self._check_given_games()
+        if ahead := self._ahead(chain[: chain.index(until) + 1]):
+            refuse(check_room(self.config, self.config.model if untrained else self._model_at("sft"), ahead))
         if is_first():
             self.run = Run.create(self.run.directory, self.config, self.split)
         wait_for_all()
@@ -127,6 +130,17 @@ class Pipeline:
 
     def _given_games(self) -> GivenTraces:
         return GivenTraces(self.words, self.split, self.config.traces, self.config.game.max_turns)
+
+    def _ahead(self, chain: Sequence[Stage]) -> set[str]:
+        """The stages of a chain that will load the model: trainings that are not finished, `eval` if one is missing."""
+        directory, played = self.run.directory, not self.config.play_settings.is_skipped
+        models = ("sft", self.config.algorithm) if played else ("sft",)
+        ahead = {name for name in models if name in chain and not _is_trained(directory / name)}
+        evaluated = all((directory / "eval" / f"{name}.json").is_file() for name in models)
+        # vLLM has a type and a share of its own, and is asked when it is started.
+        if "report" in chain and self.config.eval.engine == "transformers" and (ahead or not evaluated):
+            ahead.add("eval")
+        return ahead
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"

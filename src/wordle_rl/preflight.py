@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.chat import ChatCodec, mask_picture
@@ -21,12 +21,13 @@ from wordle_rl.checks import (
     sample_game,
     token_text,
 )
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, VLLMSettings
 from wordle_rl.credit import CREDITS, is_constant
 from wordle_rl.dataset import encode_traces
 from wordle_rl.fit import longest_game, longest_reply
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
+from wordle_rl.processes import sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import Start, groups_of, play
@@ -143,7 +144,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     words = load_words(config.words.source)
     split, prompter = split_secrets(words, config.words.split_seed), config.game.prompter(words.word_length)
     findings: list[Finding] = check_engines(config)
-    engine = config.grpo.vllm if config.grpo.engine == "vllm" else None
+    engine = _engine_of(config)
     codec = numbers = None
     try:
         numbers = load_numbers(config.model)
@@ -157,7 +158,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
     if codec is None:
         memory = _memory(config, numbers, None, None, num_secrets)
-        findings += check_memory(memory, device, engine)
+        findings += check_memory(memory, device, engine, sharding())
         return Preflight(tuple(findings), numbers, device=device, memory=memory)
     solver = Solver(words)
     lengths = _teacher_lengths(config, words, split, prompter, codec, solver)
@@ -165,7 +166,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     memory = _memory(config, numbers, max(lengths), longest, num_secrets)
     findings += check_model(config, words, prompter, codec, numbers)
     findings += check_teacher(lengths, config.sft.max_length)
-    findings += check_memory(memory, device, engine)
+    findings += check_memory(memory, device, engine, sharding())
     played = None
     if num_groups and config.model.path == "tiny":
         findings.append(
@@ -192,6 +193,25 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         memory=memory,
         played=played,
     )
+
+
+def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str]) -> list[Finding]:
+    """Whether these stages have room, from the model's config.json alone; nothing is loaded, no game is played.
+
+    Args:
+        config: Every setting.
+        model: Where the stages begin: the base model, or what SFT made of it.
+        stages: `sft`, `grpo`, `eval`; others are not counted.
+    """
+    from wordle_rl.modeling import device_memory, load_numbers
+
+    memory = _memory(config, load_numbers(model), None, None, num_secrets=1)
+    ahead: dict[Stage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
+    return check_memory(ahead, device_memory(), _engine_of(config), sharding())
+
+
+def _engine_of(config: RunConfig) -> VLLMSettings | None:
+    return config.grpo.vllm if config.grpo.engine == "vllm" else None
 
 
 def _teacher_lengths(

@@ -2,8 +2,8 @@
 
 Gemma 3 is published from 4B on as text model and vision tower in one. Of such a directory the text part alone is
 loaded, as the causal model of its own that transformers has for it; it is trained, counted and saved as that, and an
-adapter trained on it fits that. transformers does not do so by itself: asked for a causal model it loads the whole, asked
-for the text class it finds none of the names it looks for and leaves every weight random.
+adapter trained on it fits that. transformers does not do so by itself: asked for a causal model it loads the whole,
+asked for the text class it finds none of the names it looks for and leaves every weight random.
 """
 
 from __future__ import annotations
