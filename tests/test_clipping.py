@@ -3,6 +3,7 @@
 Plain descent at rate 1 stands in for the optimizer, so that what a step takes off the weights is the gradient itself.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class Descent:
             train_sft(model, self.codec, self.examples, SFT.model_copy(update=changes), run, progress=keep)
         else:
             self.grpo(directory, GRPO.model_copy(update=changes), model=model, progress=keep)
-        updates = [before - after for before, after in zip(weights, weights[1:], strict=False)]
+        updates = [before - after for before, after in pairwise(weights)]
         return updates, [float(row["grad_norm"]) for row in rows(directory / "metrics.jsonl")]
 
 
