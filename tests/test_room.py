@@ -115,7 +115,7 @@ def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path,
     assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
     less = replace(just, num_bytes=counted(config, rows=1) - 1)
     monkeypatch.setattr(modeling_module, "device_memory", lambda: less)
-    with pytest.raises(ConfigError, match="^grpo takes"):  # of what is still ahead
+    with pytest.raises(ConfigError, match=r"^grpo takes"):  # of what is still ahead
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
 
 
