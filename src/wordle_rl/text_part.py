@@ -52,7 +52,7 @@ def language_config(path: str) -> PreTrainedConfig:
 
 def is_text_part(path: str) -> bool:
     """Whether what is loaded from a directory or hub name is only the text part of what is there."""
-    return AutoConfig.from_pretrained(path).model_type == _FAMILY
+    return bool(AutoConfig.from_pretrained(path).model_type == _FAMILY)
 
 
 def load_language_model(path: str, dtype: torch.dtype | str, **extra: Any) -> PreTrainedModel:
@@ -71,9 +71,10 @@ def load_language_model(path: str, dtype: torch.dtype | str, **extra: Any) -> Pr
         whole: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra)
         return whole
     with _quiet():  # the vision tower's weights are left out on purpose
-        model, found = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             path, config=config, dtype=dtype, key_mapping=_NAMES, output_loading_info=True, **extra
         )
+    model, found = loaded
     if missing := sorted(found["missing_keys"]):
         raise ConfigError(f"{path} lacks {missing[0]} of its text part; copy the model again")
     # Saving would turn the names back, into none that any class looks for.
