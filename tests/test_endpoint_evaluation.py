@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip("openai")
 
-from fake_endpoint import Answer, FakeEndpoint, chat
+from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.evaluate import Journal, load_evaluation
+from wordle_rl.providers import PROVIDERS, Provider
 from wordle_rl.split import Split
 
 Start = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
@@ -92,6 +93,41 @@ def test_the_key_and_the_user_of_an_address_are_not_kept(cli, serve: Start, word
     assert '"base_url":"http://127.0.0.1:' in kept
     assert "hidden" not in kept
     assert os.environ["OPENAI_API_KEY"] not in kept
+
+
+def test_a_key_from_a_file_is_sent_to_its_provider_and_found_nowhere_else(
+    cli, serve: Start, word_directory, split, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
+    monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
+    endpoint = serve(lambda *_: chat(f"{KEY} <guess>{split.test[0]}</guess>"))
+    named = Provider(endpoint.url, "TOGETHER_API_KEY", limit_name="max_completion_tokens")
+    monkeypatch.setitem(PROVIDERS, "together", named)
+    command = ["eval", "--player", "openai:m", "--provider", "together", "--words", word_directory, "--split", "test"]
+    command += ["--out", "m.json", "--csv", "m.csv", "--max-games", 2, "--max-completion-tokens", 9, "--no-regret"]
+    code, _, err = cli(*command)
+    assert (code, err) == (2, "error: together needs a key; set TOGETHER_API_KEY, or write TOGETHER_API_KEY=… into .env\n")
+    (tmp_path / ".env").write_text(f"TOGETHER_API_KEY={KEY}\n")
+    code, out, err = cli(*command)
+    assert code == 0, err
+    assert {headers["authorization"] for headers in endpoint.headers} == {f"Bearer {KEY}"}
+    assert {body["max_completion_tokens"] for body in endpoint.requests} == {9}
+    assert KEY not in out + err
+    assert f'"base_url":"{endpoint.url}"' in (tmp_path / "m.games.jsonl").read_text()
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".env"]
+    assert not [path for path in files if KEY in path.read_text(errors="replace")]
+
+
+def test_drawing_can_be_left_to_the_endpoint(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
+    endpoint = serve(first_word(split))
+    command = arguments(endpoint, word_directory, "--out", tmp_path / "m.json", "--max-games", 1, "--no-regret")
+    assert cli(*command, "--temperature", "None")[0] == 0
+    assert not {"temperature", "top_p"} & set(endpoint.requests[0])
+    assert '"temperature":null,"top_p":null' in (tmp_path / "m.games.jsonl").read_text()
+    assert "with temperature null, not 0.0" in cli(*command)[2]
+    code, _, err = cli("eval", "--player", "solver", "--words", word_directory, "--temperature", "None")
+    assert (code, err) == (2, "error: --temperature None is for openai:MODEL; give solver a number, 0 is greedy\n")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +16,16 @@ from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.evaluate import evaluate
 from wordle_rl.prompt import Prompter
+from wordle_rl.providers import Endpoint, find_endpoint
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
 
 
 def sampler(endpoint: FakeEndpoint, sampling: SamplingSettings | None = None, **settings: object) -> OpenAISampler:
-    fields = {"model": "m", "base_url": endpoint.url, "max_retries": 1, "timeout_s": 5.0} | settings
-    return OpenAISampler(EndpointSettings(**fields), sampling or SamplingSettings())
+    fields = {"model": "m", "max_retries": 1, "timeout_s": 5.0} | settings
+    found = find_endpoint(endpoint.url, Path("nowhere"))
+    return OpenAISampler(found, EndpointSettings(**fields), sampling or SamplingSettings())
 
 
 def requests(count: int = 1) -> list[Request]:
@@ -48,6 +51,29 @@ def test_settings_and_words_reach_the_endpoint(serve) -> None:
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
+def test_the_bound_on_a_reply_has_the_name_the_endpoint_takes(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    found = Endpoint(endpoint.url, "OPENAI_API_KEY", KEY, limit_name="max_completion_tokens")
+    OpenAISampler(found, EndpointSettings(model="o"), SamplingSettings(max_completion_tokens=77)).sample(requests())
+    [body] = endpoint.requests
+    assert body["max_completion_tokens"] == 77
+    assert "max_tokens" not in body
+
+
+def test_drawing_left_to_the_endpoint_is_not_spoken_of(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    sampler(endpoint, own_drawing=True).sample(requests())
+    assert not {"temperature", "top_p"} & set(endpoint.requests[0])
+
+
+def test_a_model_that_takes_no_temperature_is_told_with_the_mend(serve) -> None:
+    refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
+    endpoint = serve(lambda *_: (400, refusal))
+    [completion] = sampler(endpoint).sample(requests())
+    assert (completion.error or "").startswith("leave drawing to the endpoint with --temperature None: BadRequestError")
+    assert len(endpoint.requests) == 1
+
+
 def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
     def slow(*_: object) -> Answer:
         time.sleep(0.03)
@@ -63,6 +89,20 @@ def test_a_rate_limit_is_waited_out(serve) -> None:
     [completion] = sampler(endpoint).sample(requests())
     assert (completion.text, completion.error) == ("ok", None)
     assert len(endpoint.requests) == 2
+
+
+def test_a_pause_the_server_asks_for_is_kept_by_every_game(serve) -> None:
+    times: list[float] = []
+
+    def answer(number: int, _body: dict) -> Answer:
+        times.append(time.monotonic())
+        return (429, {"error": {"message": "slow down"}}, {"Retry-After": "0.4"}) if number == 0 else chat("ok")
+
+    completions = sampler(serve(answer), max_concurrent=2).sample(requests(6))
+    assert [completion.text for completion in completions] == ["ok"] * 6
+    late = [seen for seen in times if seen - times[0] > 0.1]
+    assert len(late) >= 5, "at most the request under way came in between"
+    assert min(late) - times[0] >= 0.4
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
@@ -151,10 +191,9 @@ def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
-def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ConfigError, match=r"nothing answers at .*base-url") as caught:
-        OpenAISampler(EndpointSettings(model="m", base_url=url), SamplingSettings())
+        OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), EndpointSettings(model="m"), SamplingSettings())
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
 
@@ -180,6 +219,8 @@ def test_the_key_is_never_shown(serve, caplog) -> None:
     asked = sampler(endpoint, max_retries=0)
     [completion] = asked.sample(requests())
     assert "bad key" in (completion.error or "")
+    [echoed] = sampler(serve(lambda *_: chat(f"is it {KEY}?"))).sample(requests())
+    assert echoed.text == "is it (key)?"
     for text in (repr(asked), str(asked), repr(asked._endpoint), completion.error or "", caplog.text):
         assert KEY not in text
 

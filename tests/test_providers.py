@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import ConfigError
-from wordle_rl.providers import NO_KEY, PROVIDERS, find_endpoint, read_env_file
+from wordle_rl.providers import NO_KEY, PROVIDERS, bare_address, find_endpoint, read_env_file
 
 NAMES = sorted({provider.key_name for provider in PROVIDERS.values()})
 
@@ -45,6 +45,20 @@ def test_what_is_no_provider_is_refused(provider: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find_endpoint(provider, tmp_path)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_providers_address_is_as_good_as_its_name(name: str, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(PROVIDERS[name].key_name, "key-1")
+    for address in (PROVIDERS[name].base_url, PROVIDERS[name].base_url + "/"):
+        assert find_endpoint(address, tmp_path) == find_endpoint(name, tmp_path)
+    assert bare_address(name) == PROVIDERS[name].base_url
+
+
+def test_a_gate_may_ask_for_user_and_password_where_that_is_allowed(tmp_path: Path) -> None:
+    address = "https://me:secret@host:8000/v1?token=secret"
+    assert find_endpoint(address, tmp_path, with_user=True).base_url == address
+    assert bare_address(address) == "https://host:8000/v1"
 
 
 @pytest.mark.parametrize("key", ["sk-1 2", "sk-1\nx", "sk-é"])

@@ -7,9 +7,7 @@ whatever stops a run, what was finished is kept.
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +16,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.patience import pause_s
+from wordle_rl.patience import Backoff, is_passing
 from wordle_rl.prompt import Guess, Message
 from wordle_rl.providers import Endpoint
 from wordle_rl.samplers.openai import check_endpoint
@@ -27,9 +25,6 @@ from wordle_rl.words import WordList
 
 _HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
 """Refusals that every further request would meet too, and what to do about them."""
-_RETRIED = {408, 409, 425, 429}
-_OVERRUN = {429, 503}
-"""Refusals because of too many requests: no game sends one before the pause is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ class LLMTeacher:
     def __post_init__(self) -> None:
         self._prompter = self.settings.game.prompter(self.words.word_length)
         self._failures_in_a_row = 0
-        self._resume_at = 0.0  # on the clock of `time.monotonic`; no request is sent before
+        self._backoff = Backoff()
         self._fault: str | None = None
 
     def check(self) -> None:
@@ -210,22 +205,21 @@ class LLMTeacher:
         body = self._body(messages, job)
         for attempt in range(1, self.settings.max_retries + 2):
             await self._wait_for_leave()
-            headers: dict[str, str] = {}
-            for_all = False
+            headers: Mapping[str, str] = {}
+            status = None
             try:
                 answer = await client.chat.completions.create(**body)
                 return self._read(answer, spent)
             except APIStatusError as error:
                 reason = self._described(error)
                 self._end_if_hopeless(error, reason)
-                if error.status_code not in _RETRIED and error.status_code < 500:
+                if not is_passing(error.status_code):
                     raise _RequestFailedError(reason) from None
-                headers = {name.lower(): value for name, value in error.response.headers.items()}
-                for_all = error.status_code in _OVERRUN
+                status, headers = error.status_code, error.response.headers
             except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
                 reason = self._described(error)
             if attempt <= self.settings.max_retries:
-                await self._pause(pause_s(headers, attempt, time.time(), random.random()), for_all=for_all)
+                await self._rest(self._backoff.after(status, headers, attempt))
         raise _RequestFailedError(reason)
 
     def _body(self, messages: Sequence[Message], job: Job) -> dict[str, Any]:
@@ -248,7 +242,7 @@ class LLMTeacher:
         Raises:
             _StoppedError: If the run is over, for instance since its budget is used up.
         """
-        while (left := self._resume_at - time.monotonic()) > 0:
+        while left := self._backoff.left_s():
             await self._rest(left)
         settings, cost = self.settings, self.tally.cost(self.settings)
         if (settings.budget_tokens and self.tally.tokens >= settings.budget_tokens) or (
@@ -258,12 +252,6 @@ class LLMTeacher:
             self._stop.set()
         if self._stop.is_set():
             raise _StoppedError
-
-    async def _pause(self, seconds: float, *, for_all: bool) -> None:
-        """Wait before another try; `for_all`: every other game waits as well."""
-        if for_all:
-            self._resume_at = max(self._resume_at, time.monotonic() + seconds)
-        await self._rest(seconds)
 
     async def _rest(self, seconds: float) -> None:
         """Sleep, or until the run is over."""

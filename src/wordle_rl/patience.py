@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import re
+import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
@@ -12,8 +14,43 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 """Bound on a pause the server did not ask for."""
 
+_PASSING = {408, 409, 425, 429}
+"""Refusals after which another try may go through, errors of the server (500 and above) apart."""
+_OVERRUN = {429, 503}
+"""Refusals because of too many requests: nobody sends one before the pause is over."""
+
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+
+
+def is_passing(status: int) -> bool:
+    """Whether a request refused with this status may be sent again."""
+    return status in _PASSING or status >= 500
+
+
+class Backoff:
+    """The pauses of all who ask one server: when it has too many requests, everybody waits."""
+
+    def __init__(self) -> None:
+        self._resume_at = 0.0  # on the clock of `time.monotonic`
+
+    def left_s(self) -> float:
+        """Seconds until anybody may send a request; 0.0: now."""
+        return max(0.0, self._resume_at - time.monotonic())
+
+    def after(self, status: int | None, headers: Mapping[str, str], attempt: int) -> float:
+        """Seconds to wait before a failed request is sent again; see `pause_s`.
+
+        Args:
+            status: Of the refusal; None if there was no answer at all.
+            headers: Of the refusal.
+            attempt: Tries so far that failed, from 1.
+        """
+        named = {name.lower(): value for name, value in headers.items()}
+        seconds = pause_s(named, attempt, time.time(), random.random())
+        if status in _OVERRUN:
+            self._resume_at = max(self._resume_at, time.monotonic() + seconds)
+        return seconds
 
 
 def pause_s(headers: Mapping[str, str], attempt: int, now: float, spread: float) -> float:

@@ -19,6 +19,7 @@ from wordle_rl.config import (
     describe,
 )
 from wordle_rl.prompt import Prompter
+from wordle_rl.providers import find_endpoint
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -78,6 +79,7 @@ def make_player(
     *,
     solver: Solver,
     base_url: str | None = None,
+    own_drawing: bool = False,
     patience: PatienceSettings | None = None,
     seed: int = 0,
     engine: Engine = "transformers",
@@ -90,7 +92,8 @@ def make_player(
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
         solver: For the solver player.
-        base_url: Address of an OpenAI-compatible endpoint.
+        base_url: Address of an OpenAI-compatible endpoint, or a provider's name; None: OpenAI's own.
+        own_drawing: Leave it to the endpoint how its model's tokens are drawn.
         patience: How many requests it gets at once and how long it is waited for; None: the defaults.
         seed: Seed of everything drawn at random.
         engine: What draws a model's tokens.
@@ -99,13 +102,16 @@ def make_player(
         ConfigError: If there is no such player or it cannot be had.
     """
     refuse_constraint(name, sampling)
+    if own_drawing and not name.startswith("openai:"):
+        raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in ("solver", "random"):
         prompter = (game or GameSettings()).prompter(words.word_length)
         sampler = SolverSampler(solver, prompter, seed) if name == "solver" else RandomSampler(words, prompter, seed)
         return Player(name, sampler, prompter)
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
-        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, sampling, patience), prompter)
+        bounds = patience or PatienceSettings()
+        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, own_drawing, sampling, bounds), prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = ModelSettings(path=str(directory))
@@ -123,17 +129,16 @@ def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
 
 
 def _endpoint(
-    model: str, base_url: str | None, sampling: SamplingSettings, patience: PatienceSettings | None
+    model: str, base_url: str | None, own_drawing: bool, sampling: SamplingSettings, patience: PatienceSettings
 ) -> Sampler:
     try:
         from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
     except ModuleNotFoundError:
         raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
-    bounds = patience or PatienceSettings()
-    endpoint = EndpointSettings(model=model, max_concurrent=bounds.concurrency, timeout_s=bounds.timeout_s)
-    if base_url:
-        endpoint = endpoint.model_copy(update={"base_url": base_url})
-    return OpenAISampler(endpoint, sampling)
+    settings = EndpointSettings(
+        model=model, own_drawing=own_drawing, max_concurrent=patience.concurrency, timeout_s=patience.timeout_s
+    )
+    return OpenAISampler(find_endpoint(base_url or "openai", Path.cwd(), with_user=True), settings, sampling)
 
 
 def model_sampler(

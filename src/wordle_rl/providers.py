@@ -33,6 +33,9 @@ PROVIDERS = {
 }
 
 
+_BY_ADDRESS = {provider.base_url: provider for provider in PROVIDERS.values()}
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """An address and its key. Neither `repr` nor any message holds the key."""
@@ -47,22 +50,24 @@ class Endpoint:
         return text if self.key == NO_KEY else text.replace(self.key, "(key)")
 
 
-def find_endpoint(provider: str, directory: Path) -> Endpoint:
+def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) -> Endpoint:
     """The endpoint of a provider, with its key from the environment or else from `.env` in a directory.
 
     Args:
-        provider: A name among `PROVIDERS`, or an address with http:// or https://.
+        provider: A name among `PROVIDERS`, or an address with http:// or https://; a provider's own address is as good
+            as its name.
         directory: Where `.env` may lie.
+        with_user: Let an address hold user and password, for one's own server behind a gate that asks for them.
 
     Raises:
         ConfigError: If there is no such provider, or its key is missing or cannot be one.
     """
-    found = PROVIDERS.get(provider)
+    found = PROVIDERS.get(provider) or _BY_ADDRESS.get(provider.rstrip("/"))
     if found is None:
         address = urlsplit(provider)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(f"no provider {provider!r}; give {', '.join(PROVIDERS)}, or an address with http://")
-        if address.username or address.password:
+        if (address.username or address.password) and not with_user:
             raise ConfigError("leave user and password out of the address; a key goes into OPENAI_API_KEY")
         found = Provider(provider, "OPENAI_API_KEY", needs_key=False)
     key = os.environ.get(found.key_name) or read_env_file(directory / ".env").get(found.key_name) or ""
@@ -71,6 +76,17 @@ def find_endpoint(provider: str, directory: Path) -> Endpoint:
     if not all("!" <= letter <= "~" for letter in key):  # a client would quote such a header in its error
         raise ConfigError(f"{found.key_name} holds characters that no key has, such as blanks; set it again")
     return Endpoint(found.base_url, found.key_name, key or NO_KEY, found.limit_name)
+
+
+def bare_address(provider: str) -> str:
+    """The address of a provider, or an address without user and query, to be stored or shown.
+
+    Examples:
+        >>> bare_address("together"), bare_address("http://me:mine@host:8000/v1?token=mine")
+        ('https://api.together.xyz/v1', 'http://host:8000/v1')
+    """
+    address = urlsplit(PROVIDERS[provider].base_url if provider in PROVIDERS else provider)
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
 
 
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli.options import Json, Seed, Words
+from wordle_rl.cli.options import Address, Json, Seed, Words
 from wordle_rl.commands import evaluating as command
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
 from wordle_rl.prompt import Shape, Style, Thinking
@@ -21,9 +21,9 @@ def evaluate(
     split_seed: int = 0,
     out: Path | None = None,
     name: str | None = None,
-    temperature: float = 0.0,
+    temperature: float | None = 0.0,
     constrain: Constrain = "none",
-    base_url: str | None = None,
+    base_url: Address = None,
     settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
     csv: Path | None = None,
@@ -43,9 +43,9 @@ def evaluate(
         out: Write every game to this file (JSON), for `compare` and `report`. An endpoint's finished games are kept
             beside it as they end (.games.jsonl), and the same command goes on with what is missing.
         name: What to call the player in tables.
-        temperature: 0 is greedy.
+        temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
+            take no other than their own.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
-        base_url: Address of the endpoint for openai:MODEL.
         csv: Write a row per game to this file; `compare` reads it too.
         overwrite: Forget the games that an endpoint played before.
         style: Wording; left out: the model's own, else english.
@@ -53,13 +53,14 @@ def evaluate(
         thinking: Left out: the model's own, else optional.
     """
     sampling = SamplingSettings(
-        temperature=temperature,
+        temperature=0.0 if temperature is None else temperature,
         max_completion_tokens=settings.max_completion_tokens,
         max_batch_size=settings.max_batch_size,
         constrain=constrain,
     )
     wording = command.Wording(style, shape, thinking)
-    asked = command.Asked(player, name, wording, sampling, patience, base_url, settings.engine, seed)
+    own_drawing = temperature is None
+    asked = command.Asked(player, name, wording, sampling, patience, base_url, own_drawing, settings.engine, seed)
     source = command.Source(words, split_seed, split, settings.max_games, settings.games_per_secret)
     command.evaluate_player(asked, source, command.Outputs(out, csv, overwrite), settings.regret, as_json)
 

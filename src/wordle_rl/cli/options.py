@@ -12,5 +12,14 @@ Words = Annotated[
     tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
 ]
 Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
+Address = Annotated[
+    str | None,
+    tyro.conf.arg(
+        aliases=["--provider"],
+        help="Where openai:MODEL is asked: together, fireworks, openai, local (port 8000 of this machine), or an "
+        "address; left out: openai. Keys: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY, from the "
+        "environment or .env.",
+    ),
+]
 
 STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli.options import Words
+from wordle_rl.cli.options import Address, Words
 from wordle_rl.commands import play as command
 from wordle_rl.config import Constrain, SamplingSettings
 from wordle_rl.game import Dictionary
@@ -16,10 +16,10 @@ def play(
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
     secret: str | None = None,
     words: Words = "default",
-    temperature: float = 0.0,
+    temperature: float | None = 0.0,
     max_completion_tokens: int = 512,
     constrain: Constrain = "none",
-    base_url: str | None = None,
+    base_url: Address = None,
     dictionary: Dictionary = Dictionary.STRICT,
     hard_mode: bool = False,
     seed: int | None = None,
@@ -29,15 +29,14 @@ def play(
     Args:
         player: human, solver, random, openai:MODEL, or a model or run directory.
         secret: The word to find; left out: a random answer.
-        temperature: 0 is greedy.
+        temperature: 0 is greedy; None leaves it to an endpoint.
         max_completion_tokens: Bound on one turn's reply.
         constrain: `words` limits a model's guesses to listed words.
-        base_url: Address of the endpoint for openai:MODEL.
         dictionary: What an unlisted guess costs (for a human, `app` asks again).
         hard_mode: Every revealed hint must be used.
         seed: Seed of the secret and the player; left out: a new game every time.
     """
     sampling = SamplingSettings(
-        temperature=temperature, max_completion_tokens=max_completion_tokens, constrain=constrain
+        temperature=temperature or 0.0, max_completion_tokens=max_completion_tokens, constrain=constrain
     )
-    command.play(player, secret, words, sampling, base_url, dictionary, hard_mode, seed)
+    command.play(player, secret, words, sampling, base_url, temperature is None, dictionary, hard_mode, seed)

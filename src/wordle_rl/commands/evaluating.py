@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
@@ -33,6 +32,7 @@ from wordle_rl.evaluate import (
 from wordle_rl.pipeline import eval_secrets
 from wordle_rl.players import Player, find_model, game_of, make_player
 from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.providers import bare_address
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, SplitName, split_secrets
@@ -66,6 +66,7 @@ class Asked:
     sampling: SamplingSettings
     patience: PatienceSettings
     base_url: str | None = None
+    own_drawing: bool = False
     engine: Engine = "transformers"
     seed: int = 0
 
@@ -79,6 +80,7 @@ class Asked:
             self.sampling,
             solver=solver,
             base_url=self.base_url,
+            own_drawing=self.own_drawing,
             patience=self.patience,
             seed=self.seed,
             engine=self.engine,
@@ -161,10 +163,12 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
 
 def _played_with(who: Player, found: WordList, source: Source, asked: Asked) -> dict[str, Any]:
     """All that an endpoint's game depends on, to be kept with the games; an address without its user and query."""
-    address = urlsplit(asked.base_url or "")
+    drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
+    if asked.own_drawing:
+        drawing |= {"temperature": None, "top_p": None}
     return {
         "player": who.label,
-        "base_url": f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if asked.base_url else None,
+        "base_url": bare_address(asked.base_url) if asked.base_url else None,
         "words": found.fingerprint,
         "split": source.part,
         "split_seed": source.split_seed,
@@ -172,7 +176,7 @@ def _played_with(who: Player, found: WordList, source: Source, asked: Asked) -> 
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,
         **asdict(who.prompter.rules),
-        **asked.sampling.model_dump(exclude={"max_batch_size"}),
+        **drawing,
     }
 
 

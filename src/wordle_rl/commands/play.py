@@ -25,6 +25,7 @@ def play(
     source: str,
     sampling: SamplingSettings,
     base_url: str | None,
+    own_drawing: bool,
     dictionary: Dictionary,
     hard_mode: bool,
     seed: int | None,
@@ -38,7 +39,16 @@ def play(
     if player == "human":
         _play_yourself(chosen, WordleEnv(chosen, found, _human_prompter(found.word_length, dictionary, hard_mode)))
         return
-    who = make_player(player, found, None, sampling, solver=Solver(found), base_url=base_url, seed=seed or 0)
+    who = make_player(
+        player,
+        found,
+        None,
+        sampling,
+        solver=Solver(found),
+        base_url=base_url,
+        own_drawing=own_drawing,
+        seed=seed or 0,
+    )
     trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")

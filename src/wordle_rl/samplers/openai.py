@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any
 
-from openai import APIConnectionError, APIError, AsyncOpenAI, AuthenticationError, OpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatCompletionMessageParam
+from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AuthenticationError, BadRequestError, OpenAI
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.patience import Backoff, is_passing
 from wordle_rl.prompt import with_opened_thought
+from wordle_rl.providers import Endpoint
 from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.loop import run_async
 
 
 class EndpointSettings(BaseModel):
-    """How to reach an endpoint and how patient to be."""
+    """What to ask an endpoint for and how patient to be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str
     """Model name as the endpoint knows it."""
-    base_url: str = "https://api.openai.com/v1"
-    """Address of the API, up to and with its version."""
+    own_drawing: bool = False
+    """Leave temperature and top_p to the endpoint: some models refuse any but their own."""
     max_concurrent: int = Field(16, ge=1)
     """Requests under way at once."""
     timeout_s: float = Field(120.0, gt=0)
@@ -54,24 +55,26 @@ def check_endpoint(base_url: str, key: str, key_name: str) -> None:
         return  # an endpoint without a model list may still chat
 
 
-_NO_KEY = "no-key-needed"
-
-
 class OpenAISampler:
     """Asks a chat endpoint. A request that keeps failing makes its game an error, never a loss.
 
-    The key is read from `OPENAI_API_KEY` and never stored; endpoints on one's own machine need none.
+    A server that has too many requests is given the pause it asks for, by all games at once.
+
+    Args:
+        endpoint: Where to ask, and the key.
+        settings: What to ask for, and how patiently.
+        sampling: How tokens are drawn, unless that is left to the endpoint.
 
     Raises:
         ConfigError: If nothing answers at the address or the key is refused.
     """
 
-    def __init__(self, endpoint: EndpointSettings, sampling: SamplingSettings) -> None:
+    def __init__(self, endpoint: Endpoint, settings: EndpointSettings, sampling: SamplingSettings) -> None:
         self.codec = None
         self._endpoint = endpoint
+        self._settings = settings
         self._sampling = sampling
-        self._key = os.environ.get("OPENAI_API_KEY") or _NO_KEY
-        check_endpoint(endpoint.base_url, self._key, "OPENAI_API_KEY")
+        check_endpoint(endpoint.base_url, endpoint.key, endpoint.key_name)
 
     def begin(self) -> None:
         """Endpoints keep nothing between games."""
@@ -83,18 +86,18 @@ class OpenAISampler:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
         """One client for many requests, each asked for when its game is ready, `max_concurrent` at once."""
-        endpoint = self._endpoint
-        gate = asyncio.Semaphore(endpoint.max_concurrent)
+        gate = asyncio.Semaphore(self._settings.max_concurrent)
+        backoff = Backoff()
         async with AsyncOpenAI(
-            base_url=endpoint.base_url,
-            api_key=self._key,
-            timeout=endpoint.timeout_s,
-            max_retries=endpoint.max_retries,
+            base_url=self._endpoint.base_url,
+            api_key=self._endpoint.key,
+            timeout=self._settings.timeout_s,
+            max_retries=0,  # tried again here, so that all games wait when one is told to
         ) as client:
 
             async def ask(request: Request) -> Completion:
                 async with gate:
-                    return await self._ask(client, request)
+                    return await self._ask(client, backoff, request)
 
             yield ask
 
@@ -102,35 +105,58 @@ class OpenAISampler:
         async with self.session() as ask:
             return list(await asyncio.gather(*(ask(request) for request in requests)))
 
-    async def _ask(self, client: AsyncOpenAI, request: Request) -> Completion:
-        try:
-            answer = await client.chat.completions.create(
-                model=self._endpoint.model,
-                messages=cast("list[ChatCompletionMessageParam]", list(request.messages)),
-                temperature=self._sampling.temperature,
-                top_p=self._sampling.top_p,
-                max_tokens=self._sampling.max_completion_tokens,
-            )
-        except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return Completion("", error=_writable(reason.replace(self._key, "(key)"))[:200])
-        return _read(answer)
+    async def _ask(self, client: AsyncOpenAI, backoff: Backoff, request: Request) -> Completion:
+        """One reply, after as many tries as the settings allow."""
+        reason = ""
+        for attempt in range(1, self._settings.max_retries + 2):
+            while left := backoff.left_s():
+                await asyncio.sleep(left)
+            headers: Mapping[str, str] = {}
+            status = None
+            try:
+                return self._read(await client.chat.completions.create(**self._body(request)))
+            except APIStatusError as error:
+                reason = _described(error)
+                if not is_passing(error.status_code):
+                    break
+                status, headers = error.status_code, error.response.headers
+            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+                reason = _described(error)
+            if attempt <= self._settings.max_retries:
+                await asyncio.sleep(backoff.after(status, headers, attempt))
+        return Completion("", error=self._writable(reason)[:200])
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        sampling = self._sampling
+        drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        return {
+            "model": self._settings.model,
+            "messages": list(request.messages),
+            self._endpoint.limit_name: sampling.max_completion_tokens,
+            **({} if self._settings.own_drawing else drawing),
+        }
+
+    def _read(self, answer: object) -> Completion:
+        """What was said; a server that is no chat endpoint may send anything with status 200, and the client lets it."""
+        choices: object = answer.choices if isinstance(answer, ChatCompletion) else None
+        if not isinstance(choices, list) or not choices:
+            return Completion("", error="the endpoint sent no choices")
+        choice = choices[0]
+        if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
+            return Completion("", error="the endpoint sent a choice without a message")
+        content: object = choice.message.content
+        if not isinstance(content, str | None):
+            return Completion("", error="the endpoint sent a message that is no text")
+        text = with_opened_thought(self._writable(content or ""))
+        return Completion(text, overlong=choice.finish_reason == "length")
+
+    def _writable(self, text: str) -> str:
+        """The text without the key, and without halves of surrogate pairs, which JSON can bring and no file can hold."""
+        return self._endpoint.without_key(text.encode("utf-8", "replace").decode())
 
 
-def _read(answer: object) -> Completion:
-    """What was said; a server that is no chat endpoint may send anything with status 200, and the client lets it."""
-    choices: object = answer.choices if isinstance(answer, ChatCompletion) else None
-    if not isinstance(choices, list) or not choices:
-        return Completion("", error="the endpoint sent no choices")
-    choice = choices[0]
-    if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
-        return Completion("", error="the endpoint sent a choice without a message")
-    content: object = choice.message.content
-    if not isinstance(content, str | None):
-        return Completion("", error="the endpoint sent a message that is no text")
-    return Completion(with_opened_thought(_writable(content or "")), overlong=choice.finish_reason == "length")
-
-
-def _writable(text: str) -> str:
-    """The text without halves of surrogate pairs, which JSON can bring and no file can hold."""
-    return text.encode("utf-8", "replace").decode()
+def _described(error: Exception) -> str:
+    """An error in one line; where the mend is an option of ours, that comes first."""
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    refused = isinstance(error, BadRequestError) and error.param in ("temperature", "top_p")
+    return f"leave drawing to the endpoint with --temperature None: {told}" if refused else told
