@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -31,9 +31,9 @@ from wordle_rl.config import (
     SamplingSettings,
 )
 from wordle_rl.dataset import encode_traces
-from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split
+from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split, journal_of, journal_path, occurrences
 from wordle_rl.given_traces import GivenTraces
-from wordle_rl.players import GAME_FILE, model_sampler
+from wordle_rl.players import GAME_FILE, model_sampler, weights_mark
 from wordle_rl.preflight import check_room
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Prompter
@@ -266,8 +266,16 @@ class Pipeline:
             max_batch_size=self.config.eval.max_batch_size,
             constrain=constrain,
         )
-        done = 0
-        with self._stage("eval", f"Evaluating {label}", len(secrets)) as advance:
+        played_with = {
+            "weights": weights_mark(self.run.directory / name),
+            "words": self.words.fingerprint,
+            **self.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
+        }
+        with (
+            closing(journal_of(journal_path(path), played_with)) as journal,
+            self._stage("eval", f"Evaluating {label}", len(secrets)) as advance,
+        ):
+            done = sum(key in journal.games for key in occurrences(secrets))
             engine, seed = self.config.eval.engine, self.config.seed
             sampler = model_sampler(self._model_at(name), self.words, self.prompter, sampling, seed, engine)
 
@@ -286,9 +294,11 @@ class Pipeline:
                 constrain=constrain,
                 solver=self.solver if self.config.eval.regret else None,
                 batch_size=self.config.eval.max_batch_size,
+                journal=journal,
                 on_finished=count,
             )
             evaluation.save(path)
+            journal.discard()
             if isinstance(sampler, Closable):
                 sampler.close()
         return evaluation
@@ -304,7 +314,9 @@ class Pipeline:
         for epoch in (directory / "epochs").glob("epoch-*"):
             write_json(epoch / GAME_FILE, self.config.game.model_dump(mode="json"))
         for label in (directory.name, f"{directory.name}-constrained"):
-            (self.run.directory / "eval" / f"{label}.json").unlink(missing_ok=True)
+            evaluated = self.run.directory / "eval" / f"{label}.json"
+            evaluated.unlink(missing_ok=True)
+            journal_path(evaluated).unlink(missing_ok=True)
         write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
 
     @contextmanager

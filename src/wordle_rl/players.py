@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,13 @@ def find_model(path: Path) -> Path:
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
     raise ConfigError(f"no player {str(path)!r}: use solver, random, human, openai:MODEL, or a model or run directory")
+
+
+def weights_mark(model_directory: Path) -> str:
+    """Tells a model's weights from those that were there before: sizes and times of its files, without reading them."""
+    files = sorted(model_directory.glob("*.safetensors"))
+    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def game_of(model_directory: Path) -> GameSettings | None:

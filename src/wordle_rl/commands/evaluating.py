@@ -13,9 +13,10 @@ from typing import Any
 
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, Constrain, Engine, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config import ConfigError, Engine, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
+    GameRecord,
     Journal,
     Standings,
     compare,
@@ -23,6 +24,7 @@ from wordle_rl.evaluate import (
     evaluate_concurrently,
     journal_path,
     load_evaluation,
+    num_kept,
     occurrences,
     save_csv,
     standings,
@@ -30,7 +32,7 @@ from wordle_rl.evaluate import (
     write_rows,
 )
 from wordle_rl.pipeline import eval_secrets
-from wordle_rl.players import Player, find_model, game_of, make_player
+from wordle_rl.players import Player, find_model, game_of, make_player, weights_mark
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.providers import bare_address
 from wordle_rl.samplers.base import ConcurrentSampler
@@ -69,6 +71,12 @@ class Asked:
     own_drawing: bool = False
     engine: Engine = "transformers"
     seed: int = 0
+
+    def going_on(self, outputs: Outputs) -> Asked:
+        """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
+        if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
+            return self
+        return dataclasses.replace(self, seed=self.seed + num_kept(journal_path(outputs.json)))
 
     def make(self, words: WordList, solver: Solver) -> Player:
         """The player itself; see `make_player` for what may be wrong."""
@@ -133,25 +141,28 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     found = load_words(source.words)
     split = split_secrets(found, source.split_seed)
     solver = Solver(found)
-    who = asked.make(found, solver)
+    who = asked.going_on(outputs).make(found, solver)
     secrets = source.secrets(split)
     label = asked.name or Path(asked.player).name
-    if isinstance(who.sampler, ConcurrentSampler):
-        settings = _played_with(who, found, source, asked)
-        with _journal(outputs, settings) as journal:
+    played_with = _played_with(who, found, source, asked, with_regrets)
+    # What the random player draws depends on all it drew before, and takes a second: nothing is kept of it.
+    with _journal(outputs, played_with if who.label != "random" else None) as journal:
+        if isinstance(who.sampler, ConcurrentSampler):
             evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, asked.patience, journal)
-        if with_regrets:
-            with messages.status("measuring regret…"):
-                evaluation = with_regret(evaluation, found, solver)
-    else:
-        regret_solver = solver if with_regrets else None
-        evaluation = _play_together(who, label, secrets, found, source.part, asked.sampling.constrain, regret_solver)
+        else:
+            regret_solver = solver if with_regrets else None
+            evaluation = _play_together(who, label, secrets, found, source.part, asked.sampling, regret_solver, journal)
+    if with_regrets and isinstance(who.sampler, ConcurrentSampler):
+        with messages.status("measuring regret…"):
+            evaluation = with_regret(evaluation, found, solver)
     figures = evaluation.figures()
     if not figures.num_games:
         reasons = Counter(record.error for record in evaluation.records)
         raise ConfigError(f"no game could be played: {reasons.most_common(1)[0][0]}")
     if outputs.json is not None:
         evaluation.save(outputs.json)
+        if journal is not None and not isinstance(who.sampler, ConcurrentSampler):
+            journal.discard()  # another call plays anew, since the model may be another by then
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
@@ -161,8 +172,14 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     _tell_errors(evaluation, outputs)
 
 
-def _played_with(who: Player, found: WordList, source: Source, asked: Asked) -> dict[str, Any]:
-    """All that an endpoint's game depends on, to be kept with the games; an address without its user and query."""
+def _played_with(
+    who: Player, found: WordList, source: Source, asked: Asked, with_regrets: bool
+) -> dict[str, Any]:
+    """All that a player's game depends on, to be kept with the games; an address without its user and query."""
+    here = {}
+    if not isinstance(who.sampler, ConcurrentSampler):
+        here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
+        here["regret"] = with_regrets
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
     if asked.own_drawing:
         drawing |= {"temperature": None, "top_p": None}
@@ -177,12 +194,13 @@ def _played_with(who: Player, found: WordList, source: Source, asked: Asked) -> 
         "thinking": who.prompter.thinking.value,
         **asdict(who.prompter.rules),
         **drawing,
+        **here,
     }
 
 
 @contextmanager
-def _journal(outputs: Outputs, settings: dict[str, Any]) -> Iterator[Journal | None]:
-    if outputs.json is None:
+def _journal(outputs: Outputs, settings: dict[str, Any] | None) -> Iterator[Journal | None]:
+    if outputs.json is None or settings is None:
         yield None
         return
     with closing(Journal(journal_path(outputs.json), settings, overwrite=outputs.overwrite)) as journal:
@@ -200,11 +218,7 @@ def _play_apart(
     journal: Journal | None,
 ) -> Evaluation:
     """Each game at its own pace; those kept from an earlier call are not played again."""
-    before = {} if journal is None else journal.games
-    kept = [before[key] for key in occurrences(secrets) if key in before]
-    if kept:
-        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
-    with display.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
+    with display.game_progress(messages, f"{who.label} plays", len(secrets), _kept(journal, secrets)) as tell:
         return evaluate_concurrently(
             secrets,
             found,
@@ -219,17 +233,28 @@ def _play_apart(
         )
 
 
+def _kept(journal: Journal | None, secrets: Sequence[str]) -> list[GameRecord]:
+    """The games that need not be played again, and a line that says so."""
+    before = {} if journal is None else journal.games
+    kept = [before[key] for key in occurrences(secrets) if key in before]
+    if kept:
+        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+    return kept
+
+
 def _play_together(
     who: Player,
     name: str,
     secrets: Sequence[str],
     found: WordList,
     part: SplitName,
-    constrain: Constrain,
+    sampling: SamplingSettings,
     solver: Solver | None,
+    journal: Journal | None,
 ) -> Evaluation:
-    """All games one turn at a time."""
-    with display.game_progress(messages, f"{who.label} plays", len(secrets), ()) as tell:
+    """The games of a batch one turn at a time; those kept from an earlier call are not played again."""
+    is_random = who.label == "random"
+    with display.game_progress(messages, f"{who.label} plays", len(secrets), _kept(journal, secrets)) as tell:
         return evaluate(
             secrets,
             found,
@@ -238,9 +263,12 @@ def _play_together(
             name=name,
             player=who.label,
             parts=(part,),
-            constrain=constrain,
+            constrain=sampling.constrain,
             solver=solver,
-            regret_games=100 if who.label == "random" else None,
+            regret_games=100 if is_random else None,
+            batch_size=None if is_random else sampling.max_batch_size,
+            journal=journal,
+            drawn=sampling.temperature > 0,
             on_finished=lambda _, record: tell(record),
         )
 

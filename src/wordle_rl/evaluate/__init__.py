@@ -13,7 +13,7 @@ out of every figure, never a loss. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
-from wordle_rl.evaluate.journal import Journal, journal_path
+from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
 from wordle_rl.evaluate.pairs import ComparedGame, Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
@@ -50,9 +50,11 @@ __all__ = [
     "evaluate",
     "evaluate_concurrently",
     "figures_by_split",
+    "journal_of",
     "journal_path",
     "load_evaluation",
     "measure",
+    "num_kept",
     "occurrences",
     "save_csv",
     "standings",

@@ -67,6 +67,11 @@ class Journal:
         self._append({"occurrence": occurrence, "game": _GAME.dump_python(game, mode="json")})
         self.games[secret, occurrence] = game
 
+    def discard(self) -> None:
+        """Remove the file, once all its games are kept elsewhere."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
     def _append(self, row: Mapping[str, Any]) -> None:
         Run(self.path.parent).append(self.path.name, row)
 
@@ -98,6 +103,19 @@ def _object(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def journal_of(path: Path, settings: Mapping[str, Any]) -> Journal:
+    """The games played with these settings that an evaluation broken off left; games played otherwise are forgotten."""
+    try:
+        return Journal(path, settings)
+    except EvaluationError:
+        return Journal(path, settings, overwrite=True)
+
+
+def num_kept(path: Path) -> int:
+    """How many games a file of games holds, without reading them; 0 if there is none."""
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
 
 
 def journal_path(out: Path) -> Path:

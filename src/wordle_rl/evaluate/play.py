@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config import Constrain
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord
+from wordle_rl.evaluate.journal import Journal
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, Trajectory, play
@@ -36,6 +37,8 @@ def evaluate(
     solver: Solver | None = None,
     regret_games: int | None = None,
     batch_size: int | None = None,
+    journal: Journal | None = None,
+    drawn: bool = False,
     on_finished: Callable[[int, GameRecord], None] | None = None,
 ) -> Evaluation:
     """Play one game per secret and keep all of them.
@@ -55,10 +58,15 @@ def evaluate(
             who seldom open alike, such as the random one.
         batch_size: Games in play at once, which bounds memory; None: all. A sampler that restarts its random stream
             (`begin`) repeats it in every batch.
-        on_finished: Called with the index among `secrets` and the record of each game as it ends.
+        journal: Where finished games are kept as they end; those already there are not played again.
+        drawn: Whether the player draws its words. Its games are then kept a whole batch at a time: of one that is
+            broken off, those over first are the quick wins, and to keep them while the rest are drawn once more would
+            flatter the player.
+        on_finished: Called with the index among `secrets` and the record of each game played now, as it ends.
 
     Raises:
         EvaluationError: If there are no secrets, a number is below 1, or the solver is for other words.
+        RunError: If a finished game cannot be written.
     """
     if not secrets:
         raise EvaluationError("no secrets to play; give at least one")
@@ -68,19 +76,30 @@ def evaluate(
         raise EvaluationError(f"the solver is for word list {solver.words.name!r}, the games are from {words.name!r}")
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
     share = len(secrets) if regret_games is None else min(regret_games, len(secrets))
-    records: dict[int, GameRecord] = {}
+    keys = occurrences(secrets)
+    before = {} if journal is None else journal.games
+    records = {index: before[key] for index, key in enumerate(keys) if key in before}
+    missing = [index for index in range(len(secrets)) if index not in records]
 
-    def finish(first: int, place: int, trajectory: Trajectory) -> None:
-        index = first + place
+    def keep(index: int) -> None:
+        if journal is not None and not records[index].failed:
+            journal.add(*keys[index], records[index])
+
+    def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
+        index = batch[place]
         measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
         records[index] = record_of(trajectory, meter if measured else None)
+        if not drawn:
+            keep(index)
         if on_finished is not None:
             on_finished(index, records[index])
 
     size = batch_size or len(secrets)
-    for first in range(0, len(secrets), size):
-        starts = [Start(secret) for secret in secrets[first : first + size]]
-        play(starts, words, prompter, sampler, on_finished=partial(finish, first))
+    for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
+        starts = [Start(secrets[index]) for index in batch]
+        play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
+        for index in batch if drawn else ():
+            keep(index)
     games = tuple(records[index] for index in range(len(secrets)))
     return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain)
 
