@@ -79,6 +79,30 @@ def test_a_budget_is_said_and_what_is_finished_is_kept(serve, buy, split) -> Non
     assert all(turn["outcome"] == "unlisted" for turn in rows(Path("t.jsonl"))[0]["turns"])
 
 
+@pytest.mark.parametrize("unit", ["tokens", "money"])
+def test_a_budget_counts_what_the_file_holds_of_the_same_games(unit: str, serve, buy, split) -> None:
+    endpoint = serve(guesser())
+    prices = ("--price-in", 1000, "--price-out", 1000)
+    budget = {"tokens": ("--budget-tokens", 1320), "money": ("--budget-money", 1.32, *prices)}[unit]  # two games
+    arguments = ("--max-secrets", 3, "--max-concurrent", 1, *budget)
+    assert "1 games are still to be played\n" in buy(endpoint, *arguments)[2]
+    assert (len(rows(Path("t.jsonl"))), len(endpoint.requests)) == (2, 12)
+    code, out, err = buy(endpoint, *arguments, "--json")
+    assert (code, len(endpoint.requests)) == (0, 12), "nothing is bought twice"
+    found = json.loads(out)
+    assert (found["over_budget"], found["tokens_before"], found["prompt_tokens"]) == (True, 1320, 0)
+    assert "1 games are still to be played; 1,320 tokens of it by earlier calls" in err
+    buy(endpoint, *arguments, "--seed", 1)
+    assert len(endpoint.requests) == 24, "games of other seeds have a budget of their own"
+
+
+def test_a_budget_counts_games_that_failed(serve, buy) -> None:
+    endpoint = serve(lambda number, _: guesser()() if number == 0 else (400, {"error": {"message": "no"}}))
+    for budget, asked in ((120, 2), (110, 2), (120, 3)):
+        buy(endpoint, "--max-secrets", 1, "--budget-tokens", budget)
+        assert len(endpoint.requests) == asked
+
+
 def test_a_table_per_word_can_be_had_and_analysed(serve, buy, cli, word_directory, split) -> None:
     assert buy(serve(guesser(split.train[1])), "--max-secrets", 2, "--csv", "tables")[0] == 0
     assert {p.name for p in Path("tables").iterdir()} == {f"wordle_data_{w.upper()}.csv" for w in split.train[:2]}

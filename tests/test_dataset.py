@@ -27,7 +27,7 @@ from wordle_rl.traces import Trace, TraceTurn
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> Trace:
     turns = [TraceTurn(g, score_guess(secret, g), i not in untaught, 1, thinking) for i, g in enumerate(guesses)]
-    return Trace(secret, tuple(turns))
+    return Trace(secret, tuple(turns), completion_tokens=50)
 
 
 # Three turns; the second guess contradicts the first one's marks, so the teacher disowns it.
@@ -137,6 +137,7 @@ FAULTS = {
     "malformed_turn": replace(SOUND, turns=(TraceTurn("", "", outcome=Outcome.MALFORMED), *SOUND.turns)),
     "unlisted_turn": replace(SOUND, turns=(TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED), *SOUND.turns)),
     "too_many_tokens": replace(SOUND, completion_tokens=101),
+    "unknown_tokens": replace(SOUND, completion_tokens=0),
     "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
     "thinking_announces_another_guess": game("crane", "crane", thinking="I'll play crate."),
     "thinking_calls_a_ruled_out_word_possible": game("crane", "crate", "crane", thinking="crate fits"),
@@ -153,6 +154,10 @@ def test_each_fault_has_its_reason(reason: str, small_words) -> None:
 def test_a_sound_game_has_no_fault_and_a_disowned_guess_is_none(small_words) -> None:
     assert fault_of(SOUND, small_words, LIMITS) is None
     assert fault_of(STRAYED, small_words, LIMITS) is None
+
+
+def test_unknown_tokens_matter_only_to_a_bound_on_them(small_words) -> None:
+    assert fault_of(FAULTS["unknown_tokens"], small_words, replace(LIMITS, max_tokens=0)) is None
 
 
 def test_probes_are_kept_if_asked_for(small_words) -> None:

@@ -21,7 +21,7 @@ def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str
 BROKEN = TraceTurn("", "", False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", finish="length", costs_turn=False)
 GAMES = [
     replace(game("crane", 0, "crane"), turns=(BROKEN, *game("crane", 0, "crane").turns)),
-    game("crane", 1, "crate", "crane"),
+    replace(game("crane", 1, "crate", "crane"), prompt_tokens=200, completion_tokens=31),
     game("crane", 0, "crate", model="other/model"),
     game("abbey", 0, "crane"),
 ]
@@ -93,6 +93,15 @@ def test_csv_files_hold_one_word_each_and_read_back_the_same(tmp_path: Path) -> 
         ("other/model", "0", "1", "0"),
     ]
     assert sorted(read_games(tmp_path / "csv"), key=lambda g: g.key) == sorted(GAMES, key=lambda g: g.key)
+
+
+def test_csv_files_without_tokens_are_read_and_their_tokens_are_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    written(path, GAMES[1:2])
+    write_csv_files(path, tmp_path)
+    file = tmp_path / "wordle_data_CRANE.csv"
+    file.write_text(file.read_text().replace(",prompt_tokens,completion_tokens", "").replace(",200,31", ""))
+    assert list(read_games(tmp_path)) == [replace(GAMES[1], prompt_tokens=0, completion_tokens=0)]
 
 
 @pytest.mark.parametrize(

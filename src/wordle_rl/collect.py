@@ -20,9 +20,11 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one call did: its tally, the games that were there already, and the games still missing."""
+    """What one call did: its tally, what had been spent on its games before, the games that were there already, and the
+    games still missing."""
 
     tally: Tally
+    spent_before: Tally
     num_before: int
     num_missing: int
 
@@ -87,12 +89,13 @@ def collect(
     if not settings.model:
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
     secrets = choose_secrets(words, split, settings)
-    teacher = LLMTeacher(words, find_endpoint(settings.provider, Path.cwd()), settings)
+    endpoint = find_endpoint(settings.provider, Path.cwd())
     file = TraceFile(path)
     if file.mended:
         console.print(f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True)
     jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
     missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
+    teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
     try:
         if missing:
             teacher.check()
@@ -100,7 +103,13 @@ def collect(
     finally:
         if csv_directory is not None:
             write_csv_files(path, csv_directory)
-    return Collected(teacher.tally, len(jobs) - len(missing), len(missing) - teacher.tally.num_games)
+    num_missing = len(missing) - teacher.tally.num_games
+    return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
+
+
+def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
+    spent = [file.spent.get((job.secret, job.seed, model), (0, 0)) for job in jobs]
+    return Tally(prompt_tokens=sum(prompt for prompt, _ in spent), completion_tokens=sum(said for _, said in spent))
 
 
 def _play(teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, console: Console) -> None:

@@ -182,7 +182,7 @@ class DatasetLimits:
     """What a row must keep to.
 
     `max_turns` bounds the guesses of a game, `max_words` the words of its replies, `max_tokens` the completion tokens
-    that its endpoint counted (0: no bound). `consistent_only`: no taught guess contradicts the marks before it; without
+    that its endpoint counted (0: no bound; a game of which none are known is over any other). `consistent_only`: no taught guess contradicts the marks before it; without
     it, deliberate probes are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false.
 
     Raises:
@@ -224,9 +224,9 @@ def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
         return "too_many_turns"
     if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
         return "too_long"
-    if limits.max_tokens and trace.completion_tokens > limits.max_tokens:
-        return "too_many_tokens"
-    return None
+    if limits.max_tokens and trace.completion_tokens < 1:
+        return "unknown_tokens"
+    return "too_many_tokens" if 0 < limits.max_tokens < trace.completion_tokens else None
 
 
 def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:

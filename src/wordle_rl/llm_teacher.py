@@ -98,12 +98,14 @@ class LLMTeacher:
         words: The word lists.
         endpoint: Where to ask, and the key.
         settings: How to ask, how patient to be, and the budget.
+        before: What was spent on the same games earlier; the budget counts it.
     """
 
     words: WordList
     endpoint: Endpoint
     settings: LLMTeacherSettings
     tally: Tally = field(default_factory=Tally)
+    before: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
         self._prompter = self.settings.game.prompter(self.words.word_length)
@@ -244,14 +246,18 @@ class LLMTeacher:
         """
         while left := self._backoff.left_s():
             await self._rest(left)
-        settings, cost = self.settings, self.tally.cost(self.settings)
-        if (settings.budget_tokens and self.tally.tokens >= settings.budget_tokens) or (
-            settings.budget_money and cost is not None and cost >= settings.budget_money
-        ):
+        if self._is_spent():
             self.tally.over_budget = True
             self._stop.set()
         if self._stop.is_set():
             raise _StoppedError
+
+    def _is_spent(self) -> bool:
+        """Whether the budget is used up, by this call and those before it together."""
+        settings, tallies = self.settings, (self.before, self.tally)
+        tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
+        out_of_tokens = 0 < settings.budget_tokens <= tokens
+        return out_of_tokens or 0 < settings.budget_money <= cost
 
     async def _rest(self, seconds: float) -> None:
         """Sleep, or until the run is over."""

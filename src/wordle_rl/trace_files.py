@@ -19,8 +19,11 @@ from wordle_rl.traces import Trace, TraceTurn, read_traces
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
+    "prompt_tokens", "completion_tokens",
 )  # fmt: skip
-"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game."""
+"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Tokens are the whole game's, in each of its
+rows; 0, or no such column: not known."""
+_TOKENS = COLUMNS[-2:]
 
 
 _LINE_START = b'{"secret":'
@@ -31,6 +34,7 @@ class TraceFile:
 
     Attributes:
         finished: Keys of the games that were played to their end. Games that failed are not among them.
+        spent: Prompt and completion tokens of every game, all its failed tries included.
         mended: Whether a half-written last line was cut off.
 
     Raises:
@@ -49,7 +53,10 @@ class TraceFile:
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
         self.mended = not new and _mend(path)
-        self.finished = set() if new else {trace.key for trace in read_traces(path) if trace.error is None}
+        self.finished: set[tuple[str, int, str]] = set()
+        self.spent: dict[tuple[str, int, str], tuple[int, int]] = {}
+        for trace in () if new else read_traces(path):
+            self._count(trace)
 
     def append(self, trace: Trace) -> None:
         """Add one game, whole or not at all.
@@ -58,8 +65,13 @@ class TraceFile:
             RunError: If the file cannot be written.
         """
         append_jsonl(self.path, trace.to_row())
+        self._count(trace)
+
+    def _count(self, trace: Trace) -> None:
         if trace.error is None:
             self.finished.add(trace.key)
+        prompt, completion = self.spent.get(trace.key, (0, 0))
+        self.spent[trace.key] = prompt + trace.prompt_tokens, completion + trace.completion_tokens
 
 
 def _mend(path: Path) -> bool:
@@ -135,18 +147,21 @@ def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
     for number, turn in enumerate(trace.turns, start=1):
         game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
         said = (turn.reply, turn.thinking, turn.guess, turn.marks)
-        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish)
+        tokens = (trace.prompt_tokens, trace.completion_tokens)
+        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish, *tokens)
 
 
 def _read_csv(path: Path) -> Iterator[Trace]:
     csv.field_size_limit(sys.maxsize)  # a field may hold pages of reasoning
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+        if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
             raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
         try:
             for (secret, seed, model), rows in groupby(reader, lambda row: (row["word"], row["seed"], row["model"])):
-                yield Trace(secret, tuple(_turn_of(row) for row in rows), model, int(seed))
+                turns = list(rows)
+                tokens = (int(turns[0].get(name) or 0) for name in _TOKENS)
+                yield Trace(secret, tuple(_turn_of(row) for row in turns), model, int(seed), None, *tokens)
         except (ValueError, TypeError, csv.Error) as error:
             raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
 

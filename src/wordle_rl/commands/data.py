@@ -86,12 +86,15 @@ def llm_traces(
         print_json(
             {"file": str(path), **asdict(tally), "cost": tally.cost(settings)}
             | {"num_before": done.num_before, "num_missing": done.num_missing}
+            | {"tokens_before": done.spent_before.tokens, "cost_before": done.spent_before.cost(settings)}
         )
     else:
         out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there", highlight=False)
         out.print(describe(tally, settings), highlight=False)
     if tally.over_budget:
-        messages.print(f"the budget is used up: {done.num_missing:,} games are still to be played", highlight=False)
+        earlier = f"; {done.spent_before.tokens:,} tokens of it by earlier calls" if done.spent_before.tokens else ""
+        missing = f"{done.num_missing:,} games are still to be played"
+        messages.print(f"the budget is used up: {missing}{earlier}", highlight=False, soft_wrap=True)
     if tally.num_errors:
         messages.print(
             f"{tally.num_errors} games failed and are no losses; the same command plays them again. "
