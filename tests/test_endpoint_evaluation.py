@@ -107,7 +107,10 @@ def test_a_key_from_a_file_is_sent_to_its_provider_and_found_nowhere_else(
     command = ["eval", "--player", "openai:m", "--provider", "together", "--words", word_directory, "--split", "test"]
     command += ["--out", "m.json", "--csv", "m.csv", "--max-games", 2, "--max-completion-tokens", 9, "--no-regret"]
     code, _, err = cli(*command)
-    assert (code, err) == (2, "error: together needs a key; set TOGETHER_API_KEY, or write TOGETHER_API_KEY=… into .env\n")
+    assert (code, err) == (
+        2,
+        "error: together needs a key; set TOGETHER_API_KEY, or write TOGETHER_API_KEY=… into .env\n",
+    )
     (tmp_path / ".env").write_text(f"TOGETHER_API_KEY={KEY}\n")
     code, out, err = cli(*command)
     assert code == 0, err

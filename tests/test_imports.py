@@ -24,6 +24,7 @@ ORDER = (
     "config",
     "processes",
     "runs",
+    "progress",
     "trackers",
     "fit",
     "providers",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
+from wordle_rl.progress import show_progress
 from wordle_rl.providers import find_endpoint
 from wordle_rl.split import Split
 from wordle_rl.trace_files import TraceFile, write_csv_files
@@ -113,21 +113,12 @@ def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
 
 
 def _play(teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, console: Console) -> None:
-    columns = (
-        TextColumn(teacher.settings.model, markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("games", total=len(jobs), note="")
+    with show_progress(console, teacher.settings.model, len(jobs)) as tell:
 
         def keep(trace: Trace) -> None:
             file.append(trace)
             tally = teacher.tally
-            done = tally.num_games + tally.num_errors
-            bar.update(task, completed=done, note=describe(tally, teacher.settings))
+            tell(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
 
         teacher.play(jobs, keep)
 

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings
 from wordle_rl.game import Outcome
 from wordle_rl.memory import MemoryEstimate, Stage
+from wordle_rl.progress import show_progress
 from wordle_rl.stats import Estimate
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
@@ -206,26 +206,17 @@ def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
 def game_progress(
     console: Console, title: str, total: int, kept: Iterable[GameRecord]
 ) -> Iterator[Callable[[GameRecord], None]]:
-    """A bar with wins, errors and the time left, that is told of every game; nothing where output is no terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    """Show games played, wins, errors and the time left, told of every game; see `show_progress`."""
     before = list(kept)
-    wins, errors = sum(record.won for record in before), 0
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(Text(title).markup, total=total, completed=len(before), note="")
+    done, wins, errors = len(before), sum(record.won for record in before), 0
+    with show_progress(console, title, total, done=done, transient=True) as tell:
 
-        def tell(record: GameRecord) -> None:
-            nonlocal wins, errors
-            wins, errors = wins + record.won, errors + record.failed
-            bar.update(task, advance=1, note=f"{wins} won, {errors} errors")
+        def count(record: GameRecord) -> None:
+            nonlocal done, wins, errors
+            done, wins, errors = done + 1, wins + record.won, errors + record.failed
+            tell(done, total, f"{wins:,} won, {errors:,} errors")
 
-        yield tell
+        yield count
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:

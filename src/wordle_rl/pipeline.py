@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from wordle_rl.card import CARD_FILE, write_cards
 from wordle_rl.checks import check_engines, check_model, refuse
@@ -36,6 +35,7 @@ from wordle_rl.given_traces import GivenTraces
 from wordle_rl.players import GAME_FILE, model_sampler, weights_mark
 from wordle_rl.preflight import check_room
 from wordle_rl.processes import is_first, part_company, wait_for_all
+from wordle_rl.progress import Tell, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
@@ -271,11 +271,10 @@ class Pipeline:
             "words": self.words.fingerprint,
             **self.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
         }
-        with (
-            closing(journal_of(journal_path(path), played_with)) as journal,
-            self._stage("eval", f"Evaluating {label}", len(secrets)) as advance,
-        ):
+        with ExitStack() as held:
+            journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
             done = sum(key in journal.games for key in occurrences(secrets))
+            advance = held.enter_context(self._stage("eval", f"Evaluating {label}", len(secrets), done))
             engine, seed = self.config.eval.engine, self.config.seed
             sampler = model_sampler(self._model_at(name), self.words, self.prompter, sampling, seed, engine)
 
@@ -320,21 +319,11 @@ class Pipeline:
         write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
 
     @contextmanager
-    def _stage(self, name: str, title: str, total: int) -> Iterator[Callable[[int, int, str], None]]:
-        """Time a stage and show a bar with the time left; the bar is told (done, total, note)."""
-        columns = (
-            TextColumn("{task.description:<18}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
+    def _stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[Tell]:
+        """Time a stage and show how far it is."""
         try:
-            with Progress(*columns, console=self.console) as bar, self.run.stage(name):
-                task = bar.add_task(title, total=total or None, note="")
-                yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+            with show_progress(self.console, title, total, done=done) as tell, self.run.stage(name):
+                yield tell
         finally:
             self._peak_memory_gib = max(self._peak_memory_gib, peak_memory_gib())
             if is_first():

@@ -17,6 +17,7 @@ from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings
 from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.game import Rules
 from wordle_rl.imports import Format, import_rows
+from wordle_rl.progress import show_progress
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import write_jsonl, write_text_atomically
 from wordle_rl.solver import Solver
@@ -37,7 +38,7 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
     found = load_words(source)
     secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
-    with messages.status("teacher plays…") as status:
+    with show_progress(messages, "teacher plays", settings.num_games, transient=True) as tell:
         teacher = SolverTeacher(Solver(found))
         games = solver_traces(
             found,
@@ -45,7 +46,7 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
             teacher,
             settings,
             seed,
-            lambda done: status.update(f"teacher plays… {done:,} of {settings.num_games:,} games"),
+            lambda done: tell(done, settings.num_games, ""),
         )
         with teacher.helped_by(num_helpers(settings.num_games)):
             count = write_jsonl(path, (trace.to_row() for trace in games))

@@ -172,9 +172,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     _tell_errors(evaluation, outputs)
 
 
-def _played_with(
-    who: Player, found: WordList, source: Source, asked: Asked, with_regrets: bool
-) -> dict[str, Any]:
+def _played_with(who: Player, found: WordList, source: Source, asked: Asked, with_regrets: bool) -> dict[str, Any]:
     """All that a player's game depends on, to be kept with the games; an address without its user and query."""
     here = {}
     if not isinstance(who.sampler, ConcurrentSampler):
