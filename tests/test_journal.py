@@ -125,9 +125,10 @@ def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, mon
     shutil.copytree(finished_run, directory)
     for path in (directory / "config.json", directory / "eval" / "grpo.json"):
         path.unlink()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         stop_after(20, patch)
-        Pipeline(config, directory, Console(quiet=True))()
+        with pytest.raises(KeyboardInterrupt):
+            Pipeline(config, directory, Console(quiet=True))()
     journal = directory / "eval" / "grpo.games.jsonl"
     kept = [json.loads(line)["game"]["secret"] for line in journal.read_text().splitlines()[1:]]
     assert len(kept) >= 8

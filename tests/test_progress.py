@@ -64,10 +64,15 @@ def test_what_is_short_and_leaves_no_bar_leaves_no_line() -> None:
 
 def test_what_is_broken_off_says_how_far_it_came() -> None:
     shown, clock = console(), Clock()
-    with pytest.raises(KeyboardInterrupt), show_progress(shown, "SFT", 9, clock=clock) as tell:
-        tell(4, 9, "loss 1.5")
-        clock.now += 20
-        raise KeyboardInterrupt
+
+    def stage() -> None:
+        with show_progress(shown, "SFT", 9, clock=clock) as tell:
+            tell(4, 9, "loss 1.5")
+            clock.now += 20
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stage()
     assert lines_of(shown) == ["SFT: 4 of 9, 20 s so far, 25 s left, loss 1.5"]
 
 

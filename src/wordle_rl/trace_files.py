@@ -160,8 +160,9 @@ def _read_csv(path: Path) -> Iterator[Trace]:
         try:
             for (secret, seed, model), rows in groupby(reader, lambda row: (row["word"], row["seed"], row["model"])):
                 turns = list(rows)
-                tokens = (int(turns[0].get(name) or 0) for name in _TOKENS)
-                yield Trace(secret, tuple(_turn_of(row) for row in turns), model, int(seed), None, *tokens)
+                prompt, completion = (int(turns[0].get(name) or 0) for name in _TOKENS)
+                board = tuple(_turn_of(row) for row in turns)
+                yield Trace(secret, board, model, int(seed), None, prompt, completion)
         except (ValueError, TypeError, csv.Error) as error:
             raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
 

@@ -105,8 +105,8 @@ def dataset(
         won_only: Reject games that were not won.
         consistent_only: Reject games with a taught guess that contradicts the marks; off keeps deliberate probes.
         check_thinking: Reject thinking that leaks tags, announces another guess or calls a ruled-out word possible.
-        max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected, and those of which
-            none are known (the solver's, of an endpoint that does not count); 0: no bound.
+        max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected, and so are those
+            whose tokens are not known (the solver's, of an endpoint that does not count); 0: no bound.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens)
     command.dataset(traces, out, words, split_seed, style, shape, thinking, limits, as_json)

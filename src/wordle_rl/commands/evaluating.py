@@ -174,7 +174,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
 
 def _played_with(who: Player, found: WordList, source: Source, asked: Asked, with_regrets: bool) -> dict[str, Any]:
     """All that a player's game depends on, to be kept with the games; an address without its user and query."""
-    here = {}
+    here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
         here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
         here["regret"] = with_regrets

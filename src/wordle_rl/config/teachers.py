@@ -101,9 +101,9 @@ class LLMTeacherSettings(Section):
     max_failures: int = Field(20, ge=1)
     """Failed games in a row after which the run stops."""
     budget_tokens: int = Field(0, ge=0)
-    """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. What the file
-    of --out holds of the same games (secrets, seeds, model) counts, failed ones too: raise it to go on. Games cut off at
-    its end are not in the file and do not count."""
+    """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. What the
+    file of --out holds of the same games (secrets, seeds, model) counts, failed ones too: raise it to go on. Games cut
+    off at its end are not in the file and do not count."""
     budget_money: float = Field(0.0, ge=0)
     """The same in money, in the currency of the prices."""
     price_in: float | None = Field(None, ge=0)

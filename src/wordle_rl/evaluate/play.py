@@ -68,10 +68,7 @@ def evaluate(
         EvaluationError: If there are no secrets, a number is below 1, or the solver is for other words.
         RunError: If a finished game cannot be written.
     """
-    if not secrets:
-        raise EvaluationError("no secrets to play; give at least one")
-    if any(number is not None and number < 1 for number in (batch_size, regret_games)):
-        raise EvaluationError(f"batch_size={batch_size} and regret_games={regret_games} must be at least 1, or None")
+    _check_numbers(secrets, batch_size, regret_games)
     if solver is not None and solver.words != words:
         raise EvaluationError(f"the solver is for word list {solver.words.name!r}, the games are from {words.name!r}")
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
@@ -102,6 +99,13 @@ def evaluate(
             keep(index)
     games = tuple(records[index] for index in range(len(secrets)))
     return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain)
+
+
+def _check_numbers(secrets: Sequence[str], batch_size: int | None, regret_games: int | None) -> None:
+    if not secrets:
+        raise EvaluationError("no secrets to play; give at least one")
+    if any(number is not None and number < 1 for number in (batch_size, regret_games)):
+        raise EvaluationError(f"batch_size={batch_size} and regret_games={regret_games} must be at least 1, or None")
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:

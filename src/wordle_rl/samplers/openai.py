@@ -145,7 +145,7 @@ class OpenAISampler:
         }
 
     def _read(self, answer: object) -> Completion:
-        """What was said; a server that is no chat endpoint may send anything with status 200, and the client lets it."""
+        """What was said; a server that is no chat endpoint may send anything as if all were well."""
         choices: object = answer.choices if isinstance(answer, ChatCompletion) else None
         if not isinstance(choices, list) or not choices:
             return Completion("", error="the endpoint sent no choices")
@@ -159,7 +159,7 @@ class OpenAISampler:
         return Completion(text, overlong=choice.finish_reason == "length")
 
     def _writable(self, text: str) -> str:
-        """The text without the key, and without halves of surrogate pairs, which JSON can bring and no file can hold."""
+        """The text without the key, and without halves of surrogate pairs, which no file can hold."""
         return self._endpoint.without_key(text.encode("utf-8", "replace").decode())
 
 
