@@ -10,13 +10,20 @@ torch = pytest.importorskip("torch")
 import yaml  # noqa: E402
 from accelerate.commands.config.config_args import load_config_from_file  # noqa: E402
 from accelerate.commands.launch import launch_command_parser  # noqa: E402
+from chat_families import family_tokenizer  # noqa: E402
 from rich.console import Console  # noqa: E402
 from test_adapters import FAMILIES, SIZE  # noqa: E402
 from training_fixtures import TINY, rows  # noqa: E402
 
+from wordle_rl.chat import ChatCodec  # noqa: E402
+from wordle_rl.checks import budgets_of  # noqa: E402
 from wordle_rl.config import RunConfig, load_config  # noqa: E402
+from wordle_rl.fit import longest_game  # noqa: E402
 from wordle_rl.modeling import save_model  # noqa: E402
 from wordle_rl.pipeline import Pipeline  # noqa: E402
+from wordle_rl.rollout import Start, play  # noqa: E402
+from wordle_rl.samplers.base import Completion  # noqa: E402
+from wordle_rl.templates import training_template  # noqa: E402
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.toml"))
@@ -90,6 +97,48 @@ def test_recipes_keep_the_published_numbers() -> None:
     assert recipes["qwen3-4b"].sft.max_length == 4096
     assert recipes["qwen2.5-3b-qlora"].model.load_in_4bit
     assert recipes["qwen2.5-1.5b-lora"].grpo.reward.preset == "shaped_curriculum"
+
+
+class Wordy:
+    """Uses every reply's budget to its last token, on listed words that are not the secret."""
+
+    def __init__(self, codec: ChatCodec, guesses: list[str], budget: int) -> None:
+        self.codec, self.guesses, self.budget = codec, guesses, budget
+
+    def begin(self) -> None:
+        pass
+
+    def sample(self, requests) -> list[Completion]:
+        return [self._reply(self.guesses[len(request.turns)]) for request in requests]
+
+    def _reply(self, guess: str) -> Completion:
+        begin, end = self.codec.encode("<think>"), self.codec.reply_ids(f"</think><guess>{guess}</guess>")
+        thought = self.codec.encode("a") * (self.budget - len(begin) - len(end))
+        ids = (*begin, *thought, *end)
+        text = self.codec.tokenizer.decode(ids[:-1])
+        assert len(ids) == self.budget
+        return Completion(text, ids, (0.0,) * len(ids))
+
+
+def test_no_game_of_the_larger_recipe_is_longer_than_the_4096_tokens_it_promises(default_words) -> None:
+    """With Qwen3's own template over a vocabulary of 365 tokens, so that texts take more of them than Qwen3 needs."""
+    recipe = load_config(CONFIGS / "recipes" / "qwen3-4b.toml")
+    tokenizer = family_tokenizer("qwen3")
+    tokenizer.chat_template = training_template(tokenizer, recipe.model.template_kwargs)
+    codec, prompter = ChatCodec(tokenizer), recipe.game.prompter(5)
+    budgets = budgets_of(recipe)
+    assert budgets.keys() == {"eval.max_completion_tokens", "grpo.sampling.max_completion_tokens"}
+    bound = max(longest_game(default_words, prompter, codec, budget) for budget in budgets.values())
+    assert bound <= 4096
+
+    budget = recipe.grpo.sampling.max_completion_tokens
+    guesses = [word for word in default_words.guesses if word not in default_words.answer_index]
+    secrets = default_words.answers[::100]
+    games = play([Start(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
+    assert {len(game.transcript.turns) for game in games} == {6}
+    lengths = {len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments}
+    assert min(lengths) > 6 * budget
+    assert max(lengths) <= bound
 
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=lambda path: path.stem)
