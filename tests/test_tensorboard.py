@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("tensorboard")
 
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
-from test_grpo import SETTINGS  # noqa: E402
-from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_grpo import SETTINGS
+from training_fixtures import compact, make_run, rows, small_model
 
-from wordle_rl.grpo import train_grpo  # noqa: E402
-from wordle_rl.roller import Arena  # noqa: E402
-from wordle_rl.trackers import as_markdown  # noqa: E402
+from wordle_rl.grpo import train_grpo
+from wordle_rl.roller import Arena
+from wordle_rl.trackers import as_markdown
 
 
 @pytest.fixture(scope="module")

@@ -182,8 +182,9 @@ class DatasetLimits:
     """What a row must keep to.
 
     `max_turns` bounds the guesses of a game, `max_words` the words of its replies, `max_tokens` the completion tokens
-    that its endpoint counted (0: no bound; a game of which none are known is over any other).
-    `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false.
+    that its endpoint counted (0: no bound; a game of which none are known is over any other). `consistent_only`: no
+    taught guess contradicts the marks before it; without it, deliberate probes are kept. `check_thinking`: no thinking
+    makes a claim that `claims.false_claim` finds false.
 
     Raises:
         ConfigError: If a bound leaves room for no game.
