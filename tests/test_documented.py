@@ -1,4 +1,4 @@
-"""Laws of commands that the guides show and no test can start: the parsers that would read them do, and they go together."""
+"""Laws of commands that the guides show and no test can start: their parsers read them, and they go together."""
 
 import shlex
 import shutil
