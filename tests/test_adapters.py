@@ -270,6 +270,14 @@ def test_weights_of_the_base_never_move(adapter, base) -> None:
     assert all(torch.equal(held[name], weight) for name, weight in weights_of(plain).items())
 
 
+def test_preflight_counts_adapters_in_the_type_that_they_are_trained_in(base) -> None:
+    settings = ModelSettings(path=str(base), lora=LORA, dtype="bfloat16")
+    numbers = load_numbers(settings)
+    sizes = {p.requires_grad: p.dtype.itemsize for p in load_model(settings, 0)[0].parameters()}
+    assert sizes == {True: numbers.trainable_bytes, False: numbers.weight_bytes}
+    assert numbers.trainable_bytes > numbers.weight_bytes
+
+
 def test_preflight_counts_adapters_alone_as_trained(base, adapter) -> None:
     plain = load_numbers(ModelSettings(path=str(base)))
     fresh = load_numbers(ModelSettings(path=str(base), lora=LORA))

@@ -92,6 +92,8 @@ def test_adapters_spare_gradients_and_optimizer_but_no_weights() -> None:
     assert (full.weights, full.gradients, full.optimizer) == (4000, 4000, 8000)
     assert (adapted.weights, adapted.gradients, adapted.optimizer) == (4000, 40, 80)
     assert adapted.activations == full.activations
+    single = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 2, trainable_bytes=4), work)
+    assert (single.weights, single.gradients, single.optimizer) == (990 * 2 + 10 * 4, 40, 80)
 
 
 def test_checkpointing_and_short_batches_spare_activations() -> None:

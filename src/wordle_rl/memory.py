@@ -38,7 +38,8 @@ class ModelNumbers:
 
     `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
     size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
-    None if it does not say. `num_four_bit` of the parameters are held in 4 bits instead.
+    None if it does not say. `num_four_bit` of the parameters are held in 4 bits instead. `trainable_bytes` is the size
+    of one number that gets gradients, where it is another (peft keeps adapters in float32); 0: `weight_bytes`.
     """
 
     num_parameters: int
@@ -53,6 +54,7 @@ class ModelNumbers:
     weight_bytes: int
     context: int | None = None
     num_four_bit: int = 0
+    trainable_bytes: int = 0
 
     @property
     def num_whole(self) -> int:
@@ -128,8 +130,10 @@ class MemoryEstimate:
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
     """MemoryEstimate what a stage takes on each device when nothing is sharded."""
+    each = model.trainable_bytes or model.weight_bytes
     weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
-    trainable = model.num_trainable * model.weight_bytes if work.rows else 0
+    weights += model.num_trainable * (each - model.weight_bytes)
+    trainable = model.num_trainable * each if work.rows else 0
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
     return MemoryEstimate(
         weights=weights,

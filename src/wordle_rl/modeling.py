@@ -287,6 +287,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
         context=_context_of(model.config),
         num_four_bit=four_bit,
+        trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
     )
 
 
