@@ -85,7 +85,7 @@ class Pipeline:
         untrained = not _is_trained(self.run.directory / "sft")
         if until != "traces" and untrained:
             self._check_model()
-        if is_first() and not (self.run.directory / "traces.jsonl").is_file():
+        if not (self.run.directory / "traces.jsonl").is_file():
             self._check_given_games()
         if ahead := self._ahead(chain[: chain.index(until) + 1]):
             refuse(check_room(self.config, self.config.model if untrained else self._model_at("sft"), ahead))

@@ -148,7 +148,7 @@ class BestWeights(TrainerCallback):
         model: The model in training.
         validate: Gives figures at a step; of `cost` less is better. Weights are out of the question whose
             `greedy_cost`, where there is one, is above the least met by more than a hair, or whose `greedy_win_rate` is
-            below that of the start by more than one. The others are only written down.
+            below that of the start by more than a hundredth. The others are only written down.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept meanwhile.
