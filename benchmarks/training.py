@@ -46,7 +46,8 @@ from wordle_rl.config import (
 )
 from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.grpo import train_grpo
-from wordle_rl.modeling import load_model, make_optimizer, wants_bf16
+from wordle_rl.modeling import load_model
+from wordle_rl.optimizer import make_optimizer, wants_bf16
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.roller import Arena
 from wordle_rl.runs import Run

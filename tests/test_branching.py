@@ -6,11 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from reward_games import SOLVER, WORDS, play  # noqa: E402
 from training_fixtures import compact, small_model  # noqa: E402
 
-from wordle_rl.branching import play_branching  # noqa: E402
-from wordle_rl.config import GRPOSettings, SamplingSettings  # noqa: E402
-from wordle_rl.game import Outcome  # noqa: E402
+from wordle_rl.branching import play_branching, regret_judge  # noqa: E402
+from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.game import Game, Outcome, Turn  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start  # noqa: E402
 from wordle_rl.samplers.base import Completion  # noqa: E402
@@ -116,3 +117,15 @@ def test_what_cannot_branch_is_refused(codec, sixty) -> None:
         play_branching([Start("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
     with pytest.raises(ValueError, match="must divide"):
         GRPOSettings(group_size=16, turn_candidates=3)
+
+
+def test_the_judge_of_candidates_is_quick_regret() -> None:
+    judge = regret_judge(SOLVER)
+    board = play("crane", "mamma", "these", budget=True).turns
+    turns = [played.turn for played in board]
+    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in turns])
+    guess = Game("crane", WORDS, compact().rules).play("grape")
+    assert judge(turns, guess) == pytest.approx(-SOLVER.quick_regret("grape", left))
+    assert judge(turns, Turn(None, None, Outcome.MALFORMED)) == -1.0
+    with pytest.raises(ConfigError, match="solver"):
+        regret_judge(None)

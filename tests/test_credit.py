@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.credit import game_advantages, guess_advantages, is_constant, returns_to_go, turn_advantages
+from wordle_rl.credit import (
+    game_advantages,
+    guess_advantages,
+    is_constant,
+    returns_to_go,
+    token_advantages,
+    turn_advantages,
+)
+from wordle_rl.rollout import Segment
 
 REWARDS = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
 GAMES = st.lists(st.lists(REWARDS, min_size=1, max_size=6).map(tuple), min_size=2, max_size=8)
@@ -114,3 +122,8 @@ def test_returns_to_go_lose_one_reward_per_turn(rewards) -> None:
 def test_a_group_is_constant_only_if_no_turn_is_credited() -> None:
     assert is_constant([(0.0, 0.0), (0.0,)])
     assert not is_constant([(0.0, 0.0), (1e-3,)])
+
+
+def test_token_advantages_by_hand() -> None:
+    segment = Segment((1,), (5, 6, 7, 8, 9), (1, 1, 0, 1, 1), (0.0,) * 5, ((0, 0, 2), (1, 3, 5)))
+    assert token_advantages(segment, (0.5, -2.0)) == [0.5, 0.5, 0.0, -2.0, -2.0]

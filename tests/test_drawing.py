@@ -12,16 +12,17 @@ from transformers import PreTrainedModel
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p, _pick
+from wordle_rl.samplers.drawing import keep_top_p, pick
+from wordle_rl.samplers.transformers import TransformersSampler
 
 TOLERANCE = 1e-4
 
 
 def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
     logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.12, 0.15, 0.13, 0.6]]).log()
-    kept = _keep_top_p(logprobs, 0.7).exp()
+    kept = keep_top_p(logprobs, 0.7).exp()
     assert torch.allclose(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0], [0.0, 0.2, 0.0, 0.8]]), atol=1e-6)
-    assert torch.allclose(_keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
+    assert torch.allclose(keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
 
 
 def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
@@ -44,7 +45,7 @@ def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrained
 
 def test_what_cannot_be_is_never_drawn() -> None:
     probabilities = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0], [0.0, 0.0, 0.0, 0.0, 1e-30]]).repeat(2000, 1)
-    drawn = _pick(probabilities, torch.Generator().manual_seed(0)).view(-1, 2)
+    drawn = pick(probabilities, torch.Generator().manual_seed(0)).view(-1, 2)
     assert set(drawn[:, 0].tolist()) == {1, 3}
     assert set(drawn[:, 1].tolist()) == {4}
     assert 0.2 < float((drawn[:, 0] == 1).float().mean()) < 0.3

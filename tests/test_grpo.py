@@ -12,7 +12,8 @@ from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
-from wordle_rl.grpo import WordleGRPOTrainer, train_grpo, without_overlong  # noqa: E402
+from wordle_rl.grpo import train_grpo, without_overlong  # noqa: E402
+from wordle_rl.grpo_trainer import WordleGRPOTrainer, merged  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.roller import Arena, Roller  # noqa: E402
@@ -345,7 +346,7 @@ def test_the_records_of_processes_count_alike() -> None:
         {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
         for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
     ]
-    assert grpo_module._merged(records) == {
+    assert merged(records) == {
         "spread": {"crane": 2.0, "slate": 2.0},
         "best_compliance": 0.5,
         "cumulative_wins": 7,

@@ -48,6 +48,7 @@ ORDER = (
     "muon",
     "adapters",
     "text_part",
+    "optimizer",
     "modeling",
     "export",
     "training",
@@ -60,6 +61,7 @@ ORDER = (
     "roller",
     "selection",
     "replay",
+    "grpo_trainer",
     "grpo",
     "rounds",
     "expert_iteration",
@@ -81,10 +83,13 @@ ORDER = (
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
-    "tiny", "muon", "adapters", "text_part", "modeling", "export", "training", "sft", "colocate", "roller",
-    "selection", "replay", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
+    "tiny", "muon", "adapters", "text_part", "optimizer", "modeling", "export", "training", "sft", "colocate",
+    "roller", "selection", "replay", "grpo_trainer", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
 }  # fmt: skip
-TENSOR_MODULES = {"samplers.transformers", "samplers.attention", "samplers.kv_cache", "samplers.vllm", "samplers.mlx"}
+TENSOR_MODULES = {
+    "samplers.transformers", "samplers.attention", "samplers.drawing", "samplers.kv_cache", "samplers.vllm",
+    "samplers.mlx",
+}  # fmt: skip
 
 # Adapters stand outside the direction: they may import every room, and no room may import them.
 BORDERS = {"serve", "integrations"}

@@ -19,7 +19,7 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.fit import fit_problems, longest_game, longest_reply
 from wordle_rl.game import Dictionary
-from wordle_rl.pipeline import Pipeline, elapsed, eval_secrets, start_anew
+from wordle_rl.pipeline import Pipeline
 from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.read import read_run
@@ -286,24 +286,3 @@ def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
     assert not fit_problems(sixty, compact, codec, None, {"eval.max_completion_tokens": 10_000})
     (problem,) = fit_problems(sixty, compact, codec, 110, {"eval.max_completion_tokens": 12})
     assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem
-
-
-def test_an_evaluation_plays_all_or_so_many_of_each_part(sixty) -> None:
-    split = split_secrets(sixty)
-    assert sorted(eval_secrets(split, 0)) == list(sixty.answers)
-    assert eval_secrets(split, 2) == [*split.train[:2], *split.val[:2], *split.test[:2]]
-
-
-def test_only_runs_are_removed(tmp_path: Path) -> None:
-    start_anew(tmp_path / "nowhere")
-    (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ConfigError, match="is no run directory"):
-        start_anew(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    start_anew(tmp_path)
-    assert not tmp_path.exists()
-    tmp_path.mkdir()
-
-
-def test_time_is_told_in_minutes_however_long() -> None:
-    assert [elapsed(s) for s in (0.4, 61, 3600 * 30)] == ["0 min 0 s", "1 min 1 s", "1800 min 0 s"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from wordle_rl.display import game_progress
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import GameRecord
-from wordle_rl.progress import LINE_EVERY_S, show_progress
+from wordle_rl.progress import LINE_EVERY_S, elapsed, show_progress
 
 
 class Clock:
@@ -133,3 +133,7 @@ def test_a_stage_of_a_run_is_told(tmp_path: Path, clock) -> None:
         "GRPO: 2 of 200, 40 s so far, 1 h 6 min left, win_rate 0.2",
         "GRPO: 3 of 200, 1 min so far, 1 h 6 min left, win_rate 0.3",
     ]
+
+
+def test_time_is_told_in_minutes_however_long() -> None:
+    assert [elapsed(s) for s in (0.4, 61, 3600 * 30)] == ["0 min 0 s", "1 min 1 s", "1800 min 0 s"]

@@ -13,11 +13,11 @@ from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.env import WordleEnv  # noqa: E402
-from wordle_rl.game import Dictionary, Game, Outcome, Turn, score_guess  # noqa: E402
+from wordle_rl.game import Dictionary, score_guess  # noqa: E402
 from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.roller import Arena, Roller, prompt_budget, regret_judge, token_advantages  # noqa: E402
-from wordle_rl.rollout import Segment, Trajectory  # noqa: E402
+from wordle_rl.roller import Arena, Roller, prompt_budget  # noqa: E402
+from wordle_rl.rollout import Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 
@@ -166,11 +166,6 @@ def test_advantages_stand_on_the_tokens_of_their_turn(credit, shape, roll) -> No
         assert next(own, None) is None, "every own turn is credited"
         row += played.roller.rows_per_game - len(game.trajectory.segments)
     assert any(any(values) for values in found["token_advantages"])
-
-
-def test_token_advantages_by_hand() -> None:
-    segment = Segment((1,), (5, 6, 7, 8, 9), (1, 1, 0, 1, 1), (0.0,) * 5, ((0, 0, 2), (1, 3, 5)))
-    assert token_advantages(segment, (0.5, -2.0)) == [0.5, 0.5, 0.0, -2.0, -2.0]
 
 
 def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
@@ -354,18 +349,6 @@ def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, co
         assert all(a + b == pytest.approx(0.0) for a, b in zip(values[::2], values[1::2], strict=True))
     advantages = [max(map(abs, row)) for row in found["token_advantages"]]
     assert sum(value > 0 for value in advantages) == sum(value != 0 for game in games for value in game.advantages)
-
-
-def test_the_judge_of_candidates_is_quick_regret() -> None:
-    judge = regret_judge(SOLVER)
-    board = play("crane", "mamma", "these", budget=True).turns
-    turns = [played.turn for played in board]
-    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in turns])
-    guess = Game("crane", WORDS, compact().rules).play("grape")
-    assert judge(turns, guess) == pytest.approx(-SOLVER.quick_regret("grape", left))
-    assert judge(turns, Turn(None, None, Outcome.MALFORMED)) == -1.0
-    with pytest.raises(ConfigError, match="solver"):
-        regret_judge(None)
 
 
 def test_sample_games_say_what_was_played(roll) -> None:

@@ -20,6 +20,7 @@ from wordle_rl.runs import (
     peak_memory_gib,
     read_jsonl,
     read_object,
+    start_anew,
     write_json,
     write_jsonl,
     write_text_atomically,
@@ -209,3 +210,14 @@ def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) ->
 
 def test_peak_memory_is_in_gib() -> None:
     assert 0.01 < peak_memory_gib() < 64
+
+
+def test_only_runs_are_removed(tmp_path: Path) -> None:
+    start_anew(tmp_path / "nowhere")
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(RunError, match="is no run directory"):
+        start_anew(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    start_anew(tmp_path)
+    assert not tmp_path.exists()
+    tmp_path.mkdir()

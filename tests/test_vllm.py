@@ -24,7 +24,8 @@ from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import write_json  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
-from wordle_rl.samplers.transformers import TransformersSampler, _keep_top_p  # noqa: E402
+from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
+from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.samplers.vllm import VLLMSampler, make_engine  # noqa: E402
 
 # Its warnings are its own affair.
@@ -138,7 +139,7 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, mo
     said = sampler.sample(requests)
     for completion in said:
         logits = policy(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
-        exact = _keep_top_p((logits.float() / 0.7).log_softmax(-1), 0.8)
+        exact = keep_top_p((logits.float() / 0.7).log_softmax(-1), 0.8)
         exact = exact.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
         assert completion.logprobs == pytest.approx(exact.tolist(), abs=2e-3)
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)

@@ -339,3 +339,9 @@ def test_parts_are_found_by_name() -> None:
     assert split.named("all") == load_words().answers
     with pytest.raises(WordListError, match="no split part 'dev'"):
         split.named("dev")  # type: ignore[arg-type]  # the point of the test: a name from outside the closed set
+
+
+def test_so_many_secrets_of_each_part() -> None:
+    split = split_secrets(load_words())
+    assert split.of_each_part(0) == [*split.train, *split.val, *split.test]
+    assert split.of_each_part(2) == [*split.train[:2], *split.val[:2], *split.test[:2]]

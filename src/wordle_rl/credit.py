@@ -1,10 +1,12 @@
-"""From rewards to advantages: who is credited with what, inside one group."""
+"""From rewards to advantages: which turn is credited with what, inside one group, and which tokens with that."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
+
+from wordle_rl.rollout import Segment
 
 TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
@@ -119,6 +121,14 @@ def is_constant(advantages: Sequence[TurnValues]) -> bool:
 
 CREDITS = MappingProxyType({"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages})
 """By the names that settings use."""
+
+
+def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
+    """Spread each turn's advantage over its sampled tokens; 0.0 on all others."""
+    spread = [0.0] * len(segment.token_ids)
+    for turn, start, stop in segment.spans:
+        spread[start:stop] = [advantages[turn]] * (stop - start)
+    return spread
 
 
 def _check_group(turn_rewards: Sequence[TurnValues]) -> None:

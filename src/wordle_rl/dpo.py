@@ -26,7 +26,7 @@ from trl import DPOConfig, DPOTrainer
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, DPOSettings
 from wordle_rl.game import Game, Turn
-from wordle_rl.modeling import wants_bf16
+from wordle_rl.optimizer import wants_bf16
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share, turn_regret
 from wordle_rl.roller import Arena, Scored

@@ -1,11 +1,10 @@
-"""Loading models with their tokenizers, and the optimizers they are trained with."""
+"""Loading models with their tokenizers, saving them, and what can be said of them before."""
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import nn
-from torch.optim import AdamW, Optimizer
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -37,9 +34,8 @@ from wordle_rl.adapters import (
     shape_adapters,
 )
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, Precision
+from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.memory import Device, ModelNumbers, main_memory_bytes
-from wordle_rl.muon import GroupedMuon
 from wordle_rl.runs import RunError
 from wordle_rl.templates import training_template
 from wordle_rl.text_part import language_config, load_language_model
@@ -307,89 +303,3 @@ def context_length(model: PreTrainedModel) -> int | None:
 def _context_of(config: PreTrainedConfig) -> int | None:
     length = getattr(config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length is not None else None
-
-
-def wants_bf16(precision: Precision) -> bool:
-    """Whether to train under bfloat16 autocast; `auto` asks the processor."""
-    if precision != "auto":
-        return precision == "bf16"
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-class MuonWithAdamW(Optimizer):
-    """Muon for the weight matrices inside the layers, AdamW for embeddings, norms and biases.
-
-    One optimizer to the outside: the parameter groups of both, one state dict, one step.
-    """
-
-    def __init__(self, named_parameters: Iterable[tuple[str, nn.Parameter]], settings: OptimizerSettings) -> None:
-        matrices: list[nn.Parameter] = []
-        rest: list[nn.Parameter] = []
-        for name, parameter in named_parameters:
-            inside_layers = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
-            (matrices if inside_layers else rest).append(parameter)
-        decay = settings.weight_decay
-        self._parts: list[Optimizer] = [
-            GroupedMuon(
-                matrices,
-                lr=settings.muon_learning_rate,
-                momentum=0.95,
-                weight_decay=decay,
-                dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
-            ),
-            AdamW(rest, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=decay),
-        ]
-        super().__init__([*matrices, *rest], {})
-        self.param_groups = [group for part in self._parts for group in part.param_groups]
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
-        """One step of both parts."""
-        if closure is not None:
-            raise ValueError("MuonWithAdamW takes no closure")
-        for part in self._parts:
-            part.step()
-        return None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Both parts' states."""
-        return {"parts": [part.state_dict() for part in self._parts]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore both parts."""
-        for part, state in zip(self._parts, state_dict["parts"], strict=True):
-            part.load_state_dict(state)
-        self.param_groups = [group for part in self._parts for group in part.param_groups]
-
-
-def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
-    """The optimizer of these settings over the model's trainable parameters."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    if settings.name == "muon":
-        return MuonWithAdamW(named, settings)
-    return AdamW(
-        [p for _, p in named], lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay
-    )
-
-
-def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
-    """The learning rate at a step as a share of its peak, 0 to 1.
-
-    Examples:
-        >>> fast = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
-        >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
-        [1.0, 1.0, 0.51, 0.04]
-    """
-    warmup = settings.warmup_steps or round(settings.warmup_share * total_steps)
-    if step < warmup:
-        return (step + 1) / warmup
-    done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
-    if settings.schedule == "constant":
-        return 1.0
-    if settings.schedule == "linear":
-        return 1.0 - done
-    if settings.schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(done * math.pi))
-    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)

@@ -7,7 +7,6 @@ others wait for it and train with it.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -256,7 +255,7 @@ class Pipeline:
         path = self.run.directory / "eval" / f"{label}.json"
         if path.is_file():
             return Evaluation.load(path)
-        secrets = eval_secrets(self.split, self.config.eval.max_games)
+        secrets = self.split.of_each_part(self.config.eval.max_games)
         if constrain != "none":
             held_out = frozenset(self.split.test)
             secrets = [secret for secret in secrets if secret in held_out]
@@ -331,25 +330,6 @@ class Pipeline:
                 write_json(self._timings, spent)
 
 
-def eval_secrets(split: Split, max_games: int) -> Sequence[str]:
-    """The secrets an evaluation plays: all, or so many of each part."""
-    parts = (split.train, split.val, split.test)
-    return [secret for part in parts for secret in (part[:max_games] if max_games else part)]
-
-
-def start_anew(directory: Path) -> None:
-    """Remove a run, but nothing that is not one.
-
-    Raises:
-        ConfigError: If the directory is not empty and holds no run.
-    """
-    if not directory.exists():
-        return
-    if not (directory / "config.json").is_file() and any(directory.iterdir()):
-        raise ConfigError(f"{directory} is no run directory, so it is not removed; name another --out")
-    shutil.rmtree(directory)
-
-
 def _training_of(config: RunConfig) -> Callable[..., Path]:
     """What trains by the chosen algorithm; all of them take the same arguments, their settings apart."""
     name = config.algorithm
@@ -373,14 +353,3 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
 def _is_trained(directory: Path) -> bool:
     """Whether a stage left its finished model; the game file is written last."""
     return (directory / GAME_FILE).is_file()
-
-
-def elapsed(seconds: float) -> str:
-    """Seconds as minutes and seconds.
-
-    Examples:
-        >>> elapsed(245.2), elapsed(4000)
-        ('4 min 5 s', '66 min 40 s')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s"

@@ -233,7 +233,8 @@ def _memory(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[Stage, MemoryEstimate]:
     """What each stage takes; lengths that are not known are taken to be the longest allowed."""
-    from wordle_rl.modeling import SMALL_VOCABULARY, attention_of, wants_bf16
+    from wordle_rl.modeling import SMALL_VOCABULARY, attention_of
+    from wordle_rl.optimizer import wants_bf16
 
     longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
     works = stage_works(

@@ -116,6 +116,17 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
     return ", ".join([*parts, note] if note else parts)
 
 
+def elapsed(seconds: float) -> str:
+    """Seconds as minutes and seconds.
+
+    Examples:
+        >>> elapsed(245.2), elapsed(4000)
+        ('4 min 5 s', '66 min 40 s')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
 def _in_words(seconds: float) -> str:
     """A time as people say it, to about a sixtieth."""
     if seconds < 60:

@@ -6,26 +6,23 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 from accelerate.utils import gather_object
 
-from wordle_rl.branching import BranchedGame, Judge, play_branching
+from wordle_rl.branching import BranchedGame, fitting_answers, play_branching, regret_judge
 from wordle_rl.chat import ChatCodec
 from wordle_rl.colocate import colocated_player
 from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
-from wordle_rl.credit import CREDITS, TurnValues, is_constant
+from wordle_rl.credit import CREDITS, TurnValues, is_constant, token_advantages
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, turn_regret, with_candidates
+from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Sampler
@@ -38,9 +35,6 @@ from wordle_rl.words import WordList
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from trl import GRPOTrainer
-
-
-_MAX_BOARDS = 20_000
 
 
 @dataclass(frozen=True)
@@ -282,46 +276,9 @@ def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float]
     return numbers, len(wins)
 
 
-def regret_judge(solver: Solver | None) -> Judge:
-    """Judges a turn by the expected guesses it gives away, from looking one guess ahead.
-
-    Raises:
-        ConfigError: If there is no solver.
-    """
-    if solver is None:
-        raise ConfigError("turn_candidates compares guesses by their regret, which needs a solver; set it to 1")
-
-    fitting = fitting_answers(solver)
-
-    def judge(board: Sequence[Turn], turn: Turn) -> float:
-        return -turn_regret(turn, fitting(board), solver.quick_regret)
-
-    return judge
-
-
-def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], npt.NDArray[np.int32]]:
-    """A function from a board to the answers that fit it, as indices; it remembers boards it saw."""
-
-    @lru_cache(_MAX_BOARDS)
-    def candidates(scored: tuple[tuple[str, str], ...]) -> npt.NDArray[np.int32]:
-        return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
-
-    return lambda board: candidates(
-        tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks is not None)
-    )
-
-
 def _above_mean(values: TurnValues) -> TurnValues:
     mean = statistics.fmean(values)
     return tuple(value - mean for value in values)
-
-
-def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
-    """Spread each turn's advantage over its sampled tokens; 0.0 on all others."""
-    spread = [0.0] * len(segment.token_ids)
-    for turn, start, stop in segment.spans:
-        spread[start:stop] = [advantages[turn]] * (stop - start)
-    return spread
 
 
 def game_row(game: Scored) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training import (
+    STATE_FILE,
     Progress,
     RunCallback,
     StepGuard,
@@ -39,8 +40,6 @@ from wordle_rl.training import (
     held_interrupt,
     known_warnings_silenced,
 )
-
-_STATE_FILE = "wordle_rl_state.json"
 
 Row = dict[str, list[int]]
 """Something to train on: named lists of token ids or masks."""
@@ -226,7 +225,7 @@ class Rounds:
         """Save the model and the record of a round, log it, and remove what led to it."""
         directory = self.checkpoints / f"round-{record.rounds}"
         save_model(self.model, self.codec, directory)
-        write_json(directory / _STATE_FILE, asdict(record))
+        write_json(directory / STATE_FILE, asdict(record))
         self.record = record
         for path in self.checkpoints.iterdir():
             if path != directory:
@@ -241,12 +240,12 @@ class Rounds:
 
     def _go_on(self) -> None:
         """Take the weights and the record of the last finished round, if there is one."""
-        finished = [path.parent for path in self.checkpoints.glob(f"round-*/{_STATE_FILE}")]
+        finished = [path.parent for path in self.checkpoints.glob(f"round-*/{STATE_FILE}")]
         if finished:
             last = max(finished, key=lambda directory: int(directory.name.removeprefix("round-")))
             saved, _ = load_model(ModelSettings(path=str(last)), self.seed)
             self.model.load_state_dict(saved.state_dict())
-            self.record = Record(**read_object(last / _STATE_FILE))
+            self.record = Record(**read_object(last / STATE_FILE))
 
     def _told_of_training(self, number: int) -> Progress:
         def tell(step: int, steps: int, note: str) -> None:

@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -213,6 +214,19 @@ class Run:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def start_anew(directory: Path) -> None:
+    """Remove a run, but nothing that is not one.
+
+    Raises:
+        RunError: If the directory is not empty and holds no run.
+    """
+    if not directory.exists():
+        return
+    if not (directory / "config.json").is_file() and any(directory.iterdir()):
+        raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
+    shutil.rmtree(directory)
 
 
 class Outbox(Run):

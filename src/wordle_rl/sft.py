@@ -28,7 +28,8 @@ from trl import SFTConfig, SFTTrainer
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
-from wordle_rl.modeling import SMALL_VOCABULARY, wants_bf16
+from wordle_rl.modeling import SMALL_VOCABULARY
+from wordle_rl.optimizer import wants_bf16
 from wordle_rl.runs import Run
 from wordle_rl.trackers import keep_tensorboard
 from wordle_rl.training import (

@@ -34,6 +34,10 @@ class Split:
             raise WordListError(f"no split part {name!r}: give all, train, val, test or held_out")
         return parts[name]
 
+    def of_each_part(self, count: int) -> list[str]:
+        """The first so many secrets of train, val and test each; 0: all of them."""
+        return [secret for part in (self.train, self.val, self.test) for secret in part[: count or None]]
+
     def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The training secrets of teacher games and those of learning by play.
 

@@ -23,12 +23,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, OptimizerSettings
-from wordle_rl.modeling import make_optimizer, rate_factor, save_model
+from wordle_rl.modeling import save_model
+from wordle_rl.optimizer import make_optimizer, rate_factor
 from wordle_rl.processes import num_processes
 from wordle_rl.runs import Run, RunError, resident_memory_gib
 
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a few words on how it goes."""
+
+STATE_FILE = "wordle_rl_state.json"
+"""What a training that plays knows beside its weights, in every checkpoint."""
 
 
 class StopRequest:

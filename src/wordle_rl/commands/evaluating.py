@@ -31,7 +31,6 @@ from wordle_rl.evaluate import (
     with_regret,
     write_rows,
 )
-from wordle_rl.pipeline import eval_secrets
 from wordle_rl.players import Player, find_model, game_of, make_player, weights_mark
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.providers import bare_address
@@ -107,7 +106,7 @@ class Source:
 
     def secrets(self, split: Split) -> list[str]:
         """The secrets to play, each as often as asked for."""
-        named = eval_secrets(split, 0) if self.part == "all" else split.named(self.part)
+        named = split.of_each_part(0) if self.part == "all" else split.named(self.part)
         return list(named[: self.max_games or None]) * self.games_per_secret
 
 

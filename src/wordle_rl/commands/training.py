@@ -10,9 +10,11 @@ from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures, figures_by_split
-from wordle_rl.pipeline import Pipeline, Stage, elapsed, start_anew
+from wordle_rl.pipeline import Pipeline, Stage
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first, wait_for_all
+from wordle_rl.progress import elapsed
+from wordle_rl.runs import start_anew
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 

@@ -33,7 +33,8 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
 from wordle_rl.grpo import without_overlong
-from wordle_rl.modeling import load_codec, wants_bf16
+from wordle_rl.modeling import load_codec
+from wordle_rl.optimizer import wants_bf16
 from wordle_rl.players import GAME_FILE
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.reward import SwitchSchedule

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from wordle_rl.config import SamplingSettings
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import START, State, WordConstraint
+from wordle_rl.samplers.drawing import draw, limited
 from wordle_rl.samplers.kv_cache import GameCache, joined
 
 if TYPE_CHECKING:
@@ -308,20 +308,8 @@ class TransformersSampler:
 
     def _choose(self, logits: Tensor, states: Sequence[State | None], running: Tensor) -> tuple[Tensor, Tensor]:
         if self._constraint is not None:
-            logits = _limited(logits, self._constraint, states, running)
-        return self._draw(logits)
-
-    def _draw(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw one token per row of logits (rows, vocabulary) and say how likely it was."""
-        temperature = self.settings.temperature
-        if temperature == 0:
-            chosen = logits.argmax(dim=-1)
-            return chosen, logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
-        logprobs = (logits / temperature).log_softmax(-1)
-        if self.settings.top_p < 1:
-            logprobs = _keep_top_p(logprobs, self.settings.top_p)
-        chosen = _pick(logprobs.exp(), self._generator)[:, None]
-        return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
+            logits = limited(logits, self._constraint, states, running)
+        return draw(logits, self.settings, self._generator)
 
 
 def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
@@ -341,37 +329,6 @@ def _sampling(model: PreTrainedModel) -> Iterator[None]:
         model.train(was_training)
 
 
-def _pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one column per row, shape (rows,), as often as `probabilities` (rows, columns) say; never one of zero.
-
-    On a CPU by one random number per row, the first column at which the running total exceeds it: `multinomial` draws
-    one per column there, one after the other, which takes a tenth of a small model's time.
-    """
-    if probabilities.device.type != "cpu":
-        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
-    totals = probabilities.cumsum(dim=-1, dtype=torch.float64)
-    end = totals[:, -1:]
-    if not end.isfinite().all():
-        raise RuntimeError("the probability tensor is not finite: the weights are lost; go back to a checkpoint")
-    point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
-    point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
-    return torch.searchsorted(totals, point, right=True)[:, 0]
-
-
-def _limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State | None], running: Tensor) -> Tensor:
-    """Minus infinity added where a running row's reply may not go on; logits of shape (rows, vocabulary)."""
-    allowed = [constraint.allowed(state) if on else None for state, on in zip(states, running.tolist(), strict=True)]
-    limited = [row for row, ids in enumerate(allowed) if ids is not None]
-    if not limited:
-        return logits
-    kept = [ids for ids in allowed if ids is not None]
-    mask = torch.zeros_like(logits)
-    mask[limited] = float("-inf")
-    rows = np.repeat(limited, [len(ids) for ids in kept])
-    mask[torch.from_numpy(rows), torch.from_numpy(np.concatenate(kept))] = 0.0
-    return logits + mask
-
-
 def _sliding_window(text_config: PreTrainedConfig) -> int | None:
     """The width of the model's sliding window in tokens, None if every layer sees everything."""
     layer_types = getattr(text_config, "layer_types", None)
@@ -380,11 +337,3 @@ def _sliding_window(text_config: PreTrainedConfig) -> int | None:
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
     return getattr(text_config, "sliding_window", None)
-
-
-def _keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:
-    """Renormalise over the smallest set of tokens whose probability reaches `top_p`; shape kept."""
-    ordered, order = logprobs.sort(dim=-1, descending=True)
-    probability_before = ordered.exp().cumsum(-1) - ordered.exp()
-    kept = torch.zeros_like(logprobs, dtype=torch.bool).scatter(1, order, probability_before < top_p)
-    return logprobs.masked_fill(~kept, float("-inf")).log_softmax(-1)

@@ -1,0 +1,170 @@
+"""TRL's `GRPOTrainer` with an advantage per token, a clock on each part of a step, and the roller's record kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOTrainer
+
+from wordle_rl.colocate import send_weights
+from wordle_rl.processes import is_first
+from wordle_rl.replay import ReplayLoss
+from wordle_rl.roller import Roller
+from wordle_rl.runs import Outbox, read_object, write_json
+from wordle_rl.training import STATE_FILE, WholeCheckpoints
+
+
+class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
+    """`GRPOTrainer` with an advantage per token and a clock on each part of a step."""
+
+    roller: Roller
+    replay: ReplayLoss | None = None
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
+        started = time.perf_counter()
+        output = super()._generate_and_score_completions(inputs)
+        # TRL merges the extra lists of `rollout_func` into the inputs, row by row.
+        width = output["completion_ids"].shape[1]
+        rows = [row["token_advantages"] for row in inputs]
+        padded = [row + [0.0] * (width - len(row)) for row in rows]
+        output["advantages"] = torch.tensor(
+            padded, dtype=torch.float32, device=output["completion_ids"].device
+        )  # (B, T)
+        metrics = self.roller.metrics | sent
+        if limit := self.roller.settings.importance_cap:
+            metrics |= self._correct_for_the_sampler(output, limit)
+        metrics["seconds/logprobs"] = (
+            time.perf_counter() - started - metrics["seconds/rollout"] - metrics["seconds/reward"]
+        )
+        if self.accelerator.num_processes > 1:
+            metrics = self._bring_together(metrics)
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
+        return dict(output)
+
+    @torch.no_grad()
+    def _correct_for_the_sampler(self, output: dict[str, Any], limit: float) -> dict[str, float]:
+        """Weigh each token's advantage by how much likelier the trainer finds it than the sampler did.
+
+        The weights are cut at `limit` (truncated importance sampling); a positive factor on the advantage is one on
+        the token's loss.
+        """
+        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)  # (B, P + T)
+        attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+        width = output["completion_ids"].shape[1]
+        batch_size = self.args.per_device_train_batch_size
+        trainer_logprobs = self._get_per_token_logps_and_entropies(
+            self.model, ids, attention, width, batch_size=batch_size
+        )[0]  # (B, T)
+        learnt = (output["completion_mask"] * output["tool_mask"]).bool()
+        ratio = (trainer_logprobs - output["sampling_per_token_logps"]).where(learnt, 0.0).exp()
+        output["advantages"] = output["advantages"] * ratio.clamp(max=limit)
+        seen = ratio[learnt] if learnt.any() else torch.ones(1)
+        return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
+
+    def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Give the first process the other processes' records to write; the mean of everyone's metrics."""
+        everyone = gather_object([(metrics, self.roller.run.take() if isinstance(self.roller.run, Outbox) else [])])
+        if is_first():
+            for _, records in everyone:
+                for name, row in records:
+                    self.roller.run.append(name, row)
+        theirs = [record for record, _ in everyone]
+        return _means(theirs) | {"cumulative_wins": sum(record.get("cumulative_wins", 0.0) for record in theirs)}
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """TRL's loss, timed."""
+        started = time.perf_counter()
+        loss = super().compute_loss(*args, **kwargs)
+        if self.replay is not None:
+            parts = self.args.gradient_accumulation_steps
+            model = kwargs["model"] if "model" in kwargs else args[0]
+            loss = loss + self.replay(model, self.state.global_step, self._step % parts, parts)
+            self._metrics["train"]["replay_loss"].append(self.replay.last)
+        self._forward_s = time.perf_counter() - started
+        return loss
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """One micro-batch, timed: forward and backward."""
+        self._prepare_s = 0.0
+        started = time.perf_counter()
+        loss = super().training_step(*args, **kwargs)
+        elapsed = time.perf_counter() - started - self._prepare_s
+        self._metrics["train"]["seconds/forward"].append(self._forward_s)
+        self._metrics["train"]["seconds/backward"].append(elapsed - self._forward_s)
+        return loss
+
+    def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        prepared = super()._prepare_inputs(*args, **kwargs)
+        self._prepare_s = time.perf_counter() - started
+        return prepared
+
+
+class StateCallback(TrainerCallback):
+    """Stores the roller's record with each checkpoint and times the optimizer."""
+
+    def __init__(self, roller: Roller) -> None:
+        self._roller = roller
+        self._update_started = 0.0
+        self.log_seconds: Callable[[float], None] = lambda _: None
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Start the clock."""
+        self._update_started = time.perf_counter()
+
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Stop the clock."""
+        self.log_seconds(time.perf_counter() - self._update_started)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Write the record of all processes beside the checkpoint."""
+        roller = self._roller
+        record = {
+            **roller.starts.state(),
+            "best_compliance": roller.best_compliance,
+            "cumulative_wins": roller.cumulative_wins,
+        }
+        if args.world_size > 1:
+            record = merged(gather_object([record]))
+        if not state.is_world_process_zero:
+            return
+        directory = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        write_json(directory / STATE_FILE, record)
+
+    def load(self, checkpoint: str) -> None:
+        """Restore the roller's record from a checkpoint."""
+        record = read_object(Path(checkpoint) / STATE_FILE)
+        self._roller.starts.load_state(record)
+        self._roller.best_compliance = record["best_compliance"]
+        self._roller.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
+
+
+def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One record of all processes: each has had groups of its own, and what it knows of a secret counts alike."""
+    compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
+    return {
+        "spread": _means([record["spread"] for record in records]),
+        "best_compliance": max(compliance, default=None),
+        "cumulative_wins": sum(record["cumulative_wins"] for record in records),
+    }
+
+
+def _means(records: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of every number over the records that have it."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for name, value in record.items():
+            found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
