@@ -209,7 +209,9 @@ def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], r
     rates = []
     for name, times in seconds.items():
         times_longer = statistics.median(times) / statistics.median(first)
-        rates.append(rate_of(name, len(secrets), times, f"{log[name][-1]}; time x {times_longer:.2f}"))
+        times_said = log[name][-1].tokens / log[f"{model} model, {turns} turns"][-1].tokens
+        note = f"{log[name][-1]}; time x {times_longer:.2f} for tokens x {times_said:.2f}"
+        rates.append(rate_of(name, len(secrets), times, note))
     return rates
 
 
