@@ -216,19 +216,6 @@ class Run:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def start_anew(directory: Path) -> None:
-    """Remove a run, but nothing that is not one.
-
-    Raises:
-        RunError: If the directory is not empty and holds no run.
-    """
-    if not directory.exists():
-        return
-    if not (directory / "config.json").is_file() and any(directory.iterdir()):
-        raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
-    shutil.rmtree(directory)
-
-
 class Outbox(Run):
     """What a process that does not write would append to its run, held until the one that writes takes it."""
 
@@ -244,6 +231,19 @@ class Outbox(Run):
         """All rows with their files' names; they are held no longer."""
         rows, self._rows = self._rows, []
         return rows
+
+
+def start_anew(directory: Path) -> None:
+    """Remove a run, but nothing that is not one.
+
+    Raises:
+        RunError: If the directory is not empty and holds no run.
+    """
+    if not directory.exists():
+        return
+    if not (directory / "config.json").is_file() and any(directory.iterdir()):
+        raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
+    shutil.rmtree(directory)
 
 
 def _selected_on(config: RunConfig) -> str | None:
