@@ -1,6 +1,7 @@
 """Laws of GRPO: the loss sees what was sampled, the sign is right, and an interruption loses nothing."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ class Training:
         self.given: list[dict] = []
         self.games: list[list] = []
         self.batches: list[dict] = []
+        self.parts: list[dict] = []
+        self.forwards: list[tuple[float, float, float]] = []
         self.pay = by_length
         training = self
 
@@ -71,6 +74,18 @@ class Training:
                     )[0]
                 training.batches.append({**output, "trainer_logprobs": logprobs})
                 return output
+
+            def _prepare_inputs(self, *args):
+                training.parts.append(super()._prepare_inputs(*args))
+                return training.parts[-1]
+
+            def compute_loss(self, *args, **kwargs):
+                started = time.perf_counter()
+                loss = super().compute_loss(*args, **kwargs)
+                elapsed = time.perf_counter() - started
+                learnt = training.parts[-1]["completion_mask"] * training.parts[-1]["tool_mask"]
+                training.forwards.append((elapsed, float(learnt.sum()), self._metrics["train"]["entropy"][-1]))
+                return loss
 
         monkeypatch.setattr(grpo_module, "Roller", Listening)
         monkeypatch.setattr(grpo_module, "WordleGRPOTrainer", Showing)
@@ -214,6 +229,27 @@ def test_micro_batches_add_up_to_the_whole(shape, train, tmp_path) -> None:
     ]
     assert not close(weights_of(small_model(train.tokenizer)), weights_of(models[0]), 1e-4)
     assert all(close(weights_of(models[0]), weights_of(model), 2e-5) for model in models[1:])
+
+
+@pytest.mark.parametrize(("loss_type", "sorted_by_length"), [("dapo", True), ("bnpo", False)])
+def test_micro_batches_are_of_like_games_unless_their_loss_minds(loss_type, sorted_by_length, train, tmp_path) -> None:
+    train(tmp_path, update(SETTINGS, steps=1, micro_batch_size=2, loss_type=loss_type), Shape.STATE)
+    lengths = [int(n) for part in train.parts for n in (part["prompt_mask"].sum(1) + part["completion_mask"].sum(1))]
+    assert (lengths == sorted(lengths, reverse=True)) is sorted_by_length
+    for part in train.parts:
+        assert part["prompt_mask"].any(dim=0).all()
+        assert part["completion_mask"].any(dim=0).all()
+
+
+def test_a_step_logs_the_seconds_of_all_its_micro_batches_and_the_mean_entropy_of_its_tokens(train, tmp_path) -> None:
+    train(tmp_path, update(SETTINGS, micro_batch_size=2), Shape.TRANSCRIPT)
+    found = rows(tmp_path / "metrics.jsonl")
+    assert len(train.forwards) == 8
+    for row, parts in zip(found, (train.forwards[:4], train.forwards[4:]), strict=True):
+        assert row["seconds/forward"] == pytest.approx(sum(seconds for seconds, _, _ in parts), rel=0.1)
+        tokens = sum(n for _, n, _ in parts)
+        assert row["entropy"] == pytest.approx(sum(n * entropy for _, n, entropy in parts) / tokens)
+        assert row["seconds/forward"] + row["seconds/backward"] + row["seconds/rollout"] < row["step_time"]
 
 
 def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:

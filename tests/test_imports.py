@@ -61,6 +61,7 @@ ORDER = (
     "roller",
     "selection",
     "replay",
+    "micro_batches",
     "grpo_trainer",
     "grpo",
     "rounds",
@@ -84,7 +85,8 @@ ORDER = (
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {
     "tiny", "muon", "adapters", "text_part", "optimizer", "modeling", "export", "training", "sft", "colocate",
-    "roller", "selection", "replay", "grpo_trainer", "grpo", "rounds", "expert_iteration", "dpo", "dagger",
+    "roller", "selection", "replay", "micro_batches", "grpo_trainer", "grpo", "rounds", "expert_iteration", "dpo",
+    "dagger",
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.drawing", "samplers.kv_cache", "samplers.vllm",

@@ -244,6 +244,26 @@ def test_a_long_beginning_that_all_prompts_share_is_read_once(
     assert read < 0.6 * sum(len(prompt) for prompt in prompts)
 
 
+def test_batches_whose_games_went_alike_become_one(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wordle_rl.samplers.transformers._CPU_BATCH", 4)
+    counts: list[int] = []
+
+    class Counting(TransformersSampler):
+        def sample(self, requests: Sequence[Request]) -> list[Completion]:
+            completions = super().sample(requests)
+            counts.append(len(set(self._batch_of.values())))
+            return completions
+
+    for limit, expected in ((8, [2, 1, 1, 1, 1, 1]), (7, [2, 2, 2, 2, 2, 2])):
+        counts.clear()
+        settings = greedy(9, max_batch_size=limit)
+        trajectories = play([Start("crane")] * 8, small_words, COMPACT, Counting(tiny_model, codec, settings))
+        assert counts == expected
+        assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
+
+
 def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
     counts: list[int] = []
     starts = [Start(secret, GIVEN[:given]) for secret in ("crane", "trace", "zonal", "pesto") for given in (5, 5, 0)]

@@ -13,18 +13,22 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from trl import GRPOTrainer
 
 from wordle_rl.colocate import send_weights
+from wordle_rl.micro_batches import by_length, trimmed
 from wordle_rl.processes import is_first
 from wordle_rl.replay import ReplayLoss
 from wordle_rl.roller import Roller
 from wordle_rl.runs import Outbox, read_object, write_json
 from wordle_rl.training import STATE_FILE, WholeCheckpoints
 
+_TOKEN_MEANS = {"entropy", "kl"}
+
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
-    """`GRPOTrainer` with an advantage per token and a clock on each part of a step."""
+    """`GRPOTrainer` with an advantage per token, micro-batches by length, and a clock on each part of a step."""
 
     roller: Roller
     replay: ReplayLoss | None = None
+    _buffered_inputs: Any  # TRL's micro-batches of the step
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
@@ -92,20 +96,40 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """One micro-batch, timed: forward and backward."""
+        """One micro-batch, timed: forward and backward; the last one of a step sums up."""
         self._prepare_s = 0.0
         started = time.perf_counter()
         loss = super().training_step(*args, **kwargs)
         elapsed = time.perf_counter() - started - self._prepare_s
-        self._metrics["train"]["seconds/forward"].append(self._forward_s)
-        self._metrics["train"]["seconds/backward"].append(elapsed - self._forward_s)
+        self._seconds["seconds/forward"] += self._forward_s
+        self._seconds["seconds/backward"] += elapsed - self._forward_s
+        if self._step % self.args.gradient_accumulation_steps == 0:
+            self._sum_up()
         return loss
+
+    def _sum_up(self) -> None:
+        """Log the seconds of a whole step, and as means over its tokens what TRL logs per micro-batch."""
+        metrics = self._metrics["train"]
+        for name, seconds in self._seconds.items():
+            metrics[name].append(seconds)
+        for name in _TOKEN_MEANS & set(metrics):
+            per_batch = metrics[name][-len(self._tokens) :]
+            total = sum(value * tokens for value, tokens in zip(per_batch, self._tokens, strict=True))
+            metrics[name][-len(self._tokens) :] = [total / max(sum(self._tokens), 1.0)]
 
     def _prepare_inputs(self, *args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()
-        prepared = super()._prepare_inputs(*args, **kwargs)
+        dealt = self._buffered_inputs
+        super()._prepare_inputs(*args, **kwargs)
+        if self._buffered_inputs is not dealt:  # a step begins
+            # `bnpo` divides by the tokens of each micro-batch: there it matters which games come together.
+            batches = self._buffered_inputs
+            batches = [trimmed(batch) for batch in batches] if self.loss_type == "bnpo" else by_length(batches)
+            self._buffered_inputs = batches
+            self._tokens = [float((batch["completion_mask"] * batch["tool_mask"]).sum()) for batch in batches]
+            self._seconds = {"seconds/forward": 0.0, "seconds/backward": 0.0}
         self._prepare_s = time.perf_counter() - started
-        return prepared
+        return self._buffered_inputs[self._step % self.args.gradient_accumulation_steps]
 
 
 class StateCallback(TrainerCallback):

@@ -156,12 +156,12 @@ class TransformersSampler:
         batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
 
     def _joined(self, present: Mapping[_Batch, list[Request]]) -> Iterator[tuple[_Batch, list[Request]]]:
-        """Batches that shrank until they fit into one become one."""
+        """Batches that fit into one become one: few games are left, or many of them went alike."""
         waiting: tuple[_Batch, list[Request]] | None = None
         for batch, requests in present.items():
             if waiting is not None:
                 first, speaking = waiting
-                if len(speaking) + len(requests) <= self._batch_size and first.takes(batch):
+                if first.takes(batch) and self._fit(first, batch):
                     first.take(batch)
                     self._batch_of.update(dict.fromkeys(batch.row_of, first))
                     speaking += requests
@@ -170,6 +170,13 @@ class TransformersSampler:
             waiting = batch, requests
         if waiting is not None:
             yield waiting
+
+    def _fit(self, a: _Batch, b: _Batch) -> bool:
+        """Whether two batches make one of a good size: so many games, or half as many rows, since games that have gone
+        alike so far may part over the turn."""
+        num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
+        went_alike = a.cache is not None and 2 * num_rows <= self._batch_size
+        return num_games <= self._batch_size or (went_alike and num_games <= self.settings.max_batch_size)
 
     def _sample_batch(self, batch: _Batch, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
