@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file, save_file  # noqa: E402
 from test_grpo import SETTINGS as GRPO  # noqa: E402
 from test_grpo import Training  # noqa: E402
+from test_selection import Choosing  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, weights_of  # noqa: E402
 from transformers import (  # noqa: E402
     Gemma3ForCausalLM,
@@ -156,6 +157,23 @@ def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
         assert torch.allclose(batch["ref_per_token_logps"][mask], expected[mask], atol=1e-4)
     names = {path.name for path in (tmp_path / "rl" / "grpo").iterdir()}
     assert "ref" not in names, "the reference is not part of what was trained"
+
+
+def test_of_an_adapter_that_is_chosen_the_base_and_the_reference_are_not_kept(
+    adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
+) -> None:
+    choosing = Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+    start = load_file(adapter / "adapter_model.safetensors")
+    choosing(tmp_path / "whole", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], pressing={4: 1}, beta=0.1)
+    kept = load_file(tmp_path / "broken" / "grpo" / "best" / "best.safetensors")
+    assert len(kept) == len(start)
+    assert all("lora_" in name and ".default." in name for name in kept)
+    choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
+    whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert all(not torch.equal(whole[name], start[name]) for name in whole)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -16,6 +16,7 @@ from wordle_rl.chat import mask_picture  # noqa: E402
 from wordle_rl.config import ExpertIterationSettings, SamplingSettings  # noqa: E402
 from wordle_rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
+from wordle_rl.report.sections import curves_section  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
 from wordle_rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
@@ -133,6 +134,22 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
     taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
     assert len(set(taught)) > 3
     assert [row["all_examples"] for row in rows(tmp_path / "metrics.jsonl")] == [6.0, 6.0]
+
+
+def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, tokenizer, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
+    model, calls = small_model(tokenizer), []
+
+    def poison(gradient):
+        calls.append(1)
+        return gradient if len(calls) == 2 else torch.full_like(gradient, float("nan"))
+
+    model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
+    train(model, codec, sixty, tmp_path, SETTINGS.model_copy(update={"epochs": 4}))
+    assert len(calls) == 4
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert row["skipped_steps"] == 3
+    assert "<b>3 skipped</b>" in curves_section("expert_iteration", [row])
 
 
 def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:

@@ -68,7 +68,10 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
 
 def test_two_processes_really_ran(trained) -> None:
     for rank in (0, 1):
-        assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {"world_size": 2}
+        assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {
+            "world_size": 2,
+            "best_compliance": 0.25,  # of all replies, none and half of them well formed
+        }
     found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
     assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}
     assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
@@ -96,7 +99,8 @@ def make_model_state(seed: int) -> dict[str, torch.Tensor]:
 
 def test_metrics_are_those_of_all_processes(trained) -> None:
     grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
-    assert {row["win_rate"] for row in grpo} == {0.5}, "one process won all, the other none"
+    assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
+    assert {row["skipped_groups"] for row in grpo} == {2.0}
     assert {row["cumulative_wins"] for row in grpo} == {2.0}
 
 

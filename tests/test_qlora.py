@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,16 +13,27 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("bitsandbytes")
 
 from safetensors.torch import load_file  # noqa: E402
+from scripted import scripted  # noqa: E402
 from test_adapters import LORA, SFT, logits, save_base  # noqa: E402
+from test_dagger import SETTINGS as DAGGER  # noqa: E402
+from test_dpo import SETTINGS as DPO  # noqa: E402
+from test_dpo import Script  # noqa: E402
+from test_expert_iteration import SETTINGS as EXPERT_ITERATION  # noqa: E402
 from test_grpo import SETTINGS as GRPO  # noqa: E402
 from test_grpo import Training  # noqa: E402
+from test_selection import Choosing  # noqa: E402
 from training_fixtures import compact, make_run, rows  # noqa: E402
 
-from wordle_rl.config import ModelSettings  # noqa: E402
+import wordle_rl.rounds as rounds_module  # noqa: E402
+from wordle_rl.config import ModelSettings, TraceSettings  # noqa: E402
+from wordle_rl.dagger import train_dagger  # noqa: E402
 from wordle_rl.dataset import encode_traces  # noqa: E402
+from wordle_rl.dpo import train_dpo  # noqa: E402
+from wordle_rl.expert_iteration import train_expert_iteration  # noqa: E402
 from wordle_rl.export import merge  # noqa: E402
 from wordle_rl.memory import FOUR_BIT_BYTES, Work, estimate  # noqa: E402
 from wordle_rl.modeling import load_model, load_numbers  # noqa: E402
+from wordle_rl.roller import Arena  # noqa: E402
 from wordle_rl.sft import train_sft  # noqa: E402
 
 
@@ -98,6 +112,54 @@ def test_grpo_plays_and_trains_over_4_bits(adapter, tokenizer, codec, sixty, tmp
     after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
     assert after.keys() == start.keys()
     assert any(not torch.equal(start[name], after[name]) for name in start)
+
+
+def test_grpo_chooses_weights_over_4_bits_and_goes_on_choosing(
+    adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
+) -> None:
+    choosing = Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+    choosing(tmp_path / "whole", load_model(four_bit(adapter), 0)[0])
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", load_model(four_bit(adapter), 0)[0], pressing={4: 1})
+    kept = load_file(tmp_path / "broken" / "grpo" / "best" / "best.safetensors")
+    assert kept
+    assert all("lora_" in name for name in kept), "what is in 4 bits never changes"
+    choosing(tmp_path / "broken", load_model(four_bit(adapter), 0)[0])
+    whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
+    # TRL trains adapters over 4 bits in bfloat16; those of a checkpoint come back in float32.
+    assert all(torch.allclose(whole[name].float(), resumed[name].float(), atol=1e-3) for name in whole)
+
+
+ROUNDS = {
+    "dpo": (train_dpo, DPO),
+    "expert_iteration": (train_expert_iteration, EXPERT_ITERATION),
+    "dagger": (partial(train_dagger, traces=TraceSettings(narrate=False)), DAGGER),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Script(sixty)))
+    train, settings = ROUNDS[name]
+    settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
+    arena = Arena(sixty, compact(max_turns=3), sixty.answers[:1], solver)
+
+    def trained(directory: Path, progress=None) -> dict:
+        model, _ = load_model(four_bit(adapter), 0)
+        train(model, codec, arena, settings, make_run(directory, sixty), progress=progress)
+        return load_file(directory / name / "adapter_model.safetensors")
+
+    def stopping(_done: int, _total: int, note: str) -> None:
+        if note.startswith("win_rate"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    whole = trained(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "broken", stopping)
+    resumed = trained(tmp_path / "broken")
+    assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
+    assert all("loss" in row for row in rows(tmp_path / "broken" / "metrics.jsonl"))
+    assert all(torch.allclose(whole[weight], resumed[weight], atol=1e-6) for weight in whole)
 
 
 def test_an_adapter_trained_over_4_bits_is_merged_into_the_stored_base(adapter, base, tmp_path) -> None:

@@ -216,6 +216,16 @@ def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> 
     assert played.roller.schedule.asked == [(0, None), (1, 0.7), (2, 0.7)]
 
 
+def test_replies_are_measured_one_by_one(roll) -> None:
+    played = roll(prompter=compact(Shape.STATE, max_turns=3))
+    given = played()
+    replies = [mask for mask in given["env_mask"] if any(mask)]
+    assert played.roller.metrics["reply_tokens"] == pytest.approx(sum(map(sum, replies)) / len(replies))
+    turns = [turn for game in played.games[0] for turn in game.trajectory.transcript.own_turns]
+    assert played.roller.metrics["overlong_share"] == sum(turn.overlong for turn in turns) / len(turns) > 0
+    assert played.roller.counts["reply_tokens"] == len(replies) == len(turns)
+
+
 def test_a_linear_schedule_moves_the_weights_with_the_steps(roll) -> None:
     reward = {"weights": {"win": 1.0}, "then_weights": {"win": 3.0}, "over_steps": 10, "keep_order": False}
     settings = GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward})

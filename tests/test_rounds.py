@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from test_roller import Schedule  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-from wordle_rl.config import ConfigError, ModelSettings, RoundSettings, SamplingSettings  # noqa: E402
+from wordle_rl.adapters import add_adapters  # noqa: E402
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RoundSettings, SamplingSettings  # noqa: E402
 from wordle_rl.modeling import load_model  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
 from wordle_rl.rounds import Rounds, forward_kept  # noqa: E402
@@ -29,7 +30,7 @@ SETTINGS = RoundSettings(
 
 
 class Counting:
-    """A method that learns nothing but to add one to every weight, and remembers what it was given."""
+    """A method that learns nothing but to add one to every trained weight, and remembers what it was given."""
 
     def __init__(self, model) -> None:
         self.model = model
@@ -43,7 +44,8 @@ class Counting:
         self.fitted.append((rows, checkpoints.name, seed))
         with torch.no_grad():
             for parameter in self.model.parameters():
-                parameter.add_(1.0)
+                if parameter.requires_grad:
+                    parameter.add_(1.0)
         callback.write(1, {"loss": 3.0, "epoch": 1.0})
         callback.write(2, {"loss": 1.0, "epoch": 2.0})
 
@@ -143,6 +145,41 @@ def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(token
         assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
     assert resumed.schedule.asked == whole.schedule.asked[2:]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_adapters_go_on_without_a_second_look_at_their_base(tokenizer, codec, sixty, tmp_path) -> None:
+    def adapted(seed: int):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return add_adapters(small_model(tokenizer), LoraSettings(rank=2), "some/base")
+
+    whole = Training(tokenizer, codec, sixty, tmp_path / "whole", model=adapted(0))
+    whole()
+    broken = Training(
+        tokenizer, codec, sixty, tmp_path / "broken", model=adapted(0),
+        progress=lambda _done, _total, note: note.startswith("win_rate") and stop(),
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=adapted(5))
+    resumed()
+    assert [played.number for played in resumed.method.played] == [2, 3]
+    assert close(weights_of(whole.model), weights_of(resumed.model))
+    trained = [parameter.requires_grad for parameter in whole.model.parameters()]
+    assert [parameter.requires_grad for parameter in resumed.model.parameters()] == trained
+
+
+def test_of_a_round_means_are_written_and_of_skipped_steps_how_many(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path, SETTINGS.model_copy(update={"rounds": 1}))
+
+    def fit(_rows, callback, _checkpoints, _seed) -> None:
+        for numbers in ({"loss": 3.0}, {"skipped_steps": 1}, {"loss": 1.0}, {"skipped_steps": 2}):
+            callback.write(1, numbers)
+
+    training.method.fit = fit
+    training()
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["loss"], row["skipped_steps"]) == (2.0, 3)
 
 
 def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:

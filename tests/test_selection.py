@@ -1,14 +1,19 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
+import os
+import signal
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_grpo import SETTINGS  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from test_grpo import SETTINGS, Training  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
 
+import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
@@ -40,16 +45,18 @@ def chosen(sixty, tmp_path):
         best = BestWeights(model, validate, every, run, tmp_path / "best", blends)
         last = len(costs) - blends - 1 if every == 1 else 6
         for step in range(last + 1):
+            state = SimpleNamespace(global_step=step, max_steps=last)
+            fill(model, float(step))
             if step == resume_at:
                 best = BestWeights(model, validate, every, run, tmp_path / "best", blends)
-                best.on_train_begin(None, SimpleNamespace(global_step=step - 1, max_steps=99), None)
-            fill(model, float(step))
-            state = SimpleNamespace(global_step=step, max_steps=6)
-            if step:
-                best.on_step_end(None, state, None)
-            else:
+            if step in (0, resume_at):
                 best.on_train_begin(None, state, None)
+            if step < last:
+                best.on_step_begin(None, state, None)
+            else:
+                best.on_epoch_end(None, state, None)
         step = best.take_best(last)
+        best.forget()
         return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
 
     return make
@@ -111,6 +118,38 @@ def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
 
 def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
     assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, blends=1)[:2] == (1.0, 2)
+
+
+def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
+    """A training that was stopped after its last step has nothing left to do but to choose."""
+    model, asked = torch.nn.Linear(2, 2, bias=False), []
+    make = partial(BestWeights, model, lambda step: asked.append(step) or {"cost": 9.0 - step}, 2)
+    best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    fill(model, 0.0)
+    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
+    best.on_step_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
+    again = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    fill(model, 3.0)
+    assert again.take_best(3) == 3
+    assert model.weight[0, 0].item() == 3.0
+    assert asked == [0, 3]
+
+
+def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> None:
+    first, second = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
+    model = torch.nn.Sequential(first, second, frozen)
+    best = BestWeights(model, lambda step: {"cost": float(step)}, 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    fill(first, 1.0)
+    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
+    assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
+    fill(first, 2.0)
+    fill(frozen, 3.0)
+    assert best.take_best(1) == 0
+    assert model[0].weight[0, 0].item() == model[1].weight[0, 0].item() == 1.0
+    assert model[1].weight is model[0].weight
+    assert frozen.weight[0, 0].item() == 3.0
 
 
 def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_path) -> None:
@@ -205,3 +244,132 @@ def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_pat
 def test_blends_that_nothing_could_choose_from_are_refused(values, message) -> None:
     with pytest.raises(ValueError, match=message):
         GRPOSettings(**({"validate_every_steps": 5} if "engine" in values else {}), **values)
+
+
+class Choosing:
+    """Two steps of GRPO with a validation after each and two blends; Ctrl-C within one of its validations."""
+
+    def __init__(self, training, split, monkeypatch) -> None:
+        self.training, self.split = training, split
+        self.played, self.pressing = 0, {}
+        validate = Validation.__call__
+
+        def listen(validation, step):
+            for _ in range(self.pressing.get(self.played, 0)):
+                os.kill(os.getpid(), signal.SIGINT)
+            self.played += 1
+            return validate(validation, step)
+
+        monkeypatch.setattr(Validation, "__call__", listen)
+
+    def __call__(self, directory, model=None, pressing=None, **changes):
+        settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "blends": 2, **changes})
+        words, codec = self.training.words, self.training.codec
+        arena = Arena(words, compact(max_turns=3), self.split.train, None, self.split.val)
+        model = model or small_model(codec.tokenizer)
+        self.played, self.pressing = 0, pressing or {}
+        train_grpo(model, codec, arena, settings, make_run(directory, words))
+        return model
+
+
+@pytest.fixture
+def choosing(tokenizer, codec, sixty, split, monkeypatch) -> Choosing:
+    return Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+
+
+STOPS = {"held in the last": {2: 1}, "not held in the last": {2: 2}, "in a blend": {4: 1}}
+
+
+@pytest.mark.parametrize("moment", STOPS)
+def test_a_stop_while_it_chooses_costs_no_step(moment, choosing, tokenizer, tmp_path) -> None:
+    whole = choosing(tmp_path / "whole")
+    games = len(choosing.training.games)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", pressing=STOPS[moment])
+    assert not (tmp_path / "broken" / "grpo" / "model.safetensors").exists()
+    # every weight must come from what was kept
+    resumed = choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3))
+    assert choosing.played == 3, "the last validation and both blends"
+    assert len(choosing.training.games) == 2 * games, "no step was played again"
+    whole, resumed = weights_of(whole), weights_of(resumed)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    chosen = [read_object(tmp_path / name / "grpo" / "selected.json") for name in ("whole", "broken")]
+    assert chosen[0] == chosen[1]
+    assert {path.name for path in (tmp_path / "broken" / "grpo").iterdir()}.isdisjoint({"checkpoints", "best"})
+
+
+def test_a_last_step_that_was_not_finite_costs_no_step_either(choosing, tokenizer, tmp_path) -> None:
+    def poisoned():
+        model, calls = small_model(tokenizer), []
+
+        def poison(gradient):
+            calls.append(1)
+            return gradient if len(calls) == 1 else torch.full_like(gradient, float("nan"))
+
+        model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
+        return model
+
+    whole = weights_of(choosing(tmp_path / "whole", model=poisoned()))
+    games = len(choosing.training.games)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", model=poisoned(), pressing={2: 2})
+    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
+    assert len(choosing.training.games) == 2 * games
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_going_on_to_choose_plays_in_the_precision_of_the_training(choosing, tokenizer, tmp_path, monkeypatch) -> None:
+    seen, validate = [], Validation.__call__
+
+    def look(validation, step):
+        with torch.no_grad():
+            seen.append(validation._model(input_ids=torch.arange(10, 40)[None]).logits)
+        return validate(validation, step)
+
+    monkeypatch.setattr(Validation, "__call__", look)
+    choosing(tmp_path / "whole", precision="bf16")
+    whole = seen[2:]
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", pressing={2: 2}, precision="bf16")
+    seen.clear()
+    choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3), precision="bf16")
+    assert len(seen) == len(whole) == 3
+    assert all(torch.equal(first, second) for first, second in zip(whole, seen, strict=True))
+
+
+def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, monkeypatch) -> None:
+    """Some refuse games without an open run, and a training with nothing left to do but to choose opens none."""
+    told = []
+    monkeypatch.setattr(grpo_module, "game_trackers", lambda *_: [lambda step, games: told.append(step)])
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path, pressing={3: 1})
+    assert told == [0, 0, 1, 1, 2], "validation and play"
+    choosing(tmp_path)
+    assert len(told) == 5
+
+
+def test_a_stop_before_the_chosen_model_is_saved_costs_no_step(choosing, tokenizer, tmp_path, monkeypatch) -> None:
+    whole = weights_of(choosing(tmp_path / "whole"))
+    games = len(choosing.training.games)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grpo_module, "save_trained", die)
+        with pytest.raises(KeyboardInterrupt):
+            choosing(tmp_path / "broken")
+    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
+    assert len(choosing.training.games) == 2 * games
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
+    """An impatient second Ctrl-C may end a validation at once: what led to it is on disk."""
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path, pressing={1: 2}, steps=3, save_steps=1)
+    assert len(choosing.training.games) == 1
+    choosing(tmp_path, steps=3, save_steps=1)
+    assert len(choosing.training.games) == 3
+    written = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "validation"]
+    assert written == [0, 1, 2, 3]

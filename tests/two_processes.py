@@ -31,12 +31,19 @@ class Replaying(Roller):
     """Hands out games that were played before, each process its share of them."""
 
     played: list[dict[str, list]]
+    last: "Replaying"
 
     def __call__(self, prompts, trainer):
         rank, step = trainer.accelerator.process_index, trainer.state.global_step
         mine = slice(rank * len(prompts), (rank + 1) * len(prompts))
         self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": rank, "secrets": [f"rank{rank}"]})
-        self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0, "win_rate": float(rank), "cumulative_wins": 1.0}
+        self.metrics = {
+            "seconds/rollout": 0.0, "seconds/reward": 0.0, "cumulative_wins": 1.0, "skipped_groups": 1.0,
+            "win_rate": float(rank), "format_compliance": 0.5 * rank,
+        }  # fmt: skip
+        self.counts = {"win_rate": 3 if rank else 1}
+        self.best_compliance = self.metrics["format_compliance"]
+        Replaying.last = self
         return {name: column[mine] for name, column in self.played[step].items()}
 
 
@@ -70,5 +77,6 @@ if __name__ == "__main__":
     done = train_both(words, games, out)
     rank = torch.distributed.get_rank()
     torch.save([model.state_dict() for model in done["models"]], out / f"rank{rank}.pt")
-    (out / f"rank{rank}.json").write_text(json.dumps({"world_size": done["world_size"]}))
+    facts = {"world_size": done["world_size"], "best_compliance": Replaying.last.best_compliance}
+    (out / f"rank{rank}.json").write_text(json.dumps(facts))
     part_company()

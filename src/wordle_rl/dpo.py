@@ -23,6 +23,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback
 from trl import DPOConfig, DPOTrainer
 
+from wordle_rl.adapters import has_adapters
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, DPOSettings
 from wordle_rl.game import Game, Turn
@@ -99,7 +100,9 @@ class _BetterGuesses:
         if settings.judge != "outcome" and arena.solver is None:
             raise ConfigError(f"dpo.judge {settings.judge!r} needs a solver; set it to outcome")
         self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
-        self._reference = copy.deepcopy(model).eval()
+        reference = copy.deepcopy(model).eval()
+        # TRL puts a head of its own on a reference, which a wrapper of peft's does not take.
+        self._reference = reference.get_base_model() if has_adapters(reference) else reference
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
         """Pairs of replies, and how many boards, replies and pairs there were."""

@@ -112,17 +112,18 @@ def train_grpo(
         if checkpoint is not None:
             state_callback.load(checkpoint)
         best = _best_weights(trainer, model, roller, directory)
-        if best is not None:
-            trainer.add_callback(best)
         train_to_end(trainer, checkpoint, settings.steps)
-        if settings.engine == "vllm":
-            release_engine(trainer)
     guard.check(checkpoints)
+    roller.book.trackers = ()  # their runs ended with the training
     if best is not None:
         best.take_best(settings.steps)
+    if settings.engine == "vllm":
+        release_engine(trainer)
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
+        if best is not None:
+            best.forget()
     return directory
 
 
@@ -148,7 +149,7 @@ def _whole_weights_for(settings: GRPOSettings, model: PreTrainedModel) -> str:
 
 
 def _best_weights(trainer: GRPOTrainer, model: PreTrainedModel, roller: Roller, directory: Path) -> BestWeights | None:
-    """What keeps the best weights, if that is wanted."""
+    """Have the best weights kept, if that is wanted."""
     settings, book = roller.settings, roller.book
     if not settings.validate_every_steps:
         return None
@@ -156,7 +157,9 @@ def _best_weights(trainer: GRPOTrainer, model: PreTrainedModel, roller: Roller, 
     validation = Validation(
         model, roller.codec, roller.arena, settings.sampling, book, settings.sample_games, engine, roller.reward_of
     )
-    return BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best", settings.blends)
+    best = BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best", settings.blends)
+    trainer.add_callback(best)
+    return best
 
 
 def _rows_of(
@@ -228,8 +231,9 @@ def _arguments(
         use_cpu=not torch.cuda.is_available(),
         gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=1,
-        save_strategy="steps" if settings.save_steps else "no",
-        save_steps=settings.save_steps or 500,
+        # Where weights are chosen, the last step must outlive a stop while that is done.
+        save_strategy="steps" if settings.save_steps or settings.validate_every_steps else "no",
+        save_steps=settings.save_steps or max(1, settings.steps),
         save_total_limit=1,
         ddp_find_unused_parameters=False,
         report_to=list(report_to),

@@ -21,6 +21,7 @@ from wordle_rl.runs import Outbox, read_object, write_json
 from wordle_rl.training import STATE_FILE, WholeCheckpoints
 
 _TOKEN_MEANS = {"entropy", "kl"}
+_SUMS = {"cumulative_wins", "refilled_groups", "skipped_groups"}
 
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
@@ -33,6 +34,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
         started = time.perf_counter()
+        compliance_before = self.roller.best_compliance
         output = super()._generate_and_score_completions(inputs)
         # TRL merges the extra lists of `rollout_func` into the inputs, row by row.
         width = output["completion_ids"].shape[1]
@@ -49,6 +51,11 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         )
         if self.accelerator.num_processes > 1:
             metrics = self._bring_together(metrics)
+            # All processes pay by one rubric, which may depend on how well formed all replies were.
+            self.roller.best_compliance = max(metrics["format_compliance"], compliance_before or 0.0)
+        # TRL's own counts of tokens take a row for a reply, and rows that only fill up a batch for short ones.
+        for name in [name for name in self._metrics["train"] if name.startswith("completions/")]:
+            del self._metrics["train"][name]
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
         return dict(output)
@@ -74,14 +81,14 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
 
     def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Give the first process the other processes' records to write; the mean of everyone's metrics."""
-        everyone = gather_object([(metrics, self.roller.run.take() if isinstance(self.roller.run, Outbox) else [])])
+        """Give the first process the other processes' records to write; everyone's metrics as one."""
+        mine = self.roller.run.take() if isinstance(self.roller.run, Outbox) else []
+        everyone = gather_object([(metrics, self.roller.counts, mine)])
         if is_first():
-            for _, records in everyone:
+            for *_, records in everyone:
                 for name, row in records:
                     self.roller.run.append(name, row)
-        theirs = [record for record, _ in everyone]
-        return _means(theirs) | {"cumulative_wins": sum(record.get("cumulative_wins", 0.0) for record in theirs)}
+        return together([(theirs, counts) for theirs, counts, _ in everyone])
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's loss, timed."""
@@ -183,6 +190,27 @@ def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "best_compliance": max(compliance, default=None),
         "cumulative_wins": sum(record["cumulative_wins"] for record in records),
     }
+
+
+def together(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
+    """The metrics of all processes as one: sums of what is counted, the largest of maxima, means of the rest.
+
+    Args:
+        records: Of each process its metrics, and of how many games or replies those are that are not of all games.
+    """
+    found: dict[str, list[tuple[float, int]]] = {}
+    for metrics, counts in records:
+        for name, value in metrics.items():
+            found.setdefault(name, []).append((value, counts.get(name, 1)))
+    result = {}
+    for name, values in found.items():
+        if name in _SUMS:
+            result[name] = sum(value for value, _ in values)
+        elif name.endswith("/max"):
+            result[name] = max(value for value, _ in values)
+        else:
+            result[name] = sum(value * count for value, count in values) / max(sum(count for _, count in values), 1)
+    return result
 
 
 def _means(records: Sequence[Mapping[str, float]]) -> dict[str, float]:

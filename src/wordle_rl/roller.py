@@ -82,6 +82,7 @@ class Roller:
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
         self._sampler: TransformersSampler | None = None
 
     @property
@@ -235,8 +236,8 @@ class Roller:
         return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.arena.solver)))
 
     def _measure(self, games: list[Scored]) -> None:
-        numbers, num_wins = measured(games, self.arena.words)
-        self.cumulative_wins += num_wins
+        numbers, self.counts = measured(games, self.arena.words)
+        self.cumulative_wins += self.counts["mean_guesses"]
         self.best_compliance = max(numbers["format_compliance"], self.best_compliance or 0.0)
         self.metrics |= numbers | {"cumulative_wins": float(self.cumulative_wins)}
 
@@ -259,8 +260,12 @@ class Roller:
         return rows
 
 
-def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float], int]:
-    """What to log of games, and how many were won; a word outside the answers counts neither as won nor as lost."""
+def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float], dict[str, int]]:
+    """What to log of games; a word outside the answers counts neither as won nor as lost.
+
+    Returns:
+        Means by name, and of how many games or replies those are that are not of all games.
+    """
     transcripts = [game.trajectory.transcript for game in games]
     winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
     wins = [transcript.turns_used for transcript in winnable if transcript.won]
@@ -273,7 +278,16 @@ def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float]
         numbers["win_rate"] = len(wins) / len(winnable)
     if wins:
         numbers["mean_guesses"] = statistics.fmean(wins)
-    return numbers, len(wins)
+    replies = [turn for transcript in transcripts for turn in transcript.own_turns]
+    tokens = [
+        stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
+    ]
+    counts = {"win_rate": len(winnable), "mean_guesses": len(wins), "format_compliance": len(replies)}
+    if replies and tokens:
+        numbers["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
+        numbers["reply_tokens"] = statistics.fmean(tokens)
+        counts |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
+    return numbers, counts
 
 
 def _above_mean(values: TurnValues) -> TurnValues:

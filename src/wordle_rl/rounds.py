@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from transformers import PreTrainedModel, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
+from wordle_rl.adapters import has_adapters
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
 from wordle_rl.env import random_given
@@ -154,7 +155,7 @@ class Rounds:
         callback = _RoundCallback(self.run, self.name, stop, self._told_of_training(number), guard)
         if self._trained(method, rows, callback, number, stop):
             seconds = {"seconds/training": time.perf_counter() - started}
-            self._finish(Record(**head["record"]), {**head["numbers"], **callback.means(), **seconds})
+            self._finish(Record(**head["record"]), {**head["numbers"], **callback.numbers(), **seconds})
 
     def _trained(
         self, method: Method, rows: list[Row], callback: _RoundCallback, number: int, stop: StopRequest
@@ -214,9 +215,9 @@ class Rounds:
 
     def _measured(self, games: Sequence[Scored], number: int) -> tuple[Record, Numbers]:
         """The record after this round, and what to log of its games."""
-        numbers, num_wins = measured(games, self.arena.words)
+        numbers, counts = measured(games, self.arena.words)
         compliance = max(numbers["format_compliance"], self.record.best_compliance or 0.0)
-        record = Record(number, compliance, self.record.cumulative_wins + num_wins)
+        record = Record(number, compliance, self.record.cumulative_wins + counts["mean_guesses"])
         numbers["reward"] = statistics.fmean(game.reward.total for game in games)
         numbers["cumulative_wins"] = float(record.cumulative_wins)
         return record, numbers
@@ -243,8 +244,11 @@ class Rounds:
         finished = [path.parent for path in self.checkpoints.glob(f"round-*/{STATE_FILE}")]
         if finished:
             last = max(finished, key=lambda directory: int(directory.name.removeprefix("round-")))
-            saved, _ = load_model(ModelSettings(path=str(last)), self.seed)
-            self.model.load_state_dict(saved.state_dict())
+            if has_adapters(self.model):
+                self.model.load_adapter(str(last), "default", is_trainable=True)
+            else:
+                saved, _ = load_model(ModelSettings(path=str(last)), self.seed)
+                self.model.load_state_dict(saved.state_dict())
             self.record = Record(**read_object(last / STATE_FILE))
 
     def _told_of_training(self, number: int) -> Progress:
@@ -281,9 +285,12 @@ class _RoundCallback(RunCallback):
         super().on_step_end(args, state, control, **kwargs)
         self.finished = state.global_step >= state.max_steps
 
-    def means(self) -> Numbers:
-        """The mean of every number over the steps."""
-        return {name: statistics.fmean(values) for name, values in self._numbers.items()}
+    def numbers(self) -> Numbers:
+        """The mean of every number over the steps; of skipped steps how many there were."""
+        return {
+            name: sum(values) if name == "skipped_steps" else statistics.fmean(values)
+            for name, values in self._numbers.items()
+        }
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 runs/NAME/
   config.json     every setting, resolved
-  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command
+  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
                   expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
@@ -17,13 +17,9 @@ runs/NAME/
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import json
 import os
-import platform
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,12 +27,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from wordle_rl import __version__
 from wordle_rl.config import RunConfig
-from wordle_rl.processes import num_cores
+from wordle_rl.provenance import gone_on_with, manifest
 from wordle_rl.split import Split
 
-_LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
+LOCK_FILE = ".lock"
+"""Kept by the process that works on a run."""
 
 
 class RunError(ValueError):
@@ -109,11 +105,34 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
 
 
+class NoLockError(RunError):
+    """A file system that cannot lock."""
+
+
+@contextmanager
+def kept(path: Path) -> Iterator[None]:
+    """Keep others out by a lock file, where the file system can lock; where it cannot, nobody is kept out.
+
+    Raises:
+        RunError: If another process keeps it.
+    """
+    try:
+        descriptor = lock_file(path)
+    except NoLockError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def lock_file(path: Path) -> int:
     """Keep a file to this process for as long as the descriptor returned is open; a missing file is made, empty.
 
     Raises:
-        RunError: If another process keeps it, or the file system cannot lock.
+        RunError: If another process keeps it.
+        NoLockError: If the file system cannot lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -133,7 +152,7 @@ def lock_file(path: Path) -> int:
             raise RunError(
                 f"{path} is being written by another process; wait for its end or name another --out"
             ) from None
-        raise RunError(f"cannot lock {path}: {error.strerror or error}; choose a place on a local disk") from error
+        raise NoLockError(f"cannot lock {path}: {error.strerror or error}; choose a place on a local disk") from error
     return descriptor
 
 
@@ -179,23 +198,36 @@ class Run:
         self.seconds: dict[str, float] = {}
 
     @classmethod
-    def create(cls, directory: Path, config: RunConfig, split: Split) -> Run:
+    def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:
         """Open a directory for a run: store its resolved config and manifest.
 
+        Args:
+            directory: Is made if it is missing.
+            config: Every setting.
+            split: The run's secrets.
+            adds: Whether this call will add to the run; if not, its manifest stays as it is.
+
         Raises:
-            RunError: If the directory holds a run with another config or other words, or cannot be written.
+            RunError: If the directory holds a run with another config or other words, or something that is no run, or
+                cannot be written.
         """
         if directory.exists() and not directory.is_dir():
             raise RunError(f"{directory} is a file, not a run directory; name another --out")
+        config_path, manifest_path = directory / "config.json", directory / "manifest.json"
+        if config_path.is_file() and not manifest_path.is_file():
+            raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
         remedy = "name another --out, or pass --overwrite to start anew"
         resolved, facts = config.model_dump(mode="json"), manifest(config, split)
-        config_path, manifest_path = directory / "config.json", directory / "manifest.json"
         if config_path.is_file() and read_object(config_path) != resolved:
             raise RunError(f"{directory} holds a run with other settings; {remedy}")
-        if manifest_path.is_file() and read_object(manifest_path).get("fingerprint") != split.fingerprint:
-            raise RunError(f"{directory} holds a run with other words under the name {config.words.source!r}; {remedy}")
+        if manifest_path.is_file():
+            stored = read_object(manifest_path)
+            if stored.get("fingerprint") != split.fingerprint:
+                words = config.words.source
+                raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
+            facts = gone_on_with(stored, facts) if adds else stored
+        write_json(manifest_path, facts)  # first: a config.json without it is taken for something else
         write_json(config_path, resolved)
-        write_json(manifest_path, facts)
         return cls(directory)
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
@@ -233,105 +265,25 @@ class Outbox(Run):
         return rows
 
 
-def start_anew(directory: Path) -> None:
-    """Remove a run, but nothing that is not one.
+def check_removable(directory: Path) -> None:
+    """Refuse to start anew in a directory that holds something else than a run.
 
     Raises:
         RunError: If the directory is not empty and holds no run.
     """
-    if not directory.exists():
-        return
-    if not (directory / "config.json").is_file() and any(directory.iterdir()):
+    is_run = all((directory / name).is_file() for name in ("config.json", "manifest.json"))
+    if directory.exists() and not is_run and (not directory.is_dir() or any(directory.iterdir())):
         raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
-    shutil.rmtree(directory)
 
 
-def _selected_on(config: RunConfig) -> str | None:
-    """The secrets by whose figures weights were chosen; None: the last weights are kept."""
-    return "val" if config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps else None
+def start_anew(directory: Path) -> None:
+    """Remove a run, but nothing that is not one, and none that another process works on; see `check_removable`.
 
-
-def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
-    """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
-    return {
-        "wordle_rl": __version__,
-        "git_commit": _git_commit(),
-        "command": shlex.join(["wordle-rl", *sys.argv[1:]]),
-        "words": config.words.source,
-        "fingerprint": split.fingerprint,
-        "seed": config.seed,
-        "selected_on": _selected_on(config),
-        "reported_on": "test",
-        "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
-        "libraries": _library_versions(),
-        "python": platform.python_version(),
-        "hardware": hardware(),
-    }
-
-
-def hardware() -> dict[str, Any]:
-    """What this machine is: processor, cores, memory in GiB, accelerator if any."""
-    facts: dict[str, Any] = {
-        "processor": _processor_name(),
-        "cores": num_cores(),
-        "memory_gib": _memory_gib(),
-        "system": platform.system(),
-    }
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        facts["accelerator"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
-    return facts
-
-
-def peak_memory_gib() -> float:
-    """The most resident memory this process has had, in GiB (0.0 where the system does not tell)."""
-    try:
-        import resource
-    except ImportError:  # Windows has no resource module
-        return 0.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
-
-
-def resident_memory_gib() -> float | None:
-    """The resident memory of this process now, in GiB; None where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:  # no Linux
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1024**3
-
-
-def _library_versions() -> dict[str, str]:
-    installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
-
-
-def _git_commit() -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
-
-
-def _processor_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory_gib() -> float | None:
-    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
-        return None
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1)
+    Raises:
+        RunError: If it is not to be removed.
+    """
+    check_removable(directory)
+    if directory.exists():
+        with kept(directory / LOCK_FILE):
+            pass  # nobody works on it
+        shutil.rmtree(directory)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file, load_model, save_model
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -141,8 +141,9 @@ class Validation:
 class BestWeights(TrainerCallback):
     """Validates before the first step, every so many steps and at the end; the best weights are taken in the end.
 
-    Of equals the later ones are kept, which have learnt more. The best so far lie on disk, so that a training that
-    was stopped goes on with them.
+    Of equals the later ones are kept, which have learnt more. Of a model those weights are kept that are trained. The
+    best so far lie on disk, so that a training that was stopped goes on with them. What a step led to is validated
+    after its checkpoint, if it has one, so that nothing is lost if that is broken off.
 
     Args:
         model: The model in training.
@@ -166,42 +167,53 @@ class BestWeights(TrainerCallback):
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
         self._run, self._directory, self._blends = run, directory, blends
+        self._last_validated: int | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate what training starts from, unless it goes on from a checkpoint."""
         if state.global_step == 0:
             if self._blends and is_first():
-                self._directory.mkdir(parents=True, exist_ok=True)
-                save_model(self._model, str(self._directory / _START_FILE))
+                self._keep(_START_FILE)
             self._consider(0)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Validate when it is time."""
-        if state.global_step % self._every_steps == 0 or state.global_step == state.max_steps:
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Validate what the step before led to when it is time."""
+        if state.global_step and state.global_step % self._every_steps == 0:
             self._consider(state.global_step)
 
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Validate what the last step led to."""
+        if state.global_step == state.max_steps:
+            self._consider(state.global_step)
+
+    @torch.no_grad()
     def take_best(self, last_step: int) -> int:
-        """Put the best weights into the model, forget them on disk, and say of which step they are."""
+        """Put the best weights into the model, which has those of the last step, and say of which step they are."""
+        if self._last_validated != last_step:
+            self._consider(last_step)
         self._blend(last_step)
         wait_for_all()
         best = read_object(self._directory / _RECORD_FILE)
-        load_model(self._model, self._directory / _WEIGHTS_FILE)
-        wait_for_all()
+        kept = load_file(self._directory / _WEIGHTS_FILE)
+        for name, weight in _trained(self._model).items():
+            weight.copy_(kept[name])
         if is_first():
             chosen = {name: best[name] for name in ("step", "share", "cost")}
             write_json(self._directory.parent / CHOICE_FILE, chosen)
-            shutil.rmtree(self._directory)
         return int(best["step"])
 
-    @torch.no_grad()
+    def forget(self) -> None:
+        """Remove all weights that were kept, once those that were chosen are saved elsewhere."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
     def _blend(self, last_step: int) -> None:
         """Try weights between those of the start and those of the last step."""
         if not self._blends:
             return
         wait_for_all()
         start = load_file(self._directory / _START_FILE)
-        now = {name: weight for name, weight in self._model.state_dict().items() if name in start}
-        end = {name: weight.clone() for name, weight in now.items() if weight.is_floating_point()}
+        now = _trained(self._model)
+        end = {name: weight.clone() for name, weight in now.items()}
         for number in range(1, self._blends + 1):
             share = number / (self._blends + 1)
             for name, last in end.items():
@@ -210,6 +222,7 @@ class BestWeights(TrainerCallback):
 
     def _consider(self, step: int, share: float = 1.0) -> None:
         figures = dict(self._validate(step))
+        self._last_validated = step
         if not is_first():
             return
         where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
@@ -224,7 +237,18 @@ class BestWeights(TrainerCallback):
             if win_rate < least_win_rate or not is_fit or (was_fit and best["cost"] < figures["cost"]):
                 write_json(record, {**best, "lowest": lowest})
                 return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        save_model(self._model, str(self._directory / _WEIGHTS_FILE))
+        self._keep(_WEIGHTS_FILE)
         kept = {"step": step, "share": share, "cost": figures["cost"], "greedy_cost": greedy_cost}
         write_json(record, {**kept, "lowest": lowest, "least_win_rate": least_win_rate})
+
+    def _keep(self, name: str) -> None:
+        """Write the trained weights as they are, whole or not at all."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        partial = self._directory / f".{name}.partial"
+        save_file({name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}, partial)
+        partial.replace(self._directory / name)
+
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that training changes, tied ones once."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

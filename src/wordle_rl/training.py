@@ -26,7 +26,8 @@ from wordle_rl.config import ConfigError, OptimizerSettings
 from wordle_rl.modeling import save_model
 from wordle_rl.optimizer import make_optimizer, rate_factor
 from wordle_rl.processes import num_processes
-from wordle_rl.runs import Run, RunError, resident_memory_gib
+from wordle_rl.provenance import resident_memory_gib
+from wordle_rl.runs import Run, RunError
 
 Progress = Callable[[int, int, str], None]
 """Called with steps done, steps in all, and a few words on how it goes."""
@@ -197,10 +198,10 @@ class StepGuard(TrainerCallback):
             model.zero_grad(set_to_none=True)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write no checkpoint after a bad step; stop after too many."""
+        """Write no checkpoint after a bad step, unless it is the last; stop after too many."""
         if not self._in_a_row:
             return
-        control.should_save = False
+        control.should_save = control.should_save and state.global_step >= state.max_steps
         if self._in_a_row >= self._limit:
             self._ended_at = state.global_step
             has_checkpoint = last_checkpoint(Path(str(args.output_dir))) is not None
@@ -323,6 +324,7 @@ def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> 
     """
     if checkpoint is not None and _step_of(Path(checkpoint)) >= total_steps:
         trainer._load_from_checkpoint(checkpoint)
+        trainer.accelerator.prepare_model(trainer.model, evaluation_mode=True)  # to play as it did in training
     else:
         trainer.train(resume_from_checkpoint=checkpoint)
 

@@ -1,0 +1,132 @@
+"""What a run was made with: versions, commit, words, hardware, commands; and how much memory it took."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wordle_rl import __version__
+from wordle_rl.config import RunConfig
+from wordle_rl.processes import num_cores
+from wordle_rl.split import Split
+
+_LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
+_OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")
+"""What may differ between the calls that made one run."""
+
+
+def _selected_on(config: RunConfig) -> str | None:
+    """The secrets by whose figures weights were chosen; None: the last weights are kept."""
+    return "val" if config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps else None
+
+
+def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
+    """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
+    return {
+        "wordle_rl": __version__,
+        "git_commit": _git_commit(),
+        "command": shlex.join(["wordle-rl", *sys.argv[1:]]),
+        "words": config.words.source,
+        "fingerprint": split.fingerprint,
+        "seed": config.seed,
+        "selected_on": _selected_on(config),
+        "reported_on": "test",
+        "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
+        "libraries": _library_versions(),
+        "python": platform.python_version(),
+        "hardware": hardware(),
+    }
+
+
+def gone_on_with(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a run that another call goes on with: what it was begun with stays, what is new is added.
+
+    Args:
+        stored: The manifest of the run so far.
+        facts: What `manifest` says of the new call.
+    """
+    before = calls(stored)
+    new = {name: facts[name] for name in _OF_A_CALL}
+    if new in before:
+        return dict(stored)
+    return {**stored, "later_calls": [*stored.get("later_calls", ()), new]}
+
+
+def calls(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls that made a run, first to last: command, versions, commit and hardware of each."""
+    return [{name: call.get(name) for name in _OF_A_CALL} for call in (stored, *stored.get("later_calls", ()))]
+
+
+def hardware() -> dict[str, Any]:
+    """What this machine is: processor, cores, memory in GiB, accelerator if any."""
+    facts: dict[str, Any] = {
+        "processor": _processor_name(),
+        "cores": num_cores(),
+        "memory_gib": _memory_gib(),
+        "system": platform.system(),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        facts["accelerator"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    return facts
+
+
+def peak_memory_gib() -> float:
+    """The most resident memory this process has had, in GiB (0.0 where the system does not tell)."""
+    try:
+        import resource
+    except ImportError:  # Windows has no resource module
+        return 0.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
+
+
+def resident_memory_gib() -> float | None:
+    """The resident memory of this process now, in GiB; None where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:  # no Linux
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024**3
+
+
+def _library_versions() -> dict[str, str]:
+    installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
+    return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
+
+
+def _git_commit() -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gib() -> float | None:
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1)
