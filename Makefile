@@ -54,5 +54,5 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 
-clean:
-	rm -rf $(VENV) .venv-vllm runs build dist
+clean:  ## remove the environments and what was built; runs/ stays
+	rm -rf $(VENV) .venv-vllm build dist

@@ -148,6 +148,9 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ({"grpo__beta": "0.1"}, "grpo.beta"),
         ({"grpo__turn_candidates": "2"}, "grpo.turn_candidates"),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
+        ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
+        ({"grpo__replay_games": "4"}, "grpo.replay_games"),
+        ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
         ({"grpo__steps": "0"}, "algorithm"),
         ({"grpo.reward__preset": '"shaped_curriculum"'}, "grpo.reward"),
     ],
@@ -176,6 +179,16 @@ def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     assert main(config, run_directory, other) == 2
     assert f"serves no model; start it with --served-model-name {run_directory}/sft" in capsys.readouterr().err
     assert sorted(run_directory.rglob("*")) == before
+
+
+def test_a_model_that_is_there_is_not_trained_over(
+    word_directory, run_directory, tmp_path, monkeypatch, capsys
+) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
+    shutil.copytree(run_directory / "sft", run_directory / "grpo")
+    monkeypatch.setattr(module, "check_vllm", lambda _: None)
+    assert main(config, run_directory) == 2
+    assert f"remove {run_directory}/grpo to train it anew" in capsys.readouterr().err
 
 
 def test_the_command_takes_a_config_and_a_run(word_directory, tmp_path, capsys) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from wordle_rl.audit import audit
 from wordle_rl.config import RunConfig
+from wordle_rl.players import GAME_FILE
 from wordle_rl.runs import Run, RunError, write_jsonl
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import load_words
@@ -21,6 +22,12 @@ def run(tmp_path: Path) -> Run:
     made.append("secrets.jsonl", {"stage": "grpo", "step": 0, "secrets": list(SPLIT.train[:3])})
     made.append("games.jsonl", {"secret": SPLIT.train[1]})
     return made
+
+
+def finish(run: Run, model: str) -> None:
+    """Leave what a finished stage leaves."""
+    (run.directory / model).mkdir()
+    (run.directory / model / GAME_FILE).write_text("{}")
 
 
 def test_clean_run_is_clean_and_counted(run: Run) -> None:
@@ -65,3 +72,47 @@ def test_changed_word_list_is_refused(run: Run) -> None:
 def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run directory"):
         audit(tmp_path)
+
+
+@pytest.mark.parametrize(("model", "record"), [("sft", "traces.jsonl"), ("grpo", "secrets.jsonl")])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(
+    model: str, record: str, emptied: bool, run: Run, cli
+) -> None:
+    finish(run, model)
+    assert audit(run.directory).clean
+    (run.directory / record).unlink()
+    if emptied:
+        (run.directory / record).touch()
+    code, out, err = cli("audit", run.directory)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"not proven clean: {model} was trained, and {record}" in err
+
+
+def test_a_leak_is_told_though_a_record_is_missing(run: Run) -> None:
+    finish(run, "grpo")
+    (run.directory / "secrets.jsonl").unlink()
+    run.append("traces.jsonl", {"secret": SPLIT.test[0]})
+    assert audit(run.directory).leaks == (("traces.jsonl", SPLIT.test[0]),)
+
+
+def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", RunConfig(), SPLIT)
+    with pytest.raises(RunError, match="nothing to audit"):
+        audit(run.directory)
+
+
+@pytest.mark.parametrize(
+    ("record", "row"),
+    [
+        ("traces.jsonl", {"word": "crane"}),
+        ("traces.jsonl", {"secret": None}),
+        ("secrets.jsonl", {"step": 1}),
+        ("secrets.jsonl", {"secrets": "crane"}),
+        ("games.jsonl", {"stage": "validation"}),
+    ],
+)
+def test_a_row_without_a_secret_is_named(record: str, row: dict[str, object], run: Run) -> None:
+    run.append(record, row)
+    with pytest.raises(RunError, match=rf"{record}:\d+ names no secret"):
+        audit(run.directory)

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 from wordle_rl.card import card_text, models_of, write_cards
 from wordle_rl.config import ConfigError
 from wordle_rl.report.read import read_run
-from wordle_rl.runs import read_object
+from wordle_rl.runs import append_jsonl, read_object, write_jsonl
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     text = card_text(record, "grpo")
     for fact in (
         manifest["fingerprint"], manifest["command"], manifest["hardware"]["processor"], "split seed 0",
-        "2 steps, each of 2 groups of 4 games", "200 of the solver", "the last ones of the training",
+        "2 steps, each of 2 groups of 4 games", "the last ones of the training",
     ):  # fmt: skip
         assert str(fact) in text
     stored = re.search(r"```json\n(.*?)\n```", text, re.DOTALL)
@@ -121,3 +121,39 @@ def test_a_model_without_its_run_is_refused_in_one_line(finished_run, tmp_path, 
     code, _, err = cli("card", tmp_path / "nothing")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
+
+
+def test_teacher_games_are_those_of_the_run_under_their_teachers_names(finished_run, tmp_path) -> None:
+    run = tmp_path / "mini"
+    shutil.copytree(finished_run, run)
+    said = "- Teacher games for supervised fine-tuning: "
+    assert f"{said}200 of the solver\n" in write_cards(run)[0].read_text()
+    rows = [{"secret": "crane", "turns": [], "teacher": name} for name in ("solver", "org/m", "org/m")]
+    write_jsonl(run / "traces.jsonl", rows)
+    assert f"{said}2 of org/m, 1 of the solver\n" in write_cards(run)[0].read_text()
+    append_jsonl(run / "traces.jsonl", {"secret": "crane", "turns": []})
+    assert f"{said}2 of the solver, 2 of org/m\n" in write_cards(run)[0].read_text()
+    (run / "traces.jsonl").unlink()
+    assert f"{said}at most 200 of the solver\n" in write_cards(run)[0].read_text()
+
+
+def test_games_of_a_file_are_not_called_the_solvers(record) -> None:
+    given = {**record.config["traces"], "file": "llm.jsonl", "narrate": True}
+    text = card_text(replace(record, config={**record.config, "traces": given}), "sft")
+    assert "fine-tuning: at most 200 of a file of games made before\n" in text
+    narrated = {**record.config["traces"], "narrate": True}
+    text = card_text(replace(record, config={**record.config, "traces": narrated}), "sft", {"solver": 200})
+    assert "fine-tuning: 200 of the solver, with its thinking\n" in text
+
+
+def test_every_call_that_made_the_run_is_on_the_card_once(record) -> None:
+    def call(command: str, commit: str, accelerator: str | None) -> dict[str, object]:
+        hardware = {"processor": "CPU-7", "cores": 8} | ({"accelerator": accelerator} if accelerator else {})
+        return {"command": command, "git_commit": commit, "hardware": hardware, "wordle_rl": "9.1"}
+
+    later = [call("wordle-rl run B", "bbb", "1 x GPU-5"), call("wordle-rl run C", "bbb", "1 x GPU-5")]
+    manifest = {**record.manifest, **call("wordle-rl sft A", "aaa", None), "later_calls": later}
+    text = card_text(replace(record, manifest=manifest), "grpo")
+    assert "- Hardware: 8 cores of CPU-7; 1 x GPU-5, 8 cores of CPU-7\n" in text
+    assert "- wordle-rl 9.1, commits aaa, bbb; seed 0\n" in text
+    assert "```bash\nwordle-rl sft A\nwordle-rl run B\nwordle-rl run C\n```" in text

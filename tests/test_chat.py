@@ -246,6 +246,15 @@ def test_warming_changes_nothing_but_time(codec: ChatCodec, tokenizer: PreTraine
     assert len(warmed._cache) == 5
 
 
+def test_warming_keeps_no_more_texts_than_it_may(tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.chat._MAX_CACHED_TEXTS", 20)
+    warmed = ChatCodec(tokenizer)
+    for chunk in range(10):
+        warmed.warm([f"{chunk}, {number}" for number in range(8)], [])
+        assert len(warmed._cache) < 20 + 8
+        assert warmed.reply_ids(f"{chunk}, 3") == ChatCodec(tokenizer).reply_ids(f"{chunk}, 3")
+
+
 def test_ids_handed_out_are_the_caller_s_own(codec: ChatCodec) -> None:
     feedback = Message(role="user", content="cYrGaGnXeG")
     first = json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")])

@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,10 @@ from pydantic import BaseModel
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import PatienceSettings, PlayerEvalSettings, RunConfig, TraceSettings
+from wordle_rl.config import ConfigError, PatienceSettings, PlayerEvalSettings, RunConfig, TraceSettings
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.players import game_of
 from wordle_rl.runs import Run
 
 COMMANDS = [
@@ -204,6 +209,21 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 
 
+def test_the_last_table_of_a_run_is_of_its_own_evaluations(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    run, config = tmp_path / "run", write_config(tmp_path / "mini.toml", word_directory)
+    shutil.copytree(finished_run, run)
+    own = cli("run", config, "--out", run)[1]
+    assert "one game per secret, strict dictionary\n" in own
+    played = Evaluation.load(run / "eval" / "grpo.json")
+    few = replace(played, records=played.records[:3])
+    few.save(run / "eval" / "grpo-val.json")
+    replace(few, name="zonal", constrain="words").save(run / "eval" / "zonal.json")
+    assert cli("run", config, "--out", run)[1] == own
+    rules = Rules(dictionary="lenient", hard_mode=True)
+    replace(played, rules=rules).save(run / "eval" / "grpo.json")
+    assert "one game per secret, lenient dictionary, hard mode\n" in cli("run", config, "--out", run)[1]
+
+
 def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory)
     arguments = ("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 7, "--seed", 5)
@@ -262,14 +282,52 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, 
     assert stopped_at < len(steps) <= stopped_at + 2  # a step is logged after it could still stop
 
 
-def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
-    def press(*_args: object, **_kwargs: object) -> str:
-        raise KeyboardInterrupt
+def press(*_args: object, **_kwargs: object) -> str:
+    raise KeyboardInterrupt
 
+
+def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", press)
     code, _, err = cli("play")
     assert code == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("run --out {here}/run", "the same command goes on"),
+        ("run --out {here}/run --overwrite", "the same command without --overwrite goes on"),
+        ("eval --player solver --out {here}/x.json", "the same command goes on"),
+        ("eval --player solver --out={here}/x.json --overwrite", "the same command without --overwrite goes on"),
+        ("eval --player solver", None),
+        ("eval --player random --out {here}/x.json", None),
+        ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command goes on"),
+        ("traces --out {here}/t.jsonl", None),
+        ("dataset t.jsonl --out {here}/set", None),
+        ("import d.csv --format grpo --out {here}/d.jsonl", None),
+        ("merge a --out {here}/m", None),
+    ],
+)
+def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
+    command: str, said: str | None, cli, monkeypatch, tmp_path: Path
+) -> None:
+    for place in (
+        "training.run", "evaluating.evaluate_player", "data.traces", "data.llm_traces", "data.dataset",
+        "data.import_data", "finished.merge_adapter",
+    ):  # fmt: skip
+        monkeypatch.setattr(f"wordle_rl.commands.{place}", press)
+    code, out, err = cli(*command.format(here=tmp_path).split())
+    assert (code, out) == (130, "")
+    assert err.startswith("stopped")
+    assert ("goes on" in err) == (said is not None)
+    assert (said or "") in err
+
+
+def test_make_clean_leaves_runs_alone() -> None:
+    makefile = (Path(__file__).resolve().parent.parent / "Makefile").read_text()
+    (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
+    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist"]
 
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:
@@ -278,3 +336,35 @@ def test_you_can_play_yourself(cli, monkeypatch) -> None:
     code, out, _ = cli("play", "--secret", "crane")
     assert code == 0
     assert "well done: CRANE" in out
+
+
+@pytest.mark.parametrize("player", ["random", "openai:m", "model"])
+def test_rules_asked_for_are_played_by_whoever_plays(player: str, cli, finished_run, monkeypatch) -> None:
+    """On top of a model's own game, which is what it plays where nothing is asked for."""
+    asked = []
+
+    def make_player(_name: str, _words: object, game: object, *_: object, **__: object) -> None:
+        asked.append(game)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("wordle_rl.commands.play.make_player", make_player)
+    command = ("play", "--player", finished_run if player == "model" else player)
+    own = game_of(finished_run / "grpo") if player == "model" else None
+    for rules in ((), ("--hard-mode",), ("--dictionary", "app"), ("--dictionary", "strict", "--hard-mode")):
+        assert cli(*command, *rules)[0] == 2
+    none, hard, app, strict = asked
+    assert none is None
+    own = own or type(hard)()
+    assert hard == own.model_copy(update={"hard_mode": True})
+    assert app == own.model_copy(update={"dictionary": Dictionary.APP})
+    assert strict == own.model_copy(update={"dictionary": Dictionary.STRICT, "hard_mode": True})
+
+
+def test_hard_mode_holds_for_a_player_that_does_not_know_it_and_the_solver_refuses_it(cli, word_directory) -> None:
+    command = ("play", "--words", word_directory, "--seed", 1)
+    assert "leaves out a hint" not in cli(*command, "--player", "random")[1]
+    assert "leaves out a hint" in cli(*command, "--player", "random", "--hard-mode")[1]
+    code, out, err = cli(*command, "--player", "solver", "--hard-mode")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the solver does not keep to hard mode" in err
+    assert cli(*command, "--player", "solver", "--dictionary", "app")[0] == 0

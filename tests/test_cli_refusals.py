@@ -13,6 +13,8 @@ pytest.importorskip("torch")
 
 from training_fixtures import write_config
 
+from wordle_rl.runs import LOCK_FILE
+
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
 RUN = "run {here}/mini.toml --out {here}/out"
@@ -142,5 +144,5 @@ def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
     assert len(errors) == 1
     assert "free space" in errors[0]
     assert not [path for path in run.rglob("*") if path.name.endswith((".partial", ".safetensors"))]
-    whole = {"config.json", "manifest.json", "timings.json", "metrics.jsonl", "sft"}
+    whole = {"config.json", "manifest.json", "timings.json", "metrics.jsonl", "sft", LOCK_FILE}
     assert {path.name for path in run.glob("*")} - before <= whole

@@ -15,6 +15,8 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, chat
 from training_fixtures import rows
 
+from wordle_rl.runs import RunError, kept
+
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
 
@@ -49,6 +51,32 @@ def test_the_same_command_plays_only_what_is_missing(serve, buy, split) -> None:
     code, out, _ = buy(endpoint, "--max-secrets", 4, "--games-per-word", 2)
     assert (code, len(endpoint.requests)) == (0, asked)
     assert "8 were there" in out
+
+
+def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> None:
+    endpoint = serve(guesser(split.train[0]))
+    with kept(Path(".t.jsonl.lock")):
+        code, out, err = buy(endpoint, "--max-secrets", 1)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "t.jsonl.lock is being written by another process" in err
+        assert buy(endpoint, "--max-secrets", 1, "--out", "other.jsonl")[0] == 0
+    assert not Path("t.jsonl").exists()
+    assert len(endpoint.requests) == 1
+    assert [buy(endpoint, "--max-secrets", 1)[0] for _ in range(2)] == [0, 0], "it is free again after each call"
+    assert len(rows(Path("t.jsonl"))) == 1
+
+
+def test_the_file_is_kept_while_games_are_bought(serve, buy, split) -> None:
+    refused = []
+
+    def answer(*_: object):
+        with pytest.raises(RunError, match="another process"), kept(Path(".t.jsonl.lock")):
+            pass
+        refused.append(True)
+        return guesser(split.train[0])()
+
+    assert buy(serve(answer), "--max-secrets", 1)[0] == 0
+    assert refused == [True]
 
 
 def test_failed_games_are_kept_as_errors_and_played_again(serve, buy, cli, word_directory, split) -> None:
@@ -144,6 +172,7 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
         (["--num-games", 5], "num_games is a setting of --teacher solver"),
         (["--teacher", "solver"], "provider is a setting of --teacher openai"),
         (["--out", "diary"], "diary"),
+        (["--out", "diary/t.jsonl"], "cannot write diary/t.jsonl"),
     ],
 )
 def test_a_wrong_input_is_one_line_before_anything_is_asked(arguments, named, serve, buy, monkeypatch) -> None:

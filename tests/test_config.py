@@ -17,6 +17,7 @@ from wordle_rl.config import (
     load_config,
     own_weights,
 )
+from wordle_rl.reward import CURRICULA
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").rglob("*.toml"))
 
@@ -129,6 +130,8 @@ IMPOSSIBLE = {
         "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
         "then_preset 'solver' and then_weights (win)",
     ),
+    "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
+    "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
     "negative seed": ("seed = -1", "seed"),
 }
@@ -148,6 +151,27 @@ def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config.model_dump_json())
     assert load_config(tmp_path / "config.json") == config
     assert own_weights(config) == {"expert_iteration": config.expert_iteration.reward}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[grpo]\nsequence_importance = true\ncredit = 'game'",
+        "[grpo]\nsequence_importance = true\n[game]\nshape = 'state'",
+        "[grpo]\nsequence_importance = true\nturn_candidates = 4",
+    ],
+)
+def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:
+    assert load(tmp_path, text).grpo.sequence_importance
+
+
+def test_a_curriculum_takes_the_threshold_and_the_order_that_were_set(tmp_path: Path) -> None:
+    reward = "[grpo.reward]\npreset = 'shaped_curriculum'\n"
+    stored = load(tmp_path, reward).grpo.reward.schedule()
+    assert stored == CURRICULA["shaped_curriculum"]
+    other = load(tmp_path, reward + "threshold = 0.5\nkeep_order = false").grpo.reward.schedule()
+    assert (other.threshold, other.keep_order) == (0.5, False)
+    assert (other.before, other.after) == (stored.before, stored.after)
 
 
 def test_hard_mode_without_strays_is_fine(tmp_path: Path) -> None:

@@ -156,6 +156,17 @@ def test_a_sound_game_has_no_fault_and_a_disowned_guess_is_none(small_words) -> 
     assert fault_of(STRAYED, small_words, LIMITS) is None
 
 
+def test_a_free_refusal_is_no_guess(small_words) -> None:
+    refused = TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED, costs_turn=False)
+    asked_again = replace(SOUND, turns=(refused, refused, *SOUND.turns))
+    assert fault_of(asked_again, small_words, LIMITS) == "unlisted_turn", "four turns, two of them guesses"
+    charged = replace(asked_again, turns=(replace(refused, costs_turn=True),) * 2 + SOUND.turns)
+    assert fault_of(charged, small_words, LIMITS) == "too_many_turns"
+    for summary in (summarise, summarise_teachers):
+        assert [row.mean_guesses_on_wins for row in summary([asked_again])] == [2.0]
+        assert [row.mean_guesses_on_wins for row in summary([charged])] == [4.0]
+
+
 def test_unknown_tokens_matter_only_to_a_bound_on_them(small_words) -> None:
     assert fault_of(FAULTS["unknown_tokens"], small_words, replace(LIMITS, max_tokens=0)) is None
 

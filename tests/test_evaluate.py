@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wordle_rl.commands.evaluating import Asked, Source, Wording
+from wordle_rl.config import PatienceSettings, SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
     WASTED_TURN_REGRET,
@@ -336,3 +338,115 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(a, play_script([("crane", ["crane"])], name="b", rules=Rules(max_turns=5)))
     with pytest.raises(EvaluationError, match="different word lists"):
         compare(a, replace(a, fingerprint="0" * 64))
+
+
+def test_games_played_again_say_nothing_new_of_other_words() -> None:
+    a = [(secret, LOSE if secret in ANSWERS[:4] else [secret]) for secret in ANSWERS]
+    b = [(secret, LOSE if secret in ANSWERS[3:5] else [secret]) for secret in ANSWERS]
+    once = compare(play_script(a), play_script(b))
+    often = compare(play_script(a * 5), play_script(b * 5))
+    assert often.win_rate_difference == pytest.approx(once.win_rate_difference)
+    assert often.guesses_difference == pytest.approx(once.guesses_difference)
+    assert often.guesses_p_value == pytest.approx(once.guesses_p_value)
+
+
+def test_some_of_the_answers_are_not_all() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    some = [(secret, [secret]) for secret in split.of_each_part(2)]
+    assert set(figures_by_split(play_script(some), split)) == {"train", "held_out"}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    assert Source("", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
+    assert Source("", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
+    assert sorted(Source("", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("player", "temperature", "own_drawing", "draws"),
+    [
+        ("solver", 0.0, False, False),
+        ("solver", 1.0, False, False),
+        ("random", 0.0, False, True),
+        ("runs/a", 0.0, False, False),
+        ("runs/a", 0.5, False, True),
+        ("openai:m", 0.0, False, False),
+        ("openai:m", 0.5, False, True),
+        ("openai:m", 0.0, True, True),
+    ],
+)
+def test_games_are_repeated_only_by_players_that_draw(
+    player: str, temperature: float, own_drawing: bool, draws: bool
+) -> None:
+    sampling = SamplingSettings(temperature=temperature)
+    asked = Asked(player, None, Wording(None, None, None), sampling, PatienceSettings(), own_drawing=own_drawing)
+    assert asked.draws == draws
+
+
+def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
+    command = ("eval", "--words", word_directory, "--split", "val", "--no-regret", "--json", "--games-per-secret", 3)
+    for player in ("solver", "openai:m"):
+        code, out, err = cli(*command, "--player", player)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{player} plays the same game again" in err
+    code, out, _ = cli(*command, "--player", "random")
+    assert (code, json.loads(out)["num_games"] % 3) == (0, 0)
+    assert cli(*command[:-1], 1, "--player", "solver")[0] == 0
+
+
+@pytest.fixture
+def into_file(cli, word_directory: Path, tmp_path: Path):
+    """`wordle-rl eval --out x.json` of two games of a player."""
+
+    def run(player: str, *more: object) -> tuple[int, str, str]:
+        command = ("eval", "--player", player, "--words", word_directory, "--max-games", 2, "--no-regret")
+        return cli(*command, "--out", tmp_path / "x.json", *more)
+
+    return run
+
+
+def test_another_players_evaluation_is_written_over_only_if_asked_for(into_file, tmp_path: Path) -> None:
+    assert into_file("solver")[0] == 0
+    before = (tmp_path / "x.json").read_bytes()
+    code, out, err = into_file("random")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds an evaluation of solver, this would be one of random" in err
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver")[0] == 0, "the same command goes on working"
+    assert into_file("random", "--overwrite")[0] == 0
+    assert Evaluation.load(tmp_path / "x.json").player == "random"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"fingerprint": "0" * 64}, "other words"),
+        ({"parts": ("val",)}, "another part of them"),
+        ({"rules": Rules(max_turns=5)}, "other rules"),
+        ({"constrain": "words"}, "another constraint"),
+    ],
+)
+def test_an_evaluation_under_other_conditions_is_not_written_over(
+    change: dict[str, object], named: str, into_file, tmp_path: Path
+) -> None:
+    assert into_file("solver")[0] == 0
+    replace(Evaluation.load(tmp_path / "x.json"), **change).save(tmp_path / "x.json")  # type: ignore[arg-type]
+    before = (tmp_path / "x.json").read_bytes()
+    code, _, err = into_file("solver")
+    assert code == 2
+    assert named in err
+    assert (tmp_path / "x.json").read_bytes() == before
+
+
+def test_a_file_that_holds_no_evaluation_is_left_alone_before_any_game(into_file, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("dear diary")
+    code, out, err = into_file("solver")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds no evaluation" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert (tmp_path / "x.json").read_text() == "dear diary"
+    assert into_file("solver", "--overwrite")[0] == 0

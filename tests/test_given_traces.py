@@ -107,6 +107,23 @@ def test_a_run_without_its_file_of_games_writes_nothing(word_directory, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_whose_budgets_cut_what_it_is_to_learn_writes_nothing(word_directory, sixty, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import write_config
+
+    from wordle_rl.pipeline import Pipeline
+
+    first, second = split_secrets(sixty).train[:2]
+    thoughtful = game(first, second, first, thinking="many words before a guess")
+    write_jsonl(tmp_path / "bought.jsonl", [thoughtful.to_row()])
+    changes = {"traces__file": json.dumps(str(tmp_path / "bought.jsonl")), "game__thinking": '"optional"'}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than eval\.max_completion_tokens"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
 def test_making_games_takes_no_file_of_games(cli, tmp_path: Path) -> None:
     code, _, err = cli("traces", "--out", str(tmp_path / "a.jsonl"), "--file", str(tmp_path / "b.jsonl"))
     assert code == 2

@@ -63,7 +63,7 @@ SMALLER = {
 }
 """Command -> settings appended to it; a later setting counts more than an earlier one."""
 
-LONGEST = 32
+LONGEST = 128
 """Tokens of a reply where a command would allow more."""
 
 NOT_RUN = {

@@ -130,6 +130,11 @@ def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
     assert works(config)["grpo"].rows == 8 * 6
 
 
+def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
+    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, turn_candidates=4)
+    assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 * 6
+
+
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])
 def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Path, monkeypatch) -> None:
     if limit is not None:

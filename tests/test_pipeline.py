@@ -23,7 +23,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.read import read_run
-from wordle_rl.runs import RunError
+from wordle_rl.runs import LOCK_FILE, RunError, kept, read_object
 from wordle_rl.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -144,7 +144,7 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     config, directory = mini(tmp_path, word_directory, grpo__steps="0"), tmp_path / "run"
     assert Pipeline(config, directory, QUIET)("traces") is None
     assert sorted(path.name for path in directory.iterdir()) == [
-        "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
     ]  # fmt: skip
     traces = tree(directory)["traces.jsonl"]
     assert Pipeline(config, directory, QUIET)("sft") is None
@@ -154,6 +154,57 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert results is not None
     assert set(results) == {"sft", "seconds", "peak_memory_gib"}
     assert tree(directory)["traces.jsonl"] == traces
+
+
+def copied(finished_run, directory: Path) -> Path:
+    shutil.copytree(finished_run, directory)
+    return directory
+
+
+def test_a_run_that_cannot_begin_removes_none(finished_run, word_directory, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    before = tree(directory)
+    wrong = load_config(directory / "config.json").model_copy(deep=True)
+    faults = {
+        "no such model": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": "no/such/model"})}),
+        "lies in": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": str(directory / "sft")})}),
+        "lies  in": wrong.model_copy(
+            update={"traces": wrong.traces.model_copy(update={"file": directory / "traces.jsonl"})}
+        ),
+    }
+    for what, config in faults.items():
+        with pytest.raises(ConfigError, match=r"lies in .* --overwrite" if "lies" in what else "no/such/model"):
+            Pipeline(config, directory, QUIET, anew=True)("traces" if "lies" in what else "sft")
+    with pytest.raises(ConfigError, match="not dpo"):
+        Pipeline(wrong, directory, QUIET, anew=True)("dpo")
+    assert tree(directory) == before
+
+
+def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    Pipeline(load_config(directory / "config.json"), directory, QUIET, anew=True)("traces")
+    assert sorted(path.name for path in directory.iterdir()) == [
+        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+    ]  # fmt: skip
+
+
+def test_two_processes_do_not_work_on_one_run(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    with kept(directory / LOCK_FILE), pytest.raises(RunError, match="another process"):
+        Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+
+
+def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeypatch) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    before = (directory / "manifest.json").read_text()
+    monkeypatch.setattr("sys.argv", ["wordle-rl", "looking", "again"])
+    Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    assert (directory / "manifest.json").read_text() == before
+    (directory / "eval" / "sft.json").unlink()
+    Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    assert [call["command"] for call in read_object(directory / "manifest.json")["later_calls"]] == [
+        "wordle-rl looking again"
+    ]
 
 
 @pytest.mark.parametrize("stage", ["sft", "grpo"])

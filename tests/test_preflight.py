@@ -23,6 +23,7 @@ from wordle_rl.checks import (
     check_model,
     check_stops,
     check_teacher,
+    check_teacher_replies,
     check_template,
     refuse,
     sample_game,
@@ -36,10 +37,11 @@ from wordle_rl.config import (
     VLLMSettings,
     load_config,
 )
+from wordle_rl.dataset import Example
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, estimate, stage_works
 from wordle_rl.modeling import load_numbers
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight import Played, check_play, play_groups
+from wordle_rl.preflight import Played, check_play, play_groups, reply_lengths
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start
 from wordle_rl.samplers.simple import ScriptedSampler
@@ -161,6 +163,22 @@ def test_teacher_games_that_would_be_left_out_are_told() -> None:
         "sft.max_length 20 leaves out 50% of the teacher's games; raise it to 40",
     )
     assert levels(check_teacher([30, 40], 20)) == ["problem"]
+
+
+def test_budgets_that_cut_the_teacher_s_replies_are_told() -> None:
+    lengths = [8] * 19 + [30]
+    assert check_teacher_replies(lengths, {"eval.max_completion_tokens": 12}) == []
+    longer = [8, 8, 30, 40]
+    (some,) = check_teacher_replies(longer, {"eval.max_completion_tokens": 35, "grpo.x": 40})
+    assert some.level == "warning"
+    assert some.message.startswith("25% of the teacher's replies take more than eval.max_completion_tokens 35")
+    assert "95 % take at most 40" in some.message
+    assert levels(check_teacher_replies([30, 40, 8], {"a": 12})) == ["problem"]
+
+
+def test_replies_are_counted_one_by_one() -> None:
+    game = Example(token_ids=[1] * 9, loss_mask=[0, 1, 1, 0, 0, 1, 1, 1, 0])
+    assert reply_lengths([game, Example([1, 2], [0, 1])]) == [2, 3, 1]
 
 
 def needs(weights: int, activations: int) -> MemoryEstimate:

@@ -1,5 +1,6 @@
 """Laws of the run directory: every file is whole or absent, and damage is named."""
 
+import errno
 import json
 import os
 import resource
@@ -13,11 +14,13 @@ from training_fixtures import make_run, rows, write_word_directory
 
 from wordle_rl import __version__
 from wordle_rl.config import GRPOSettings, RunConfig
+from wordle_rl.provenance import calls, manifest, peak_memory_gib
 from wordle_rl.runs import (
+    LOCK_FILE,
     Run,
     RunError,
-    manifest,
-    peak_memory_gib,
+    kept,
+    lock_file,
     read_jsonl,
     read_object,
     start_anew,
@@ -197,6 +200,52 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
     assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
 
 
+def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    with pytest.raises(RunError, match=r"not a run's; name another --out$"):
+        make_run(tmp_path, sixty)
+
+
+def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    with kept(tmp_path / LOCK_FILE), pytest.raises(RunError, match="another process"):
+        start_anew(tmp_path)
+    assert (tmp_path / "config.json").is_file()
+
+
+def test_a_file_system_that_cannot_lock_keeps_nobody_out(tmp_path: Path, monkeypatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(RunError, match="cannot lock"):
+        lock_file(tmp_path / "file")
+    with kept(tmp_path / "file"):
+        pass
+
+
+def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on_with(
+    tmp_path: Path, sixty, split, monkeypatch
+) -> None:
+    def call(command: str, commit: str, **options: bool) -> dict:
+        monkeypatch.setattr("sys.argv", ["wordle-rl", command])
+        monkeypatch.setattr("wordle_rl.provenance._git_commit", lambda: commit)
+        Run.create(tmp_path, RunConfig(), split, **options)
+        return read_object(tmp_path / "manifest.json")
+
+    first = call("sft", "aaa")
+    assert call("sft", "aaa") == first
+    assert call("run", "bbb", adds=False) == first
+    second = call("run", "bbb")
+    assert {name: value for name, value in second.items() if name != "later_calls"} == first
+    assert [(each["command"], each["git_commit"]) for each in calls(second)] == [
+        ("wordle-rl sft", "aaa"),
+        ("wordle-rl run", "bbb"),
+    ]
+    assert call("run", "bbb") == second
+    assert calls(second)[1]["hardware"] == first["hardware"]
+
+
 def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) -> None:
     clock = iter([0.0, 2.0, 10.0, 13.0])
     monkeypatch.setattr("wordle_rl.runs.time.perf_counter", lambda: next(clock))
@@ -217,7 +266,10 @@ def test_only_runs_are_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(RunError, match="is no run directory"):
         start_anew(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}")  # as beside the weights of any model of transformers
+    with pytest.raises(RunError, match="is no run directory"):
+        start_anew(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
     start_anew(tmp_path)
     assert not tmp_path.exists()
     tmp_path.mkdir()

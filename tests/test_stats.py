@@ -170,6 +170,25 @@ def test_bootstrap_is_repeatable_and_turns_with_its_sign(diffs: list[float], see
     assert paired_bootstrap([-diff for diff in diffs], num_resamples=300, seed=seed).mean == pytest.approx(-mean)
 
 
+def test_a_cluster_of_one_is_a_pair_and_copies_of_a_pair_tell_nothing_new() -> None:
+    diffs = [1.0] * 12 + [0.0] * 40 + [-1.0] * 7
+    alone = paired_bootstrap(diffs)
+    assert paired_bootstrap(diffs, range(len(diffs))) == alone
+    assert paired_bootstrap(diffs * 8, list(range(len(diffs))) * 8) == pytest.approx(alone)
+    mean, low, high = paired_bootstrap(diffs * 8)
+    assert alone.low < low < mean < high < alone.high, "as if the copies were pairs of their own"
+
+
+def test_clusters_of_unlike_sizes_weigh_by_their_pairs() -> None:
+    # Two clusters of 1 and 3 pairs: drawn are both, or one of them twice.
+    assert paired_bootstrap([1.0, 0.0, 0.0, 0.0], [0, 1, 1, 1]) == (0.25, 0.0, 1.0)
+
+
+def test_clusters_are_given_for_every_pair() -> None:
+    with pytest.raises(StatsError, match="as many clusters"):
+        paired_bootstrap([1.0, 0.0], [0])
+
+
 def test_bootstrap_of_equal_differences_has_no_width() -> None:
     assert paired_bootstrap([0.5] * 7) == (0.5, 0.5, 0.5)
 

@@ -22,11 +22,13 @@ from wordle_rl.modeling import load_model, save_model  # noqa: E402
 from wordle_rl.players import GAME_FILE  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
-from wordle_rl.runs import write_json  # noqa: E402
+from wordle_rl.runs import write_json, write_jsonl  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.samplers.vllm import VLLMSampler, make_engine  # noqa: E402
+from wordle_rl.split import split_secrets  # noqa: E402
+from wordle_rl.words import load_words  # noqa: E402
 
 # Its warnings are its own affair.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -277,6 +279,8 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
     monkeypatch.setattr(async_grpo_trainer, "get_peak_flops_per_device", lambda *_: None)  # it asks CUDA
     run = tmp_path / "run"
     shutil.copytree(directory, run / "sft")
+    taught = split_secrets(load_words(str(word_directory))).train[0]
+    write_jsonl(run / "traces.jsonl", [{"secret": taught}])
     changes = {
         "grpo__credit": '"game"', "grpo__scale_advantages": "true", "grpo.reward__preset": '"strict_xml"',
         "grpo.optimizer__learning_rate": "1e-4", "model__max_length": "512",

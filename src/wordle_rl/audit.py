@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.config import load_config
+from wordle_rl.config import RunConfig, load_config
+from wordle_rl.players import GAME_FILE
 from wordle_rl.runs import RunError, read_jsonl, read_object
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
@@ -36,7 +37,8 @@ def audit(directory: Path) -> Audit:
     The split is worked out anew from the stored config, not read from the manifest.
 
     Raises:
-        RunError: If the directory is no run, the word list has changed since, or a record is damaged.
+        RunError: If the directory is no run, the word list has changed since, a record is damaged, or no leak was
+            found but a record without which nothing is proven is missing or empty.
     """
     stored = directory / "config.json"
     if not stored.is_file():
@@ -54,7 +56,22 @@ def audit(directory: Path) -> Audit:
         counts[name] += 1
         if secret in held_out:
             leaks[name, secret] = None
+    if not leaks:
+        _check_proof(directory, config, counts)
     return Audit(dict(counts), tuple(leaks))
+
+
+def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) -> None:
+    """Refuse to call a run clean that lacks the secrets of a stage it finished, or has none at all."""
+    for stage, record in (("sft", "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
+        if (directory / stage / GAME_FILE).is_file() and not counts[record]:
+            fault = "holds no secret" if (directory / record).is_file() else "is missing"
+            raise RunError(
+                f"{directory} is not proven clean: {stage} was trained, and {record}, which names its secrets, "
+                f"{fault}; put the file back, or train anew"
+            )
+    if not counts:
+        raise RunError(f"{directory} has nothing to audit: no model was trained and no secret recorded yet")
 
 
 def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -62,15 +79,18 @@ def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[
 
     Games by which weights are chosen have validation secrets and are none of training.
     """
-    for row in _rows(directory / "traces.jsonl"):
-        yield "traces.jsonl", str(row["secret"])
-    for row in _rows(directory / "secrets.jsonl"):
-        for secret in list(row["secrets"]):  # type: ignore[call-overload]  # a JSON list
-            yield "secrets.jsonl", str(secret)
-    for row in _rows(directory / "games.jsonl"):
-        if row.get("stage") != "validation" or row["secret"] not in validation:
-            yield "games.jsonl", str(row["secret"])
+    for name in ("traces.jsonl", "secrets.jsonl", "games.jsonl"):
+        for row, secrets in _rows(directory / name):
+            chooses = name == "games.jsonl" and row.get("stage") == "validation"
+            for secret in secrets:
+                if not (chooses and secret in validation):
+                    yield name, secret
 
 
-def _rows(path: Path) -> Iterable[dict[str, object]]:
-    return read_jsonl(path) if path.is_file() else ()
+def _rows(path: Path) -> Iterator[tuple[dict[str, object], list[str]]]:
+    """Each row of a record with its secrets; none if there is no such file."""
+    for number, row in enumerate(read_jsonl(path) if path.is_file() else (), start=1):
+        secrets = row.get("secrets") if path.name == "secrets.jsonl" else [row.get("secret")]
+        if not isinstance(secrets, list) or not all(isinstance(secret, str) for secret in secrets):
+            raise RunError(f"{path}:{number} names no secret, so nothing is proven; mend the line")
+        yield row, secrets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
 from wordle_rl.evaluate import CONSTRAINED_PART
 from wordle_rl.players import GAME_FILE, find_model
+from wordle_rl.provenance import calls
 from wordle_rl.report.read import RunRecord, read_run
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.runs import read_jsonl, write_text_atomically
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData
@@ -46,9 +48,9 @@ def write_cards(path: Path, *, anew: bool = True) -> list[Path]:
     models = models_of(path)
     wanted = [model for model in models if anew or not (model / CARD_FILE).is_file()]
     if wanted:
-        run = read_run(models[0].parent)
+        run, teachers = read_run(models[0].parent), _teachers(models[0].parent / "traces.jsonl")
         for model in wanted:
-            write_text_atomically(model / CARD_FILE, card_text(run, model.name))
+            write_text_atomically(model / CARD_FILE, card_text(run, model.name, teachers))
     return [model / CARD_FILE for model in models]
 
 
@@ -70,12 +72,19 @@ def models_of(path: Path) -> list[Path]:
     return [directory / model.name for model in models]
 
 
-def card_text(run: RunRecord, name: str) -> str:
+def _teachers(path: Path) -> dict[str, int]:
+    """How many games of a traces file each teacher played, most first; empty if there is no such file."""
+    rows = read_jsonl(path) if path.is_file() else ()
+    return dict(Counter(str(row.get("teacher", "solver")) for row in rows).most_common())
+
+
+def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None) -> str:
     """The card of one model of a run.
 
     Args:
         run: The run's records.
         name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `dagger`.
+        teachers: How many of the run's teacher games each teacher played; None or empty: not known.
 
     Raises:
         ConfigError: If huggingface_hub is not installed.
@@ -90,7 +99,7 @@ def card_text(run: RunRecord, name: str) -> str:
         "## Results",
         _results(run, name),
         "## Training",
-        _training(run, name),
+        _training(run, name, teachers or {}),
         "## Use",
         _USE,
         "## Limitations",
@@ -195,13 +204,12 @@ def _result_row(label: str, figures: Mapping[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _training(run: RunRecord, name: str) -> str:
+def _training(run: RunRecord, name: str, teachers: Mapping[str, int]) -> str:
     manifest, split = run.manifest, run.manifest.get("split", {})
+    versions, commits = _of_calls(run, "wordle_rl"), _of_calls(run, "git_commit")
     num_train, num_val, num_test = (len(split.get(part, ())) for part in ("train", "val", "test"))
-    traces = run.config.get("traces", {})
     lines = [
-        f"- Teacher games for supervised fine-tuning: {traces.get('num_games'):,} of the solver"
-        + (", with its thinking" if traces.get("narrate") else ""),
+        f"- Teacher games for supervised fine-tuning: {_taught(run, teachers)}",
         *([] if name == "sft" else [_played(run, name)]),
         f"- Words: list `{_words(run)}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
         f"{split.get('seed')}: {num_train:,} training, {num_val:,} validation, {num_test:,} held-out secrets. "
@@ -209,10 +217,28 @@ def _training(run: RunRecord, name: str) -> str:
         f"- Weights: {_chosen(run, name)}",
         f"- Hardware: {_hardware(run)}",
         f"- Time of the whole run: {_time(run)}",
-        f"- wordle-rl {manifest.get('wordle_rl')}, commit {manifest.get('git_commit') or 'unknown'}, "
-        f"seed {manifest.get('seed')}",
+        f"- wordle-rl {', '.join(versions)}, {'commits' if len(commits) > 1 else 'commit'} "
+        f"{', '.join(commits) or 'unknown'}; seed {manifest.get('seed')}",
     ]
     return "\n".join(lines)
+
+
+def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
+    """How many games were taught from, and whose they were."""
+    traces = run.config.get("traces", {})
+    given = traces.get("file") is not None
+    if teachers:
+        said = ", ".join(
+            f"{count:,} of {'the solver' if teacher == 'solver' else teacher}" for teacher, count in teachers.items()
+        )
+    else:
+        said = f"at most {traces.get('num_games'):,} of {'a file of games made before' if given else 'the solver'}"
+    return said + (", with its thinking" if traces.get("narrate") and not given else "")
+
+
+def _of_calls(run: RunRecord, fact: str) -> list[str]:
+    """What the calls that made a run say of something, first to last, each once."""
+    return list(dict.fromkeys(str(call[fact]) for call in calls(run.manifest) if call[fact]))
 
 
 def _played(run: RunRecord, name: str) -> str:
@@ -233,9 +259,12 @@ def _chosen(run: RunRecord, name: str) -> str:
 
 
 def _hardware(run: RunRecord) -> str:
-    facts = run.manifest.get("hardware", {})
-    parts = [facts.get("accelerator"), f"{facts.get('cores')} cores of {facts.get('processor')}"]
-    return ", ".join(part for part in parts if part)
+    machines = []
+    for call in calls(run.manifest):
+        facts = call["hardware"] or {}
+        parts = [facts.get("accelerator"), f"{facts.get('cores')} cores of {facts.get('processor')}"]
+        machines.append(", ".join(part for part in parts if part))
+    return "; ".join(dict.fromkeys(machines))
 
 
 def _time(run: RunRecord) -> str:
@@ -290,9 +319,9 @@ def _licence(run: RunRecord) -> str:
 
 def _settings(run: RunRecord) -> str:
     stored = json.dumps(run.config, indent=2, ensure_ascii=False)
+    commands = "\n".join(_of_calls(run, "command"))
     return (
-        f"```bash\n{run.manifest.get('command')}\n```\n\n"
-        f"<details><summary>Every setting</summary>\n\n```json\n{stored}\n```\n\n</details>"
+        f"```bash\n{commands}\n```\n\n<details><summary>Every setting</summary>\n\n```json\n{stored}\n```\n\n</details>"
     )
 
 

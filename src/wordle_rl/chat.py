@@ -113,6 +113,8 @@ class ChatCodec:
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
         """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
         texts = {*map(self.frame.spoken, replies), *map(self._answer, feedbacks)}
+        if len(self._cache) >= _MAX_CACHED_TEXTS:
+            self._cache.clear()
         missing = [text for text in texts if text not in self._cache]
         if missing:
             encoded = self.tokenizer(missing, add_special_tokens=False)["input_ids"]

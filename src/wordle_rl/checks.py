@@ -5,6 +5,7 @@ A problem is what cannot work; a run with one is refused. A warning is what work
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -181,6 +182,10 @@ def token_text(codec: ChatCodec, token: int) -> str:
     return str(codec.tokenizer.decode([token], skip_special_tokens=False))
 
 
+_MANY_CUT, _MOST_CUT = 0.05, 0.5
+"""Shares of the teacher's replies that may be too long for a budget: to be told, and to be refused from."""
+
+
 def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
     """Whether teacher games of these lengths in tokens may be learnt from."""
     left_out = sum(length > max_length for length in lengths) / len(lengths)
@@ -190,6 +195,21 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
         f"sft.max_length {max_length} leaves out {left_out:.0%} of the teacher's games; raise it to {max(lengths)}"
     )
     return [Finding("problem" if left_out == 1 else "warning", message)]
+
+
+def check_teacher_replies(lengths: Sequence[int], budgets: Mapping[str, int]) -> list[Finding]:
+    """Whether replies as long as the teacher's, in tokens, could be said to their end within each budget."""
+    findings = []
+    enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
+    for name, budget in budgets.items():
+        cut = sum(length > budget for length in lengths) / len(lengths)
+        if cut > _MANY_CUT:
+            message = (
+                f"{cut:.0%} of the teacher's replies take more than {name} {budget}, so what is learnt would be cut "
+                f"before its guess; raise it (95 % take at most {enough})"
+            )
+            findings.append(Finding("problem" if cut > _MOST_CUT else "warning", message))
+    return findings
 
 
 _LESS: Mapping[Stage, str] = {

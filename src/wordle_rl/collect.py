@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.progress import show_progress
 from wordle_rl.providers import find_endpoint
+from wordle_rl.runs import RunError, kept
 from wordle_rl.split import Split
 from wordle_rl.trace_files import TraceFile, write_csv_files
 from wordle_rl.traces import Trace
@@ -84,27 +86,41 @@ def collect(
 
     Raises:
         ConfigError: See `choose_secrets`, `find_endpoint` and `LLMTeacher`.
-        RunError: If the file is no traces file or cannot be written.
+        RunError: If the file is no traces file, cannot be written, or another process collects into it.
     """
     if not settings.model:
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider, Path.cwd())
-    file = TraceFile(path)
-    if file.mended:
-        console.print(f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True)
-    jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
-    missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
-    teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
-    try:
-        if missing:
-            teacher.check()
-            _play(teacher, missing, file, console)
-    finally:
-        if csv_directory is not None:
-            write_csv_files(path, csv_directory)
-    num_missing = len(missing) - teacher.tally.num_games
-    return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
+    with _kept(path):
+        file = TraceFile(path)
+        if file.mended:
+            console.print(
+                f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
+            )
+        jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
+        missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
+        teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
+        try:
+            if missing:
+                teacher.check()
+                _play(teacher, missing, file, console)
+        finally:
+            if csv_directory is not None:
+                write_csv_files(path, csv_directory)
+        num_missing = len(missing) - teacher.tally.num_games
+        return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Keep others from collecting into a file, by a lock file beside it."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(kept(path.parent / f".{path.name}.lock"))
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        yield
 
 
 def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:

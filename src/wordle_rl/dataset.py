@@ -72,12 +72,17 @@ def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]])
         games[group] += 1
         broken[group] += sum(turn.outcome.broke_rules for turn in trace.turns)
         if trace.won:
-            guesses[group].append(len(trace.turns))
+            guesses[group].append(_num_guesses(trace))
     errors = Counter(group for game, group in failed.items() if game not in finished)
     for group in dict.fromkeys([*games, *errors]):
         won = guesses[group]
         mean = sum(won) / len(won) if won else None
         yield Summary(group[0], games[group], len(won), mean, group[1], errors[group], broken[group])
+
+
+def _num_guesses(trace: Trace) -> int:
+    """The turns of a game that cost one: free refusals are no guesses."""
+    return sum(turn.costs_turn for turn in trace.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +186,10 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 class DatasetLimits:
     """What a row must keep to.
 
-    `max_turns` bounds the guesses of a game, `max_words` the words of its replies, `max_tokens` the completion tokens
-    that its endpoint counted (0: no bound; a game of which none are known is over any other). `consistent_only`: no
-    taught guess contradicts the marks before it; without it, deliberate probes are kept. `check_thinking`: no thinking
-    makes a claim that `claims.false_claim` finds false.
+    `max_turns` bounds the guesses of a game (free refusals are none), `max_words` the words of its replies,
+    `max_tokens` the completion tokens that its endpoint counted (0: no bound; a game of which none are known is over
+    any other). `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes are
+    kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false.
 
     Raises:
         ConfigError: If a bound leaves room for no game.
@@ -221,7 +226,7 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
 
 
 def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
-    if len(trace.turns) > limits.max_turns:
+    if _num_guesses(trace) > limits.max_turns:
         return "too_many_turns"
     if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
         return "too_long"

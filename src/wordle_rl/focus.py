@@ -2,7 +2,8 @@
 
 A group in which every game earned the same teaches nothing. Secrets whose recent groups were spread out are
 therefore drawn more often; secrets never tried count as if they were as spread out as any. Where every secret is tried
-greedily now and then, what greedy play gave away at each takes the place of that record, until its next group.
+greedily now and then, what greedy play gave away at each takes the place of that record, and the spread of its next
+groups is averaged into it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class SecretPicker:
         self._worth = np.full(len(self._secrets), np.nan)
 
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
-        """Draw `count` secrets, without repeats while there are enough; `refill` counts the draws of one step."""
+        """Draw `count` secrets, without repeats in a process while there are enough.
+
+        `refill` counts the draws of one step.
+        """
         rng = np.random.default_rng([self._seed, step, process, *[refill] * (refill > 0)])
         weights = self.weights()
         repeats = count > int(np.count_nonzero(weights))
@@ -66,7 +70,7 @@ class SecretPicker:
         self._worth[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
 
     def restart(self, worth: Mapping[str, float]) -> None:
-        """Forget all records; each secret is worth so much until its next group, the others as much as any."""
+        """Forget all records; each secret begins anew with so much, the others are worth as much as any."""
         self._worth[:] = np.nan
         for secret, value in worth.items():
             self._worth[self._index[secret]] = value

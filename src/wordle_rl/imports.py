@@ -6,7 +6,6 @@ import ast
 import csv
 import json
 import re
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
 from wordle_rl.split import Split
+from wordle_rl.trace_files import wide_csv
 from wordle_rl.words import WordList
 
 Format = Literal["grpo", "instruction"]
@@ -90,10 +90,9 @@ def _rows_of(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def _csv_rows(path: Path) -> Iterator[dict[str, Any] | None]:
-    csv.field_size_limit(sys.maxsize)  # a field may hold a whole conversation
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
-            yield from csv.DictReader(file)
+            yield from wide_csv(file)
         except csv.Error as error:
             raise ConfigError(f"{path} is no CSV ({error})") from None
 

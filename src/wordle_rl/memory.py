@@ -174,7 +174,8 @@ def stage_works(
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
     replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
-    rows_per_game = config.game.prompter(1).rules.max_replies if config.game.shape is Shape.STATE else 1
+    row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
+    rows_per_game = config.game.prompter(1).rules.max_replies if row_per_turn else 1
 
     def trained(settings: SFTSettings | GRPOSettings, rows: int, length: int, half: bool) -> Work:
         return Work(

@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 
 from wordle_rl.card import CARD_FILE, write_cards
-from wordle_rl.checks import check_engines, check_model, refuse
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
     Constrain,
+    GameSettings,
     ModelSettings,
     RunConfig,
     SamplingSettings,
@@ -31,21 +30,20 @@ from wordle_rl.config import (
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split, journal_of, journal_path, occurrences
 from wordle_rl.given_traces import GivenTraces
+from wordle_rl.outlook import Stage, is_trained, look_ahead
 from wordle_rl.players import GAME_FILE, model_sampler, weights_mark
-from wordle_rl.preflight import check_room
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.progress import Tell, show_progress
 from wordle_rl.prompt import Prompter
+from wordle_rl.provenance import peak_memory_gib
 from wordle_rl.report import write_report
-from wordle_rl.runs import Run, peak_memory_gib, read_object, write_json, write_jsonl
+from wordle_rl.runs import LOCK_FILE, Run, kept, read_object, start_anew, write_json, write_jsonl
 from wordle_rl.samplers.base import Closable
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.traces import draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import WordList, load_words
-
-Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
 
 
 class Pipeline:
@@ -55,19 +53,21 @@ class Pipeline:
         config: Every setting.
         directory: The run directory; it is made, or gone on with if it holds a run with the same settings.
         console: Where progress is shown.
+        anew: Remove an earlier run in that directory first, once all that can be looked at beforehand is found right.
 
     Raises:
         ConfigError: If settings do not fit each other.
         RunError: If the directory holds a different run.
     """
 
-    def __init__(self, config: RunConfig, directory: Path, console: Console) -> None:
+    def __init__(self, config: RunConfig, directory: Path, console: Console, *, anew: bool = False) -> None:
         self.config, self.console = config, console if is_first() else Console(quiet=True)
         self.words: WordList = load_words(config.words.source)
         self.split: Split = split_secrets(self.words, config.words.split_seed)
         self.prompter: Prompter = config.game.prompter(self.words.word_length)
         self.solver = Solver(self.words)
         self.run = Run(directory)
+        self._anew = anew
         self._timings = directory / "timings.json"
         self._peak_memory_gib = 0.0
 
@@ -81,65 +81,36 @@ class Pipeline:
         chain: tuple[Stage, ...] = ("traces", "sft", self.config.algorithm, "report")
         if until not in chain:
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; set algorithm to {until}")
-        untrained = not _is_trained(self.run.directory / "sft")
-        if until != "traces" and untrained:
-            self._check_model()
-        if not (self.run.directory / "traces.jsonl").is_file():
-            self._check_given_games()
-        if ahead := self._ahead(chain[: chain.index(until) + 1]):
-            refuse(check_room(self.config, self.config.model if untrained else self._model_at("sft"), ahead))
-        if is_first():
-            self.run = Run.create(self.run.directory, self.config, self.split)
-        wait_for_all()
-        if self._timings.is_file():
-            spent = read_object(self._timings)
-            self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
-        if untrained:
-            self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
+        chain = chain[: chain.index(until) + 1]
+        directory = self.run.directory
+        outlook = look_ahead(self.config, self.words, self.split, directory, chain, anew=self._anew)
+        with ExitStack() as held:
+            if is_first():
+                if self._anew:
+                    start_anew(directory)
+                directory.mkdir(parents=True, exist_ok=True)
+                held.enter_context(kept(directory / LOCK_FILE))
+                self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
+            wait_for_all()
+            if self._timings.is_file():
+                spent = read_object(self._timings)
+                self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
+            if outlook.untrained:
+                self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
+            return self._go_through(chain)
+
+    def _go_through(self, chain: Sequence[Stage]) -> dict[str, Any] | None:
         stages: dict[Stage, Callable[[], None]] = {
             "traces": self._traces,
             "sft": self._sft,
             self.config.algorithm: self._learn_by_play,
         }
-        for stage in chain[: chain.index(until) + 1]:
+        for stage in chain:
             if stage in stages:
                 stages[stage]()
                 wait_for_all()
         part_company()
-        return self._report() if until == "report" and is_first() else None
-
-    def _check_model(self) -> None:
-        """Refuse a model that is missing or too small before anything is written."""
-        try:
-            from wordle_rl.modeling import check_packages, load_codec, load_numbers
-        except ModuleNotFoundError as error:
-            raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
-        for tracker in self.config.report_to:
-            if find_spec(tracker) is None:
-                raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
-        check_packages(self.config.model)
-        refuse(check_engines(self.config))
-        codec, _ = load_codec(self.config.model)
-        refuse(check_model(self.config, self.words, self.prompter, codec, load_numbers(self.config.model)))
-
-    def _check_given_games(self) -> None:
-        """Refuse a file of teacher games that is missing or holds nothing to learn from before anything is written."""
-        if self.config.traces.file is not None:
-            next(iter(self._given_games()))
-
-    def _given_games(self) -> GivenTraces:
-        return GivenTraces(self.words, self.split, self.config.traces, self.config.game.max_turns)
-
-    def _ahead(self, chain: Sequence[Stage]) -> set[str]:
-        """The stages of a chain that will load the model: trainings that are not finished, `eval` if one is missing."""
-        directory, played = self.run.directory, not self.config.play_settings.is_skipped
-        models = ("sft", self.config.algorithm) if played else ("sft",)
-        ahead = {name for name in models if name in chain and not _is_trained(directory / name)}
-        evaluated = all((directory / "eval" / f"{name}.json").is_file() for name in models)
-        # vLLM has a type and a share of its own, and is asked when it is started.
-        if "report" in chain and self.config.eval.engine == "transformers" and (ahead or not evaluated):
-            ahead.add("eval")
-        return ahead
+        return self._report() if "report" in chain and is_first() else None
 
     def _traces(self) -> None:
         path = self.run.directory / "traces.jsonl"
@@ -147,7 +118,7 @@ class Pipeline:
             return
         settings = self.config.traces
         if settings.file is not None:
-            given = self._given_games()
+            given = GivenTraces(self.words, self.split, settings, self.config.game.max_turns)
             with self.run.stage("traces"):
                 count = write_jsonl(path, (trace.to_row() for trace in given))
             left_out = f"; left out: {text}" if (text := given.left_out()) else ""
@@ -171,7 +142,7 @@ class Pipeline:
         from wordle_rl.modeling import context_length, load_model
         from wordle_rl.sft import train_sft
 
-        if _is_trained(self.run.directory / "sft"):
+        if is_trained(self.run.directory / "sft"):
             return
         with self.run.stage("setup"):
             model, codec = load_model(self.config.model, self.config.seed)
@@ -201,11 +172,12 @@ class Pipeline:
                 report_to=self.config.report_to,
                 progress=advance,
             )
-        self._finish_model(directory)
+        if is_first():
+            finish_model(directory, self.config.game)
 
     def _learn_by_play(self) -> None:
         name, settings = self.config.algorithm, self.config.play_settings
-        if settings.is_skipped or _is_trained(self.run.directory / name):
+        if settings.is_skipped or is_trained(self.run.directory / name):
             return
         from wordle_rl.modeling import load_model
         from wordle_rl.roller import Arena
@@ -227,10 +199,11 @@ class Pipeline:
                 report_to=self.config.report_to,
                 progress=advance,
             )
-        self._finish_model(directory)
+        if is_first():
+            finish_model(directory, self.config.game)
 
     def _report(self) -> dict[str, Any]:
-        names = [name for name in ("sft", self.config.algorithm) if _is_trained(self.run.directory / name)]
+        names = [name for name in ("sft", self.config.algorithm) if is_trained(self.run.directory / name)]
         results: dict[str, Any] = {}
         for name in names:
             evaluations = [self._evaluate(name)]
@@ -304,19 +277,6 @@ class Pipeline:
     def _model_at(self, name: str) -> ModelSettings:
         return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
 
-    def _finish_model(self, directory: Path) -> None:
-        """Leave what the model was trained with beside it; card and evaluations of an earlier one are void."""
-        if not is_first():
-            return
-        (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
-        for epoch in (directory / "epochs").glob("epoch-*"):
-            write_json(epoch / GAME_FILE, self.config.game.model_dump(mode="json"))
-        for label in (directory.name, f"{directory.name}-constrained"):
-            evaluated = self.run.directory / "eval" / f"{label}.json"
-            evaluated.unlink(missing_ok=True)
-            journal_path(evaluated).unlink(missing_ok=True)
-        write_json(directory / GAME_FILE, self.config.game.model_dump(mode="json"))
-
     @contextmanager
     def _stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[Tell]:
         """Time a stage and show how far it is."""
@@ -350,6 +310,13 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     return train_grpo
 
 
-def _is_trained(directory: Path) -> bool:
-    """Whether a stage left its finished model; the game file is written last."""
-    return (directory / GAME_FILE).is_file()
+def finish_model(directory: Path, game: GameSettings) -> None:
+    """Leave what the model in a run was trained with beside it; card and evaluations of an earlier one are void."""
+    (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
+    for epoch in (directory / "epochs").glob("epoch-*"):
+        write_json(epoch / GAME_FILE, game.model_dump(mode="json"))
+    for label in (directory.name, f"{directory.name}-constrained"):
+        evaluated = directory.parent / "eval" / f"{label}.json"
+        evaluated.unlink(missing_ok=True)
+        journal_path(evaluated).unlink(missing_ok=True)
+    write_json(directory / GAME_FILE, game.model_dump(mode="json"))

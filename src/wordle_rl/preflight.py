@@ -9,6 +9,7 @@ import random
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.checks import (
@@ -18,12 +19,13 @@ from wordle_rl.checks import (
     check_memory,
     check_model,
     check_teacher,
+    check_teacher_replies,
     sample_game,
     token_text,
 )
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, VLLMSettings
 from wordle_rl.credit import CREDITS, is_constant
-from wordle_rl.dataset import encode_traces
+from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.fit import longest_game, longest_reply
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
@@ -161,11 +163,12 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         findings += check_memory(memory, device, engine, sharding())
         return Preflight(tuple(findings), numbers, device=device, memory=memory)
     solver = Solver(words)
-    lengths = _teacher_lengths(config, words, split, prompter, codec, solver)
+    taught = teacher_examples(config, words, split, prompter, codec, solver)
+    lengths = [len(example.token_ids) for example in taught]
     longest = max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values())
     memory = _memory(config, numbers, max(lengths), longest, num_secrets)
     findings += check_model(config, words, prompter, codec, numbers)
-    findings += check_teacher(lengths, config.sft.max_length)
+    findings += [*check_teacher(lengths, config.sft.max_length), *_check_replies(config, taught)]
     findings += check_memory(memory, device, engine, sharding())
     played = None
     if num_groups and config.model.path == "tiny":
@@ -214,10 +217,10 @@ def _engine_of(config: RunConfig) -> VLLMSettings | None:
     return config.grpo.vllm if config.grpo.engine == "vllm" else None
 
 
-def _teacher_lengths(
+def teacher_examples(
     config: RunConfig, words: WordList, split: Split, prompter: Prompter, codec: ChatCodec, solver: Solver
-) -> list[int]:
-    """Tokens of each sequence that a few teacher games make."""
+) -> list[Example]:
+    """The sequences that a few teacher games make."""
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[Trace]
     if settings.file is not None:
@@ -225,8 +228,18 @@ def _teacher_lengths(
     else:
         secrets = draw_secrets(words, split, settings, config.seed)
         traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
-    encoded = encode_traces(traces, prompter, codec, max_length=10**9)
-    return [len(example.token_ids) for example in encoded.examples]
+    return encode_traces(traces, prompter, codec, max_length=10**9).examples
+
+
+def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding]:
+    thinks = config.traces.narrate or config.traces.file is not None  # others say nothing but the guess
+    return check_teacher_replies(reply_lengths(taught), budgets_of(config)) if thinks else []
+
+
+def reply_lengths(examples: Iterable[Example]) -> list[int]:
+    """Tokens of every reply that is learnt, its closing token included."""
+    runs = (groupby(example.loss_mask) for example in examples)
+    return [len(list(run)) for found in runs for learnt, run in found if learnt]
 
 
 def _memory(

@@ -144,18 +144,22 @@ def _coin_chances(count: int) -> npt.NDArray[np.float64]:
 
 def paired_bootstrap(
     diffs: Sequence[float] | npt.NDArray[np.float64],
+    clusters: Sequence[int] | npt.NDArray[np.integer] | None = None,
     *,
     num_resamples: int = 10_000,
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Mean of paired differences with a percentile interval from resampling the pairs.
+    """Mean of paired differences with a percentile interval from resampling the pairs, or clusters of pairs.
 
-    Resampling n pairs with replacement is one multinomial draw over the distinct differences. Differences of wins
-    or guesses take a handful of values, so ten thousand resamples of thousands of games cost milliseconds.
+    Resampling with replacement is one multinomial draw over the distinct clusters (how many pairs, and their sum).
+    Differences of wins or guesses take a handful of values, so ten thousand resamples of thousands of games cost
+    milliseconds.
 
     Args:
         diffs: One difference per pair, shape (n,), finite, n >= 1.
+        clusters: The cluster of each pair, from 0, shape (n,), for pairs that are not independent, such as several
+            games of one secret; None: each pair by itself.
         num_resamples: Resamples drawn, at least 1.
         seed: The same seed gives the same interval.
         confidence: Coverage, strictly between 0 and 1.
@@ -174,14 +178,20 @@ def paired_bootstrap(
     if num_resamples < 1:
         raise StatsError(f"num_resamples is {num_resamples}; give at least 1")
     tail = (1 - _checked_confidence(confidence)) / 2
-    distinct, counts = np.unique(values, return_counts=True)
+    own = np.arange(len(values)) if clusters is None else np.asarray(clusters)
+    if own.shape != values.shape:
+        raise StatsError(f"{len(values)} differences need as many clusters, got shape {own.shape}")
+    sizes = np.bincount(own)
+    of_cluster = np.stack([sizes, np.bincount(own, values)], axis=1)[sizes > 0]  # (clusters, 2)
+    distinct, counts = np.unique(of_cluster, axis=0, return_counts=True)
     rng = np.random.default_rng(seed)
     means = np.empty(num_resamples)
     chunk = max(1, _MAX_DRAWS_AT_ONCE // len(distinct))
     for start in range(0, num_resamples, chunk):
         size = min(chunk, num_resamples - start)
-        drawn = rng.multinomial(len(values), counts / len(values), size=size)  # (size, distinct)
-        means[start : start + size] = drawn @ distinct / len(values)
+        drawn = rng.multinomial(len(of_cluster), counts / len(of_cluster), size=size)  # (size, distinct)
+        num_pairs, totals = (drawn @ distinct).T
+        means[start : start + size] = totals / num_pairs
     low, high = np.quantile(means, [tail, 1 - tail])
     return Estimate(float(values.mean()), float(low), float(high))
 

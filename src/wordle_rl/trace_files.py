@@ -6,13 +6,12 @@ import csv
 import io
 import json
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from wordle_rl.runs import RunError, append_jsonl, write_text_atomically
 from wordle_rl.traces import Trace, TraceTurn, read_traces
@@ -151,10 +150,15 @@ def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
         yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish, *tokens)
 
 
+def wide_csv(file: TextIO) -> csv.DictReader[str]:
+    """The rows of a CSV whose fields may hold whole conversations."""
+    csv.field_size_limit(2**31 - 1)  # the most a C long holds on every system
+    return csv.DictReader(file)
+
+
 def _read_csv(path: Path) -> Iterator[Trace]:
-    csv.field_size_limit(sys.maxsize)  # a field may hold pages of reasoning
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
+        reader = wide_csv(file)
         if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
             raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
         try:

@@ -142,7 +142,7 @@ def board_text(game: Game) -> str:
 
 
 def components_text(game: Game) -> str:
-    """The reward's components, summed over the turns; those of no weight are left out.
+    """The reward's components, summed over the turns, before their weights; those that come to 0 are left out.
 
     Examples:
         >>> components_text({"turns": [{"components": {"win": 0.0}}, {"components": {"win": 1.0, "speed": 0.5}}]})

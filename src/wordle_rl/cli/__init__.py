@@ -90,9 +90,25 @@ def main(arguments: list[str] | None = None) -> int:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escaped(message)}", highlight=False)
         return 2
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; what was finished is kept, and the same command goes on from there")
+        Console(stderr=True, soft_wrap=True).print(_stopped(given))
         return 130
     return 0
+
+
+def _stopped(given: list[str]) -> str:
+    """What to say after Ctrl-C: whether the same command goes on from there."""
+    words = " ".join(given).replace("=", " ").split()
+    keeps = {
+        "run": True,
+        "sft": True,
+        "grpo": True,
+        "eval": "--out" in words and "random" not in words,
+        "traces": "openai" in words,
+    }
+    if not keeps.get(words[0] if words else "", False):
+        return "stopped"
+    without = " without --overwrite" if "--overwrite" in words else ""
+    return f"stopped; what was finished is kept, and the same command{without} goes on from there"
 
 
 def _described(name: str) -> Callable[..., None]:

@@ -40,15 +40,16 @@ def evaluate(
         player: solver, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play.
         split_seed: Seed of the split.
-        out: Write every game to this file (JSON), for `compare` and `report`. Finished games are kept beside it as they
-            end (.games.jsonl), sampled ones a batch at a time, and the same command goes on with what is missing. Once
-            the file is written, an endpoint's are kept for games that were errors, the others are removed.
+        out: Write every game to this file (JSON), for `compare` and `report`; one that holds anything but an earlier
+            evaluation of the same player is left alone. Finished games are kept beside it as they end (.games.jsonl),
+            sampled ones a batch at a time, and the same command goes on with what is missing. Once the file is
+            written, an endpoint's are kept for games that were errors, the others are removed.
         name: What to call the player in tables.
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             take no other than their own.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
         csv: Write a row per game to this file; `compare` reads it too.
-        overwrite: Forget the games that were played before.
+        overwrite: Forget the games that were played before, and write over whatever --out names.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.

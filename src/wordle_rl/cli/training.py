@@ -15,7 +15,7 @@ import tyro
 from wordle_rl.cli.options import STYLE, Json
 from wordle_rl.commands import training as command
 from wordle_rl.config import ConfigError, RunConfig, load_config, own_weights, two_rewards
-from wordle_rl.pipeline import Stage
+from wordle_rl.outlook import Stage
 
 DESCRIPTIONS = {
     "run": "The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, Engine, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config import ConfigError, Constrain, Engine, GameSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import (
     Evaluation,
+    EvaluationError,
     GameRecord,
     Journal,
     Standings,
@@ -48,14 +49,6 @@ class Wording:
     shape: Shape | None
     thinking: Thinking | None
 
-    def settings(self, model: Path | None) -> GameSettings | None:
-        """The game settings asked for, on top of the model's own; None if nothing was asked for."""
-        asked = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-        if not asked:
-            return None
-        own = game_of(model) if model is not None else None
-        return (own or GameSettings()).model_copy(update=asked)
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -71,6 +64,13 @@ class Asked:
     engine: Engine = "transformers"
     seed: int = 0
 
+    @property
+    def draws(self) -> bool:
+        """Whether the player's words are drawn by chance, so that it may play a secret otherwise the next time."""
+        return self.player == "random" or (
+            self.player != "solver" and (self.own_drawing or self.sampling.temperature > 0)
+        )
+
     def going_on(self, outputs: Outputs) -> Asked:
         """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
@@ -79,11 +79,10 @@ class Asked:
 
     def make(self, words: WordList, solver: Solver) -> Player:
         """The player itself; see `make_player` for what may be wrong."""
-        built_in = self.player in ("solver", "random") or self.player.startswith("openai:")
         return make_player(
             self.player,
             words,
-            self.wording.settings(None if built_in else find_model(Path(self.player))),
+            game_for(self.player, asdict(self.wording)),
             self.sampling,
             solver=solver,
             base_url=self.base_url,
@@ -92,6 +91,21 @@ class Asked:
             seed=self.seed,
             engine=self.engine,
         )
+
+
+def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
+    """The game settings asked for, on top of those of a player that is a model; None if nothing was asked for.
+
+    Args:
+        player: As `make_player` knows it.
+        asked: Settings by name; None: not asked for.
+    """
+    update = {name: value for name, value in asked.items() if value is not None}
+    if not update:
+        return None
+    built_in = player in ("solver", "random") or player.startswith("openai:")
+    own = None if built_in else game_of(find_model(Path(player)))
+    return (own or GameSettings()).model_copy(update=update)
 
 
 @dataclass(frozen=True)
@@ -106,8 +120,9 @@ class Source:
 
     def secrets(self, split: Split) -> list[str]:
         """The secrets to play, each as often as asked for."""
-        named = split.of_each_part(0) if self.part == "all" else split.named(self.part)
-        return list(named[: self.max_games or None]) * self.games_per_secret
+        if self.part == "all":
+            return split.of_each_part(self.max_games) * self.games_per_secret
+        return list(split.named(self.part)[: self.max_games or None]) * self.games_per_secret
 
 
 @dataclass(frozen=True)
@@ -133,14 +148,46 @@ class Outputs:
         if self.json is not None and self.json == self.csv:
             raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own")
 
+    def check_replaced(self, who: Player, words: WordList, part: SplitName, constrain: Constrain) -> None:
+        """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
+
+        Raises:
+            ConfigError: If `json` holds something else and that is not to be overwritten.
+        """
+        if self.json is None or self.overwrite or not self.json.exists():
+            return
+        mend = "name another --out, or pass --overwrite"
+        try:
+            before = Evaluation.load(self.json)
+        except EvaluationError:
+            raise ConfigError(f"{self.json} holds no evaluation that can be read; {mend}") from None
+        differs = {
+            "": before.player != who.label,
+            ", with other words": before.fingerprint != words.fingerprint,
+            ", with another part of them": before.parts != (part,),
+            ", with other rules": before.rules != who.prompter.rules,
+            ", with another constraint": before.constrain != constrain,
+        }
+        if any(differs.values()):
+            how = "".join(text for text, there in differs.items() if there)
+            raise ConfigError(
+                f"{self.json} holds an evaluation of {before.player}, this would be one of {who.label}{how}; {mend}"
+            )
+
 
 def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     """Play and measure one player."""
     outputs.check()
+    if source.games_per_secret > 1 and not asked.draws:
+        raise ConfigError(
+            f"{asked.player} plays the same game again as long as it does not draw its words; leave out "
+            "--games-per-secret, or have a model draw with --temperature above 0"
+        )
     found = load_words(source.words)
     split = split_secrets(found, source.split_seed)
     solver = Solver(found)
     who = asked.going_on(outputs).make(found, solver)
+    outputs.check_replaced(who, found, source.part, asked.sampling.constrain)
     secrets = source.secrets(split)
     label = asked.name or Path(asked.player).name
     played_with = _played_with(who, found, source, asked, with_regrets)

@@ -8,6 +8,7 @@ from rich.prompt import Prompt
 
 from wordle_rl import display
 from wordle_rl.commands.console import out
+from wordle_rl.commands.evaluating import game_for
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
@@ -26,23 +27,27 @@ def play(
     sampling: SamplingSettings,
     base_url: str | None,
     own_drawing: bool,
-    dictionary: Dictionary,
+    dictionary: Dictionary | None,
     hard_mode: bool,
     seed: int | None,
 ) -> None:
-    """One game in the terminal."""
+    """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
     found = load_words(source)
     chosen = secret or random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
     refuse_constraint(player, sampling)
     if player == "human":
-        _play_yourself(chosen, WordleEnv(chosen, found, _human_prompter(found.word_length, dictionary, hard_mode)))
+        rules = Rules(dictionary=dictionary or Dictionary.STRICT, hard_mode=hard_mode, max_refusals=1000)
+        prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
+        _play_yourself(chosen, WordleEnv(chosen, found, prompter))
         return
+    if player == "solver" and hard_mode:
+        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; watch a model")
     who = make_player(
         player,
         found,
-        None,
+        game_for(player, {"dictionary": dictionary, "hard_mode": hard_mode or None}),
         sampling,
         solver=Solver(found),
         base_url=base_url,
@@ -57,11 +62,6 @@ def play(
     turns = [played.turn for played in trajectory.transcript.turns]
     out.print(display.board(turns, word_length=found.word_length, max_turns=who.prompter.rules.max_turns))
     out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {chosen.upper()}", style="bold")
-
-
-def _human_prompter(word_length: int, dictionary: Dictionary, hard_mode: bool) -> Prompter:
-    rules = Rules(dictionary=dictionary, hard_mode=hard_mode, max_refusals=1000)
-    return Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, word_length, rules)
 
 
 def _play_yourself(secret: str, env: WordleEnv) -> None:

@@ -9,23 +9,19 @@ from typing import Any
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, RunConfig, load_config
-from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures, figures_by_split
-from wordle_rl.pipeline import Pipeline, Stage
+from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
+from wordle_rl.outlook import Stage
+from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Preflight, preflight
-from wordle_rl.processes import is_first, wait_for_all
+from wordle_rl.processes import is_first
 from wordle_rl.progress import elapsed
-from wordle_rl.runs import start_anew
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
 
 def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_json: bool) -> None:
     """The whole chain; ends with figures, two games and the report's path."""
-    if overwrite:
-        if is_first():
-            start_anew(directory)
-        wait_for_all()
-    results = Pipeline(config, directory, messages)(until)
+    results = Pipeline(config, directory, messages, anew=overwrite)(until)
     if not is_first():
         return
     if results is None:
@@ -40,16 +36,15 @@ def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_js
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
     config = load_config(directory / "config.json")
     split = split_secrets(load_words(config.words.source), config.words.split_seed)
-    found = [Evaluation.load(path) for path in sorted((directory / "eval").glob("*.json"), reverse=True)]
-    figures: dict[str, dict[str, Figures]] = {}
-    for evaluation in found:
-        figures.setdefault(evaluation.name, {}).update(figures_by_split(evaluation, split))
+    names = [name for name in ("sft", config.algorithm) if name in results]
+    figures = {name: {part: Figures(**values) for part, values in results[name].items()} for name in names}
+    last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
+    rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     apart = {name: {p: f for p, f in parts.items() if p == CONSTRAINED_PART} for name, parts in figures.items()}
     plain = {name: {p: f for p, f in parts.items() if p != CONSTRAINED_PART} for name, parts in figures.items()}
-    out.print(display.results_table(plain, title="Greedy decoding, one game per secret, strict dictionary"))
+    out.print(display.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
     if any(apart.values()):
         out.print(display.results_table(apart, title="The same, every guess limited to listed words"))
-    last = [evaluation for evaluation in found if evaluation.constrain == "none"][-1]
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:

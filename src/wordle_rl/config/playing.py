@@ -32,7 +32,7 @@ class GRPOSettings(Section):
     group_size: int = Field(16, ge=2)
     """Games per secret; a group of one has no baseline."""
     micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of them at once."""
+    """Games per backward pass; 0: all of them at once. Games of a length go together: fewer carry less padding."""
     max_given: int = Field(0, ge=0)
     """Start states: 0 to so many random turns are already played (the same for a whole group)."""
     outside_rate: float = Field(0.0, ge=0, le=1)
@@ -46,15 +46,18 @@ class GRPOSettings(Section):
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
     """TRL's loss aggregation."""
     sequence_importance: bool = False
-    """Importance ratios per sequence instead of per token (GSPO)."""
+    """Importance ratios per sequence instead of per token (GSPO). Every token of a sequence is then moved alike, so a
+    sequence must have one advantage: `credit = "game"`, a sequence per turn (`game.shape = "state"`) or candidates."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range."""
+    """Lower clip range. Games are learnt once, by the weights that played them, so that ratios are 1 and nothing is
+    clipped; it counts in asynchronous GRPO, whose games are older."""
     epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher)."""
+    """Upper clip range (clip-higher); see `epsilon`."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
     replay_games: int = Field(0, ge=0)
-    """Teacher games whose SFT loss is added in every step, against forgetting (PPO-ptx); 0: none."""
+    """Teacher games (of `game.shape = "state"`: turns of them) whose SFT loss is added in every step, against
+    forgetting (PPO-ptx); 0: none."""
     replay_weight: float = Field(0.2, gt=0)
     """Weight of that loss, the mean over its learnt tokens."""
     mask_overlong: bool = False

@@ -24,7 +24,7 @@ from wordle_rl.config.playing import (
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import RewardSettings, SFTSettings, two_rewards
 from wordle_rl.game import Dictionary
-from wordle_rl.prompt import Thinking
+from wordle_rl.prompt import Shape, Thinking
 
 
 class RunConfig(Section):
@@ -71,6 +71,13 @@ class RunConfig(Section):
             )
         if self.algorithm == "dagger" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
             raise ValueError("game.thinking required leaves the teacher of dagger speechless; set traces.narrate")
+        grpo = self.grpo
+        several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT
+        if grpo.sequence_importance and several:
+            raise ValueError(
+                f"grpo.sequence_importance would average the advantages of credit {grpo.credit!r} over each game; "
+                'set grpo.credit to "game"'
+            )
         for name in ALGORITHM_NAMES:
             max_given = getattr(self, name).max_given
             if max_given >= self.game.max_turns:

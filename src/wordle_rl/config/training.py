@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Section
-from wordle_rl.reward import CURRICULA, FixedSchedule, LinearSchedule, Schedule, SwitchSchedule, named_schedule
+from wordle_rl.reward import (
+    CURRICULA,
+    FixedSchedule,
+    LinearSchedule,
+    RewardError,
+    Schedule,
+    SwitchSchedule,
+    named_schedule,
+)
 
 Precision = Literal["auto", "bf16", "fp32"]
 Constrain = Literal["none", "words"]
@@ -125,10 +134,13 @@ class RewardSettings(Section):
         Raises:
             RewardError: If a preset or component is unknown.
         """
-        if self.preset in CURRICULA and not self.weights and not self.then_preset and not self.then_weights:
-            return CURRICULA[self.preset]
+        goes_on = bool(self.then_preset or self.then_weights)
+        if self.over_steps and not goes_on:
+            raise RewardError("reward.over_steps needs something to move on to: give then_preset or then_weights")
+        if self.preset in CURRICULA and not self.weights and not goes_on:
+            return replace(CURRICULA[self.preset], threshold=self.threshold, keep_order=self.keep_order)
         start = self.weights or named_schedule(self.preset).rubric_at(0).weights
-        if not self.then_preset and not self.then_weights:
+        if not goes_on:
             return FixedSchedule(start, self.keep_order)
         end = self.then_weights or named_schedule(self.then_preset or "").rubric_at(0).weights
         if self.over_steps:

@@ -38,11 +38,12 @@ class Comparison:
         only_a: Pairs only a won.
         only_b: Pairs only b won.
         neither: Pairs both lost.
-        p_value: Two-sided, McNemar's exact test on `only_a` and `only_b`. It and the intervals take pairs to be
-            independent; with several games per secret they are a little too confident.
-        win_rate_difference: With its 95 % paired bootstrap interval.
+        p_value: Two-sided, McNemar's exact test on `only_a` and `only_b`: the chance of it if the players were alike
+            on every secret.
+        win_rate_difference: With its 95 % paired bootstrap interval. Secrets are drawn anew, each with all its games,
+            so that it speaks of words like these.
         guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; likewise.
-        guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses.
+        guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses, summed per secret.
         num_unpaired: Games of either player whose secret the other did not play as often.
         num_errors: Pairs left out because at least one side is an error.
         rows: The pairs, by secret.
@@ -85,6 +86,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     if not rows:
         raise EvaluationError(f"{a.name!r} and {b.name!r} finished no secret in common; evaluate both on one split")
     loss = a.rules.max_turns + 1
+    of_secret = np.unique([row.secret for row in rows], return_inverse=True)[1]
     wins = Counter((row.guesses_a is not None, row.guesses_b is not None) for row in rows)
     cost = np.array([(row.guesses_a or loss, row.guesses_b or loss) for row in rows])  # (pairs, 2)
     return Comparison(
@@ -96,9 +98,9 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         only_b=wins[False, True],
         neither=wins[False, False],
         p_value=mcnemar_exact(wins[True, False], wins[False, True]),
-        win_rate_difference=paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float)),
-        guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0]),
-        guesses_p_value=sign_flip_exact(cost[:, 1] - cost[:, 0]),
+        win_rate_difference=paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret),
+        guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
+        guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),
         num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
         num_errors=len(shared) - len(rows),
         rows=rows,

@@ -209,9 +209,10 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
 
 
 def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
-    """The figures results are quoted for: `all` games, and those with `train` and with `held_out` secrets.
+    """The figures results are quoted for: of `all` answers, of `train` and of `held_out` secrets.
 
-    Of a constrained evaluation there is one part, `held_out_constrained`, so that it cannot pass for a free one.
+    Where only some of the answers were played there is no `all`, since the parts may not weigh what they should. Of a
+    constrained evaluation there is one part, `held_out_constrained`, so that it cannot pass for a free one.
 
     Raises:
         EvaluationError: If the games were played with other words than the split's.
@@ -220,7 +221,9 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
         raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
     if evaluation.constrain != "none":
         return {CONSTRAINED_PART: evaluation.figures(split.test)}
-    return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in RESULT_SPLITS}
+    played = {record.secret for record in evaluation.records}
+    parts = [part for part in RESULT_SPLITS if part != "all" or played.issuperset(split.named("all"))]
+    return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in parts}
 
 
 def is_invalid(turn: TurnRecord) -> bool:

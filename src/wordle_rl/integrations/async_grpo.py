@@ -34,17 +34,19 @@ from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
 from wordle_rl.grpo import without_overlong
 from wordle_rl.modeling import load_codec
-from wordle_rl.optimizer import wants_bf16
+from wordle_rl.optimizer import make_optimizer, wants_bf16
+from wordle_rl.outlook import is_trained
+from wordle_rl.pipeline import finish_model
 from wordle_rl.players import GAME_FILE
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.reward import SwitchSchedule
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
-from wordle_rl.runs import Run, RunError, append_jsonl, write_json
+from wordle_rl.runs import Run, RunError, append_jsonl
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.training import RunCallback, held_interrupt, last_checkpoint, save_trained
+from wordle_rl.training import RunCallback, held_interrupt, last_checkpoint, make_scheduler, save_trained
 from wordle_rl.words import WordListError, load_words
 
 with suppress_experimental_warning():
@@ -171,6 +173,9 @@ def check_settings(config: RunConfig) -> None:
         ),
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
         "grpo.outside_rate: secrets are answers; set it to 0": grpo.outside_rate > 0,
+        "traces.rl_only_share: all training secrets are played; set it to 0": config.traces.rl_only_share > 0,
+        "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
+        "grpo.replay_games: no teacher games are learnt beside; set it to 0": grpo.replay_games > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.sequence_importance: tokens are weighed one by one; set it to false": grpo.sequence_importance,
@@ -233,9 +238,7 @@ def make_trainer(
         token_budget=0,  # as many games a batch as the settings say
         max_steps=grpo.steps,
         learning_rate=grpo.optimizer.learning_rate,
-        weight_decay=grpo.optimizer.weight_decay,
         max_grad_norm=grpo.optimizer.max_grad_norm,
-        warmup_steps=grpo.optimizer.warmup_steps,
         gradient_checkpointing=grpo.gradient_checkpointing,
         bf16=wants_bf16(grpo.precision),
         use_cpu=not torch.cuda.is_available(),
@@ -247,7 +250,7 @@ def make_trainer(
         seed=config.seed,
         disable_tqdm=True,
     )
-    return AsyncGRPOTrainer(
+    trainer = AsyncGRPOTrainer(
         model=str(start),
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": secrets}),
@@ -256,6 +259,10 @@ def make_trainer(
         weight_transfer=weight_transfer,
         callbacks=callbacks(),
     )
+    assert trainer.model is not None
+    trainer.optimizer = make_optimizer(trainer.model, grpo.optimizer)
+    trainer.lr_scheduler = make_scheduler(trainer.optimizer, grpo.optimizer, grpo.steps)
+    return trainer
 
 
 def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any = None) -> Path:
@@ -274,6 +281,8 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         raise ConfigError(
             f"{directory} has no model of SFT; make it with `wordle-rl sft CONFIG.toml --out {directory}`"
         )
+    if is_trained(directory / "grpo"):
+        raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
     max_length = server_length(server, str(directory / "sft"))
     words = load_words(config.words.source)
     if is_first():
@@ -294,7 +303,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     target = run.directory / "grpo"
     save_trained(trainer, _codec_of(config, run.directory), target)
     if is_first():
-        write_json(target / GAME_FILE, config.game.model_dump(mode="json"))
+        finish_model(target, config.game)
     part_company()
     return target
 

@@ -66,7 +66,7 @@ def read_run(run_dir: Path) -> RunRecord:
         EvaluationError: If a file of evaluated games is damaged.
     """
     if not run_dir.is_dir():
-        raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl train` wrote")
+        raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl run` wrote")
     missing: list[str] = []
     everything = _object(run_dir / "results.json", missing)
     results = {name: value for name, value in everything.items() if _is_result(value)}

@@ -57,6 +57,8 @@ _CURVES = {
     "labels": ("Boards labelled", "Different boards of the round on which the teacher had something to say."),
     "new_boards": ("New boards", "Those of them that no round still kept had come to."),
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
+    "reply_tokens": ("Tokens of a reply", "Mean over all replies, the closing token included."),
+    "overlong_share": ("Replies cut", "Share of replies that were cut at max_completion_tokens."),
     "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
     "loss": ("Loss", "The training objective."),
     "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
@@ -191,6 +193,8 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     series = _series_of(rows)
     if not series:
         return ""
+    # Games that are learnt once, by the weights that played them, are never clipped.
+    series = {name: s for name, s in series.items() if not name.startswith("clip_ratio/") or s.values.any()}
     rewards = [name for name in series if name.startswith("reward/")]
     known = [name for name in _CURVES if name in series]
     others = sorted(set(series) - set(known) - set(rewards) - {n for n in series if n.startswith("seconds/")})
@@ -229,8 +233,9 @@ def run_section(run: RunRecord) -> str:
 def _reward_charts(components: Sequence[Series]) -> list[str]:
     """All reward components in one chart, or in several if there are more of them than colours."""
     short = [Series(c.name.removeprefix("reward/"), c.steps, c.values) for c in components]
+    note = "The mean of each part of the rubric over the games, before its weight."
     return [
-        line_chart("Reward components", "What each part of the rubric adds.", short[first : first + NUM_COLORS])
+        line_chart("Reward components", note, short[first : first + NUM_COLORS])
         for first in range(0, len(short), NUM_COLORS)
     ]
 

@@ -35,7 +35,7 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
 )
 """Rubrics by name."""
 
-CURRICULA: Mapping[str, Schedule] = MappingProxyType(
+CURRICULA: Mapping[str, SwitchSchedule] = MappingProxyType(
     {
         "shaped_curriculum": SwitchSchedule(
             before=PRESETS["shaped"].weights, after=PRESETS["shaped_strategy"].weights, threshold=0.9

@@ -1,0 +1,112 @@
+"""What a call of the chain has before it, and whether that can work: all that shows before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from wordle_rl.checks import budgets_of, check_engines, check_model, check_teacher_replies, refuse
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.given_traces import GivenTraces
+from wordle_rl.players import GAME_FILE
+from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
+from wordle_rl.runs import check_removable
+from wordle_rl.solver import Solver
+from wordle_rl.split import Split
+from wordle_rl.words import WordList
+
+Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is still to be done: whether there is a model of SFT to come, and whether there is anything to come."""
+
+    untrained: bool
+    adds: bool
+
+
+def look_ahead(
+    config: RunConfig, words: WordList, split: Split, directory: Path, chain: Sequence[Stage], *, anew: bool
+) -> Outlook:
+    """Look at everything that can be known to fail before a run is begun or gone on with.
+
+    Args:
+        config: Every setting.
+        words: The run's words.
+        split: The run's secrets.
+        directory: The run directory.
+        chain: The stages to go through.
+        anew: Whether a run in that directory is to be removed first.
+
+    Raises:
+        ConfigError: If settings or model cannot work, a package is missing, memory does not suffice, or what is to be
+            read lies in what is to be removed.
+        RunError: If what is to be removed is no run, or given teacher games cannot be read.
+    """
+    if anew:
+        check_removable(directory)
+        _check_inputs_stay(config, directory)
+
+    def missing(name: str) -> bool:
+        return anew or not is_trained(directory / name)
+
+    untrained = missing("sft")
+    if tuple(chain) != ("traces",) and untrained:
+        _check_model(config, words)
+    no_games = anew or not (directory / "traces.jsonl").is_file()
+    if no_games and config.traces.file is not None:
+        next(iter(GivenTraces(words, split, config.traces, config.game.max_turns)))  # one to learn from, or an error
+        if tuple(chain) != ("traces",):
+            _check_given_replies(config, words, split)
+    models = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
+    ahead = {name for name in models if name in chain and missing(name)}
+    evaluated = not ahead and all((directory / "eval" / f"{name}.json").is_file() for name in models)
+    to_evaluate = "report" in chain and not evaluated
+    # vLLM has a type and a share of its own, and is asked when it is started.
+    loaded = ahead | ({"eval"} if to_evaluate and config.eval.engine == "transformers" else set())
+    if loaded:
+        at_sft = config.model.model_copy(update={"path": str(directory / "sft")})
+        refuse(check_room(config, config.model if untrained else at_sft, loaded))
+    return Outlook(untrained, adds=no_games or bool(ahead) or to_evaluate)
+
+
+def is_trained(directory: Path) -> bool:
+    """Whether a stage left its finished model; the game file is written last."""
+    return (directory / GAME_FILE).is_file()
+
+
+def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
+    removed = directory.resolve()
+    for setting, path in (("model.path", config.model.path), ("traces.file", config.traces.file)):
+        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(removed):
+            raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
+
+
+def _check_given_replies(config: RunConfig, words: WordList, split: Split) -> None:
+    """Refuse token budgets that most replies of the given teacher games do not fit into."""
+    from wordle_rl.modeling import load_codec
+
+    codec, _ = load_codec(config.model)
+    prompter = config.game.prompter(words.word_length)
+    taught = teacher_examples(config, words, split, prompter, codec, Solver(words))
+    refuse(check_teacher_replies(reply_lengths(taught), budgets_of(config)))
+
+
+def _check_model(config: RunConfig, words: WordList) -> None:
+    """Refuse a model that is missing or too small."""
+    try:
+        from wordle_rl.modeling import check_packages, load_codec, load_numbers
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
+    for tracker in config.report_to:
+        if find_spec(tracker) is None:
+            raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
+    check_packages(config.model)
+    refuse(check_engines(config))
+    codec, _ = load_codec(config.model)
+    prompter = config.game.prompter(words.word_length)
+    refuse(check_model(config, words, prompter, codec, load_numbers(config.model)))
