@@ -59,6 +59,8 @@ BAD = {
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     "dataset below a file": ("dataset {run}/traces.jsonl --out {here}/taken/s --words {words}", "taken"),
     "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "is no run directory"),
+    "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
+    "a run below a file": ("run {here}/mini.toml --out {here}/mini.toml/run", "choose another place"),
     "unknown words": ("solve --words klingon", "klingon"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),

@@ -172,7 +172,7 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
         (["--num-games", 5], "num_games is a setting of --teacher solver"),
         (["--teacher", "solver"], "provider is a setting of --teacher openai"),
         (["--out", "diary"], "diary"),
-        (["--out", "diary/t.jsonl"], "cannot write diary/t.jsonl"),
+        (["--out", "diary/t.jsonl"], "cannot write diary/.t.jsonl.lock"),
     ],
 )
 def test_a_wrong_input_is_one_line_before_anything_is_asked(arguments, named, serve, buy, monkeypatch) -> None:

@@ -132,10 +132,11 @@ def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, mon
     journal = directory / "eval" / "grpo.games.jsonl"
     kept = [json.loads(line)["game"]["secret"] for line in journal.read_text().splitlines()[1:]]
     assert len(kept) >= 8
-    sample, asked = TransformersSampler.sample, set()
+    sample = TransformersSampler.sample
+    asked: list[Request] = []
 
     def counted(self: TransformersSampler, requests: Sequence[Request]) -> list[Completion]:
-        asked.update((request.game_id, id(request)) for request in requests if not request.turns)
+        asked.extend(request for request in requests if not request.turns)
         return sample(self, requests)
 
     monkeypatch.setattr(TransformersSampler, "sample", counted)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.progress import show_progress
 from wordle_rl.providers import find_endpoint
-from wordle_rl.runs import RunError, kept
+from wordle_rl.runs import kept
 from wordle_rl.split import Split
 from wordle_rl.trace_files import TraceFile, write_csv_files
 from wordle_rl.traces import Trace
@@ -92,7 +91,7 @@ def collect(
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider, Path.cwd())
-    with _kept(path):
+    with kept(path.parent / f".{path.name}.lock"):
         file = TraceFile(path)
         if file.mended:
             console.print(
@@ -110,17 +109,6 @@ def collect(
                 write_csv_files(path, csv_directory)
         num_missing = len(missing) - teacher.tally.num_games
         return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
-
-
-@contextmanager
-def _kept(path: Path) -> Iterator[None]:
-    """Keep others from collecting into a file, by a lock file beside it."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(kept(path.parent / f".{path.name}.lock"))
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-        yield
 
 
 def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:

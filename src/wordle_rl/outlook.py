@@ -13,7 +13,7 @@ from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.players import GAME_FILE
 from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
-from wordle_rl.runs import check_removable
+from wordle_rl.runs import check_place, check_removable
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
 from wordle_rl.words import WordList
@@ -45,8 +45,9 @@ def look_ahead(
     Raises:
         ConfigError: If settings or model cannot work, a package is missing, memory does not suffice, or what is to be
             read lies in what is to be removed.
-        RunError: If what is to be removed is no run, or given teacher games cannot be read.
+        RunError: If the directory is a file, what is to be removed is no run, or given teacher games cannot be read.
     """
+    check_place(directory)
     if anew:
         check_removable(directory)
         _check_inputs_stay(config, directory)

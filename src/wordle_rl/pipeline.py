@@ -88,7 +88,6 @@ class Pipeline:
             if is_first():
                 if self._anew:
                     start_anew(directory)
-                directory.mkdir(parents=True, exist_ok=True)
                 held.enter_context(kept(directory / LOCK_FILE))
                 self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
             wait_for_all()

@@ -114,7 +114,7 @@ def kept(path: Path) -> Iterator[None]:
     """Keep others out by a lock file, where the file system can lock; where it cannot, nobody is kept out.
 
     Raises:
-        RunError: If another process keeps it.
+        RunError: If another process keeps it, or it cannot be made.
     """
     try:
         descriptor = lock_file(path)
@@ -131,11 +131,14 @@ def lock_file(path: Path) -> int:
     """Keep a file to this process for as long as the descriptor returned is open; a missing file is made, empty.
 
     Raises:
-        RunError: If another process keeps it.
+        RunError: If another process keeps it, or it cannot be made.
         NoLockError: If the file system cannot lock.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -211,8 +214,7 @@ class Run:
             RunError: If the directory holds a run with another config or other words, or something that is no run, or
                 cannot be written.
         """
-        if directory.exists() and not directory.is_dir():
-            raise RunError(f"{directory} is a file, not a run directory; name another --out")
+        check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
         if config_path.is_file() and not manifest_path.is_file():
             raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
@@ -263,6 +265,16 @@ class Outbox(Run):
         """All rows with their files' names; they are held no longer."""
         rows, self._rows = self._rows, []
         return rows
+
+
+def check_place(directory: Path) -> None:
+    """Refuse a file as run directory.
+
+    Raises:
+        RunError: If it is one.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file, not a run directory; name another --out")
 
 
 def check_removable(directory: Path) -> None:
