@@ -96,6 +96,8 @@ def test_a_pause_the_server_asks_for_is_kept_by_every_game(serve) -> None:
 
     def answer(number: int, _body: dict) -> Answer:
         times.append(time.monotonic())
+        if number == 1:
+            time.sleep(0.3)  # under way until the pause is known
         return (429, {"error": {"message": "slow down"}}, {"Retry-After": "0.4"}) if number == 0 else chat("ok")
 
     completions = sampler(serve(answer), max_concurrent=2).sample(requests(6))
