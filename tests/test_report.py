@@ -104,6 +104,21 @@ def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
     assert (sampled[1]["games"][0]["s"], sampled[1]["games"][0]["k"]) == ("trace", 9)
 
 
+@pytest.mark.parametrize("results", [True, False])
+def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> None:
+    run_dir, some = make_run(tmp_path / "run"), SPLIT.of_each_part(1)
+    assert "all words" in read_page(run_dir).text
+    for played in (SFT, GRPO):
+        played.only(some).save(run_dir / "eval" / f"{played.name}.json")
+    cut = {e.name: {part: asdict(f) for part, f in figures_by_split(e.only(some), SPLIT).items()} for e in (SFT, GRPO)}
+    (run_dir / "results.json").write_text(json.dumps(cut))
+    if not results:
+        (run_dir / "results.json").unlink()
+    text = read_page(run_dir).text
+    assert "held-out words" in text
+    assert "all words" not in text
+
+
 def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
     html = write_report(make_run(tmp_path / "run")).read_text()
     row = re.search(r"<th scope='row'>held-out words</th>(.*?)</tr>", html)

@@ -117,10 +117,11 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
 
 def _measured(run: RunRecord) -> dict[str, dict[str, dict[str, Any]]]:
     """What results.json would say, from the evaluated games."""
-    parts = [part for part in RESULT_SPLITS if part == "all" or run.split_of]
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for name, games in run.evaluations.items():
         if games.constrain == "none":
+            whole = {record.secret for record in games.records}.issuperset(run.split_of)
+            parts = [part for part in RESULT_SPLITS if (whole if part == "all" else run.split_of)]
             figures = {part: games.figures(None if part == "all" else run.secrets_of(part)) for part in parts}
             results.setdefault(name, {}).update({part: asdict(found) for part, found in figures.items()})
         else:

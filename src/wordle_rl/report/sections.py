@@ -140,6 +140,8 @@ def comparison_section(run: RunRecord) -> str:
     heading = f"{title[0].upper()}{title[1:]}"
     rows, notes = "", ""
     for part in _SHOWN_PARTS:
+        if part not in run.results.get(player, {}):
+            continue
         wanted = None if part == "all" else run.secrets_of(part)
         a, b = (run.evaluations[name].only(wanted) for name in ("sft", player))
         if not (a.records and b.records):
