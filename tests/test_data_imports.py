@@ -195,17 +195,7 @@ def test_the_command_says_what_it_took_and_left(cli, word_directory, split, tmp_
     assert rows(tmp_path / "out.jsonl") == [state(split.train[0])]
 
 
-def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train, monkeypatch) -> None:
-    import csv
-
-    widen = csv.field_size_limit
-    widen(131_072)
-
-    def narrow(limit: int) -> int:
-        if limit > 2**31 - 1:
-            raise OverflowError("Python int too large to convert to C long")
-        return widen(limit)
-
-    monkeypatch.setattr(csv, "field_size_limit", narrow)
+@pytest.mark.usefixtures("long_of_32_bits")
+def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> None:
     long = row(train[0], []) | {"prompt": "p" * 200_000}
     assert take([long], "grpo", "data.csv")[1] == [state(train[0])]

@@ -120,16 +120,8 @@ def test_csv_files_of_another_kind_are_named(change, tmp_path: Path) -> None:
         list(read_games(tmp_path))
 
 
-def test_a_reply_of_any_length_is_read_where_a_long_has_32_bits(tmp_path: Path, monkeypatch) -> None:
-    widen = csv.field_size_limit
-    widen(131_072)
-
-    def narrow(limit: int) -> int:
-        if limit > 2**31 - 1:
-            raise OverflowError("Python int too large to convert to C long")
-        return widen(limit)
-
-    monkeypatch.setattr(csv, "field_size_limit", narrow)
+@pytest.mark.usefixtures("long_of_32_bits")
+def test_a_reply_of_any_length_is_read_where_a_long_has_32_bits(tmp_path: Path) -> None:
     long = replace(GAMES[1], turns=(replace(GAMES[1].turns[0], reply="x" * 200_000), GAMES[1].turns[1]))
     written(tmp_path / "t.jsonl", [long])
     write_csv_files(tmp_path / "t.jsonl", tmp_path)

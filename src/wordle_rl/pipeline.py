@@ -84,6 +84,7 @@ class Pipeline:
         chain = chain[: chain.index(until) + 1]
         directory = self.run.directory
         outlook = look_ahead(self.config, self.words, self.split, directory, chain, anew=self._anew)
+        wait_for_all()  # nobody looks any longer at what the first one is about to change
         with ExitStack() as held:
             if is_first():
                 if self._anew:
@@ -91,6 +92,7 @@ class Pipeline:
                 held.enter_context(kept(directory / LOCK_FILE))
                 self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
             wait_for_all()
+            self._anew = False  # what lies there now is of this run
             if self._timings.is_file():
                 spent = read_object(self._timings)
                 self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
