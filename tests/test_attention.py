@@ -28,6 +28,15 @@ def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> N
     assert torch.allclose(logits[0], logits[1], atol=1e-5)
 
 
+def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_hidden_layers": 2}))
+    model.set_attn_implementation("eager")
+    mask = torch.tensor([[0, 0, 1, 1], [1] * 4])
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), grouped(model):
+        logits = model(torch.randint(4, len(codec.tokenizer), mask.shape), attention_mask=mask).logits
+    assert logits[mask.bool()].isfinite().all()
+
+
 def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
     model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
     model.set_attn_implementation("eager")

@@ -46,7 +46,9 @@ def grouped_attention(
     folded = query.reshape(rows, key.shape[1], -1, head_dim)  # (rows, kv_heads, group x new, head_dim)
     scores = torch.matmul(folded, key.transpose(2, 3)).mul_(scaling).view(rows, heads, new, -1)
     if attention_mask is not None:
-        scores += attention_mask
+        # Not in place: in bfloat16, which scores have under autocast, the lowest float32 is minus infinity, and a row
+        # of nothing else, as padding has, is not a number any more.
+        scores = scores + attention_mask
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype).view(*folded.shape[:3], -1)
     mixed = torch.matmul(weights, value).view(rows, heads, new, -1)
     return mixed.transpose(1, 2).contiguous(), None
