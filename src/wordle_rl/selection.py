@@ -14,8 +14,8 @@ from __future__ import annotations
 import random
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from wordle_rl.roller import Arena, transcript_row
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run, read_object, write_json
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.samplers.transformers import TransformersSampler, own_precision
 from wordle_rl.trackers import GameBook
 
 if TYPE_CHECKING:
@@ -134,8 +134,10 @@ class Validation:
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
         return [game.transcript for game in games]
 
-    def _itself(self, sampling: SamplingSettings) -> AbstractContextManager[tuple[Sampler, None]]:
-        return nullcontext((TransformersSampler(self._model, self._codec, sampling), None))
+    @contextmanager
+    def _itself(self, sampling: SamplingSettings) -> Iterator[tuple[Sampler, None]]:
+        with own_precision(self._model):  # as evaluation will play
+            yield TransformersSampler(self._model, self._codec, sampling), None
 
 
 class BestWeights(TrainerCallback):

@@ -324,7 +324,6 @@ def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> 
     """
     if checkpoint is not None and _step_of(Path(checkpoint)) >= total_steps:
         trainer._load_from_checkpoint(checkpoint)
-        trainer.accelerator.prepare_model(trainer.model, evaluation_mode=True)  # to play as it did in training
     else:
         trainer.train(resume_from_checkpoint=checkpoint)
 
