@@ -1,10 +1,9 @@
-"""Which of the weights met in training are kept: those that play the validation secrets best.
+"""Which of the weights met in training are kept: those whose greedy play is best, as evaluations are greedy.
 
-The test secrets have no say, so what is measured on them afterwards is honest. Kept are the weights whose sampled play
-is best, of those with which greedy play is about as good as with any of them, on validation and training secrets
-together, and wins about as many validation secrets as at the start: what RL adds to the sampled policy is not to be
-paid for by the greedy one. Part of the way from the start to the end of a training often has most of the gain and none
-of the loss, so weights in between are tried too, if asked for.
+Played are the validation secrets and some training secrets; the test secrets have no say, so what is measured on them
+afterwards is honest. What RL does for the sampled policy comes with most of the weights on its way, while greedy play
+gets worse again when it goes on too long. Part of the way from the start to the end of a training often has most of the
+gain and none of the loss, so weights in between are tried too, if asked for.
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
@@ -41,17 +40,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHOICE_FILE = "selected.json"
-"""Beside the model: the step its weights are of, the share of the way from the start to them, and their cost."""
+"""Beside the model: the step its weights are of, the share of the way from the start to them, and their costs."""
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
 _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
 """Sampled games with every validation secret, since one alone is mostly luck."""
-_TOLERANCE = 0.01
-"""Guesses by which greedy play may be dearer than the cheapest met: about two words lost of the default list's 680."""
-_MOST_LOST = 0.01
-"""Share of the validation secrets that greedy play may win less than at the start: one of the default list's 136."""
+_COSTS = ("greedy_cost", "cost")
+"""What weights are compared by, the first that differs."""
 
 Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
 """Opens a sampler that draws as the settings say; with it the longest prompt it takes, None if any."""
@@ -143,15 +140,14 @@ class Validation:
 class BestWeights(TrainerCallback):
     """Validates before the first step, every so many steps and at the end; the best weights are taken in the end.
 
-    Of equals the later ones are kept, which have learnt more. Of a model those weights are kept that are trained. The
-    best so far lie on disk, so that a training that was stopped goes on with them. What a step led to is validated
-    after its checkpoint, if it has one, so that nothing is lost if that is broken off.
+    Of equals those are kept that sample better, then the later ones, which have learnt more. Of a model those weights
+    are kept that are trained. The best so far lie on disk, so that a training that was stopped goes on with them. What
+    a step led to is validated after its checkpoint, if it has one, so that nothing is lost if that is broken off.
 
     Args:
         model: The model in training.
-        validate: Gives figures at a step; of `cost` less is better. Weights are out of the question whose
-            `greedy_cost`, where there is one, is above the least met by more than a hair, or whose `greedy_win_rate` is
-            below that of the start by more than a hundredth. The others are only written down.
+        validate: Gives figures at a step; of `greedy_cost`, and where that is equal of `cost`, less is better. The
+            others are only written down.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept meanwhile.
@@ -200,8 +196,7 @@ class BestWeights(TrainerCallback):
         for name, weight in _trained(self._model).items():
             weight.copy_(kept[name])
         if is_first():
-            chosen = {name: best[name] for name in ("step", "share", "cost")}
-            write_json(self._directory.parent / CHOICE_FILE, chosen)
+            write_json(self._directory.parent / CHOICE_FILE, best)
         return int(best["step"])
 
     def forget(self) -> None:
@@ -230,18 +225,13 @@ class BestWeights(TrainerCallback):
         where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
         self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
-        greedy_cost, win_rate = figures.get("greedy_cost", 0.0), figures.get("greedy_win_rate", 0.0)
-        lowest, least_win_rate = greedy_cost, win_rate - _MOST_LOST
+        costs = {name: figures[name] for name in _COSTS}
         if step and record.is_file():
             best = read_object(record)
-            lowest, least_win_rate = min(lowest, best["lowest"]), best["least_win_rate"]
-            is_fit, was_fit = (cost <= lowest + _TOLERANCE for cost in (greedy_cost, best["greedy_cost"]))
-            if win_rate < least_win_rate or not is_fit or (was_fit and best["cost"] < figures["cost"]):
-                write_json(record, {**best, "lowest": lowest})
+            if [best[name] for name in _COSTS] < list(costs.values()):
                 return
         self._keep(_WEIGHTS_FILE)
-        kept = {"step": step, "share": share, "cost": figures["cost"], "greedy_cost": greedy_cost}
-        write_json(record, {**kept, "lowest": lowest, "least_win_rate": least_win_rate})
+        write_json(record, {"step": step, "share": share, **costs})
 
     def _keep(self, name: str) -> None:
         """Write the trained weights as they are, whole or not at all."""

@@ -93,9 +93,9 @@ class GRPOSettings(Section):
     save_steps: int = Field(0, ge=0)
     """Checkpoint every so many steps; 0: at the end only."""
     validate_every_steps: int = Field(0, ge=0)
-    """Play the validation secrets, greedily and as in training, before the first step, every so many steps and at the
-    end. Of the weights with about the best greedy play those are kept whose sampled play needs the fewest guesses, a
-    loss counted as one more than the game allows. 0: keep the last weights."""
+    """Play the validation secrets, greedily and as in training, and some training secrets greedily, before the first
+    step, every so many steps and at the end. Those weights are kept whose greedy play needs the fewest guesses, a loss
+    counted as one more than the game allows. 0: keep the last weights."""
     blends: int = Field(0, ge=0)
     """How many weights between those of the start and those of the last step are validated too at the end, evenly
     spaced."""

@@ -63,11 +63,8 @@ _CURVES = {
     "loss": ("Loss", "The training objective."),
     "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
     "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
-    "cost": ("Cost", "Mean guesses of sampled play, a loss as one more than allowed; least is kept."),
-    "greedy_cost": (
-        "Cost of greedy play",
-        "The same on validation and training secrets; weights that stay above the least met are not kept.",
-    ),
+    "cost": ("Cost of sampled play", "Mean guesses on validation secrets, a loss as one more than allowed."),
+    "greedy_cost": ("Cost of greedy play", "The same on validation and training secrets; the least is kept."),
     "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
     "sampled_win_rate": ("Sampled wins", "Share found at the temperature of training."),
