@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from test_roller import Schedule, turns_of  # noqa: E402
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
+from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
@@ -138,6 +139,24 @@ def test_the_trainer_scores_sampled_tokens_as_the_sampler_did(shape, temperature
                 assert sampler[place] < 0.0
                 compared += 1
     assert compared == sum(map(sum, given["env_mask"])) > 40
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_model_of_absolute_positions_is_scored_where_it_sampled(dropout, train, tokenizer, tmp_path) -> None:
+    """Prompts of state shape differ in length, and TRL puts padding before the shorter ones."""
+    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
+    special = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = GPT2Config(vocab_size=len(tokenizer), n_positions=128, n_embd=16, n_layer=2, n_head=2, **drops, **special)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(config)
+    torch.nn.init.normal_(model.transformer.wpe.weight)
+    train(tmp_path, update(SETTINGS, steps=1), Shape.STATE, model=model)
+    [batch], [given] = train.batches, train.given
+    assert len({len(ids) for ids in given["prompt_ids"]}) > 1
+    for row, (mask, sampler) in enumerate(zip(given["env_mask"], given["logprobs"], strict=True)):
+        learnt = [place for place, m in enumerate(mask) if m]
+        scored = batch["trainer_logprobs"][row, learnt].tolist()
+        assert scored == pytest.approx([sampler[place] for place in learnt], abs=2e-4)
 
 
 @pytest.mark.parametrize("shape", Shape)

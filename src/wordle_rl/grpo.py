@@ -225,6 +225,7 @@ def _arguments(
         loss_type=settings.loss_type,
         importance_sampling_level="sequence" if settings.sequence_importance else "token",
         scale_rewards="none",
+        disable_dropout=True,  # games were played without it, and are to be scored as they were played
         learning_rate=settings.optimizer.learning_rate,
         max_grad_norm=settings.optimizer.max_grad_norm,
         bf16=wants_bf16(settings.precision),
