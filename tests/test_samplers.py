@@ -149,6 +149,26 @@ def test_any_architecture_samples_as_it_reads(architecture: str, codec: ChatCode
     assert check_against_plain_forward(model, trajectories, settings) > 60
 
 
+def test_batches_that_are_joined_stay_within_the_window(codec: ChatCodec) -> None:
+    """A long game that hears little and a short one that hears much need more columns together than each alone."""
+    size = small_config(codec) | {"head_dim": 16, "layer_types": SLIDING, "max_position_embeddings": 256}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = sharpened(Gemma3ForCausalLM(Gemma3TextConfig(**size, sliding_window=64)))
+    said = {}
+    for batch_size in (1, 2):
+        sampler = TransformersSampler(model, codec, greedy(4, max_batch_size=batch_size))
+        sampler.begin()
+        firsts = [[10 + place % 50 for place in range(length)] for length in (45, 46, 8, 9)]
+        replies = sampler.sample([Request(game, (), (), ids) for game, ids in enumerate(firsts)])
+        heard = {0: [11] * 4, 2: [12] * 40}
+        prompts = {game: [*firsts[game], *replies[game].token_ids, *ids] for game, ids in heard.items()}
+        said[batch_size] = sampler.sample([Request(game, (), (), ids) for game, ids in prompts.items()])
+    for alone, together in zip(*said.values(), strict=True):
+        assert together.token_ids == alone.token_ids
+        assert together.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+
+
 def test_english_prompts_of_unlike_length_sample_as_they_read(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:

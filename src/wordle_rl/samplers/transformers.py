@@ -174,6 +174,11 @@ class TransformersSampler:
     def _fit(self, a: _Batch, b: _Batch) -> bool:
         """Whether two batches make one of a good size: so many games, or half as many rows, since games that have gone
         alike so far may part over the turn."""
+        if self._window is not None and a.cache is not None and b.cache is not None:
+            width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
+            unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
+            if width + unread + self.settings.max_completion_tokens > self._window:  # holes count
+                return False
         num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
         went_alike = a.cache is not None and 2 * num_rows <= self._batch_size
         return num_games <= self._batch_size or (went_alike and num_games <= self.settings.max_batch_size)
