@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from peft import LoraConfig, get_peft_model  # noqa: E402
 from training_fixtures import fast, small_model, weights_of  # noqa: E402
+from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 from wordle_rl.config import OptimizerSettings  # noqa: E402
 from wordle_rl.optimizer import MuonWithAdamW, make_optimizer, rate_factor, wants_bf16  # noqa: E402
@@ -42,6 +44,19 @@ def test_muon_takes_the_matrices_inside_the_layers_and_adamw_the_rest(tokenizer)
     assert not any("proj" in name for name in adamw)
     assert muon | adamw == set(by_id.values())
     assert [group["lr"] for group in optimizer.param_groups] == [0.02, 3e-3]
+
+
+def test_muon_knows_embeddings_by_what_they_are_and_takes_adapters_alone() -> None:
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=8, n_layer=1, n_head=1))
+    muon, _ = (group["params"] for group in make_optimizer(model, fast("muon")).param_groups)
+    of_words = {id(model.transformer.wte.weight), id(model.transformer.wpe.weight)}
+    assert muon
+    assert of_words.isdisjoint(map(id, muon))
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
+    optimizer = make_optimizer(adapted, fast("muon"))
+    [adapters] = optimizer.param_groups
+    assert len(adapters["params"]) == 2
+    optimizer.load_state_dict(optimizer.state_dict())
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

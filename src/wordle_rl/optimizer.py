@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
+from wordle_rl.adapters import exact_adapters
 from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.muon import GroupedMuon
 
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
-    """The optimizer of these settings over the model's trainable parameters."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    """The optimizer of these settings over the model's trainable parameters, in which adapters are made exact first."""
+    exact_adapters(model)
     if settings.name == "muon":
-        return MuonWithAdamW(named, settings)
-    return AdamW(
-        [p for _, p in named], lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay
-    )
+        return MuonWithAdamW(model, settings)
+    return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
+
+
+def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW:
+    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
 
 
 def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
@@ -55,28 +58,34 @@ def wants_bf16(precision: Precision) -> bool:
 
 
 class MuonWithAdamW(Optimizer):
-    """Muon for the weight matrices inside the layers, AdamW for embeddings, norms and biases.
+    """Muon for the weight matrices inside the layers, AdamW for embeddings, the head, norms and biases.
 
-    One optimizer to the outside: the parameter groups of both, one state dict, one step.
+    One optimizer to the outside: the parameter groups of both, one state dict, one step. Adapters may leave nothing for
+    AdamW.
     """
 
-    def __init__(self, named_parameters: Iterable[tuple[str, nn.Parameter]], settings: OptimizerSettings) -> None:
+    def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:
+        words: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+        if isinstance(head := getattr(model, "get_output_embeddings", lambda: None)(), nn.Module):
+            words.append(head)
+        of_words = {id(parameter) for module in words for parameter in module.parameters()}
         matrices: list[nn.Parameter] = []
         rest: list[nn.Parameter] = []
-        for name, parameter in named_parameters:
-            inside_layers = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
-            (matrices if inside_layers else rest).append(parameter)
-        decay = settings.weight_decay
-        self._parts: list[Optimizer] = [
-            GroupedMuon(
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                (matrices if parameter.ndim == 2 and id(parameter) not in of_words else rest).append(parameter)
+        self._parts: list[Optimizer] = []
+        if matrices:
+            muon = GroupedMuon(
                 matrices,
                 lr=settings.muon_learning_rate,
                 momentum=0.95,
-                weight_decay=decay,
+                weight_decay=settings.weight_decay,
                 dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
-            ),
-            AdamW(rest, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=decay),
-        ]
+            )
+            self._parts.append(muon)
+        if rest:
+            self._parts.append(_adamw(rest, settings))
         super().__init__([*matrices, *rest], {})
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
