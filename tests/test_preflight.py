@@ -25,6 +25,7 @@ from wordle_rl.checks import (
     check_teacher,
     check_teacher_replies,
     check_template,
+    check_updates,
     refuse,
     sample_game,
 )
@@ -247,6 +248,33 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
     assert levels(lost) == ["warning"] * 3
     assert "cut at 32 tokens" in lost[0].message
     assert "SFT first" in lost[2].message
+
+
+def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
+    whole = load_numbers(ModelSettings())
+
+    def told(held: int, trained: int, rate: float) -> list[str]:
+        optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "grpo": {"optimizer": {"learning_rate": 1e-3}}}
+        numbers = replace(whole, weight_bytes=held, trainable_bytes=trained)
+        return [finding.message for finding in check_updates(RunConfig.model_validate(optimizers), numbers)]
+
+    assert told(4, 0, 1e-5) == told(2, 0, 3e-4) == told(2, 4, 1e-5) == [], "whole, quick, adapters"
+    [message] = told(2, 0, 1e-5)
+    assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
+
+
+def test_games_are_played_as_the_chosen_algorithm_would(cli, config: Path, finished_run: Path) -> None:
+    settings = {"--dagger.sampling.max-completion-tokens": 2, "--dagger.group-size": 1, "--groups": 3}
+    flags = [part for flag in settings.items() for part in flag]
+    code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--algorithm", "dagger", *flags)
+    assert code == 2, "a reply of two tokens holds no guess"
+    settings["--dagger.sampling.max-completion-tokens"] = 8
+    flags = [part for flag in settings.items() for part in flag]
+    arguments = ("--model.path", finished_run / "sft", "--algorithm", "dagger", *flags, "--json")
+    code, out, _ = cli("preflight", config, *arguments)
+    played = json.loads(out)["played"]
+    assert code == 0
+    assert (played["num_games"], played["zero_variance_share"]) == (3, 0.0)
 
 
 def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) -> None:

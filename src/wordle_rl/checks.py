@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, RunConfig, VLLMSettings
+from wordle_rl.config import ConfigError, OptimizerSettings, RunConfig, VLLMSettings
 from wordle_rl.fit import fit_problems
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage
@@ -23,6 +23,8 @@ from wordle_rl.words import WordList
 
 _CLOSED_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
 _GIB = 1024**3
+_SMALL_RATE = 1e-4
+"""A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,33 @@ def refuse(findings: Iterable[Finding]) -> None:
 def check_model(
     config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec, numbers: ModelNumbers
 ) -> list[Finding]:
-    """The checks that need no weights and take no time: template, stop tokens, budgets against the context."""
+    """The checks that need no weights and take no time: template, stop tokens, budgets against the context, rates."""
     game = sample_game(words, prompter)
     fits = fit_problems(words, prompter, codec, numbers.context, budgets_of(config))
     return [
         *check_template(codec, game, prompter.thinking),
         *check_stops(codec, game, numbers.vocab_size),
         *(Finding("problem", message) for message in fits),
+        *check_updates(config, numbers),
+    ]
+
+
+def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
+    """Whether the weights that are trained can take up what AdamW adds: in 16 bits small steps are lost."""
+    if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
+        return []
+    stages: dict[str, OptimizerSettings] = {"sft": config.sft.optimizer}
+    if not config.play_settings.is_skipped:
+        stages[config.algorithm] = config.play_settings.optimizer
+    return [
+        Finding(
+            "warning",
+            f"{name}.optimizer.learning_rate {settings.learning_rate:g} is lost on many weights of 16 bits, which "
+            'cannot hold so small a change; set model.dtype to "float32" (the arithmetic stays as precision says), or '
+            "model.lora.rank",
+        )
+        for name, settings in stages.items()
+        if settings.learning_rate < _SMALL_RATE
     ]
 
 
@@ -225,7 +247,7 @@ _COUNTED: Mapping[Stage, str] = {
     "grpo": "weights, gradients and optimizer",
     "eval": "weights",
 }
-_MUCH_LESS = 'set model.lora.rank or model.dtype "bfloat16", or choose a smaller model or a larger device'
+_MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'
 _SHARD = "; the devices here hold it together if the launch shards it, as configs/accelerate/fsdp2.yaml does"
 _UNSHARDED = Sharding()
 

@@ -23,7 +23,7 @@ from wordle_rl.checks import (
     sample_game,
     token_text,
 )
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, VLLMSettings
+from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RunConfig, VLLMSettings
 from wordle_rl.credit import CREDITS, is_constant
 from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.fit import longest_game, longest_reply
@@ -74,22 +74,27 @@ class Preflight:
     played: Played | None = None
 
 
-def check_play(played: Played, limit: int) -> list[Finding]:
-    """What a few games say about how much there is to learn from; `limit` is the budget of a reply in tokens."""
+def check_play(played: Played, limit: int, section: str = "grpo") -> list[Finding]:
+    """What a few games say about how much there is to learn from.
+
+    Args:
+        played: What they came to.
+        limit: The budget of a reply in tokens.
+        section: Of the settings they were played by.
+    """
     findings = []
     if played.overlong_share > 0.1:
         message = (
             f"{played.overlong_share:.0%} of the replies are cut at {limit} tokens; raise "
-            "grpo.sampling.max_completion_tokens or let the model think less"
+            f"{section}.sampling.max_completion_tokens or let the model think less"
         )
         findings.append(Finding("warning", message))
     if played.format_compliance < 0.5:
-        message = (
-            f"only {played.format_compliance:.0%} of the replies are well formed; have SFT teach the form before GRPO"
-        )
+        message = f"only {played.format_compliance:.0%} of the replies are well formed; have SFT teach the form first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
-        mend = "raise grpo.sampling.temperature or grpo.group_size" if played.win_rate else "train SFT first, or longer"
+        more = f"raise {section}.sampling.temperature or {section}.group_size"
+        mend = more if played.win_rate else "train SFT first, or longer"
         message = (
             f"{played.zero_variance_share:.0%} of the groups teach nothing, since all their games earn the same; {mend}"
         )
@@ -98,24 +103,33 @@ def check_play(played: Played, limit: int) -> list[Finding]:
 
 
 def play_groups(
-    config: RunConfig, words: WordList, prompter: Prompter, sampler: Sampler, starts: Sequence[Start], solver: Solver
+    config: RunConfig,
+    words: WordList,
+    prompter: Prompter,
+    sampler: Sampler,
+    starts: Sequence[Start],
+    solver: Solver,
+    max_prompt_tokens: int | None = None,
 ) -> Played:
-    """Play groups of games as a step of GRPO would and measure them.
+    """Play groups of games as a step of the chosen algorithm would and measure them.
 
     Args:
         config: Rewards and credit.
         words: The word list.
         prompter: Wording, shape and rules.
         sampler: The model.
-        starts: `grpo.group_size` equal starts for each group.
+        starts: As many equal starts for each group as the algorithm's `group_size`.
         solver: For rewards that ask it.
+        max_prompt_tokens: The longest prompt the model takes; None: no bound.
     """
-    trajectories = play(starts, words, prompter, sampler)
-    rubric = config.grpo.reward.schedule().rubric_at(0)
-    credit = CREDITS[config.grpo.credit]
+    settings = config.play_settings
+    trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
+    rubric = settings.reward.schedule().rubric_at(0)
+    credit = CREDITS[settings.credit if isinstance(settings, GRPOSettings) else "game"]
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, solver).turn_rewards for trajectory in group]))
-        for group in groups_of(trajectories, config.grpo.group_size)
+        for group in groups_of(trajectories, settings.group_size)
+        if len(group) > 1  # else nothing is compared
     ]
     transcripts = [trajectory.transcript for trajectory in trajectories]
     replies = [turn for transcript in transcripts for turn in transcript.own_turns]
@@ -124,7 +138,7 @@ def play_groups(
         win_rate=statistics.fmean(transcript.won for transcript in transcripts),
         format_compliance=format_compliance(transcripts),
         overlong_share=statistics.fmean(turn.overlong for turn in replies),
-        zero_variance_share=statistics.fmean(constant),
+        zero_variance_share=statistics.fmean(constant) if constant else 0.0,
         mean_reply_tokens=statistics.fmean(turn.num_tokens or 0 for turn in replies),
     )
 
@@ -181,7 +195,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         except ConfigError as error:
             findings.append(Finding("problem", str(error)))
         else:
-            findings += check_play(played, config.grpo.sampling.max_completion_tokens)
+            findings += check_play(played, config.play_settings.sampling.max_completion_tokens, config.algorithm)
     return Preflight(
         findings=tuple(findings),
         numbers=numbers,
@@ -267,10 +281,13 @@ def _play_model(
 ) -> Played:
     """Load the model and have it play groups of training secrets."""
     from wordle_rl.modeling import load_model
+    from wordle_rl.roller import prompt_budget
     from wordle_rl.samplers.transformers import TransformersSampler
 
+    settings = config.play_settings
     model, codec = load_model(config.model, config.seed)
-    sampler = TransformersSampler(model, codec, config.grpo.sampling, config.seed)
+    sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
     secrets = random.Random(config.seed).sample(split.train, min(num_groups, len(split.train)))
-    starts = [Start(secret) for secret in secrets for _ in range(config.grpo.group_size)]
-    return play_groups(config, words, prompter, sampler, starts, solver)
+    starts = [Start(secret) for secret in secrets for _ in range(settings.group_size)]
+    budget = prompt_budget(model, settings, config.algorithm)
+    return play_groups(config, words, prompter, sampler, starts, solver, budget)
