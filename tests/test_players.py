@@ -9,9 +9,9 @@ pytest.importorskip("torch")
 
 from training_fixtures import small_model
 
-from wordle_rl.config import ConfigError, GameSettings, SamplingSettings
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.modeling import save_model
-from wordle_rl.players import GAME_FILE, find_model, game_of, make_player
+from wordle_rl.players import GAME_FILE, find_model, game_of, make_player, settings_of
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import write_json
@@ -58,6 +58,15 @@ def test_a_run_is_known_by_its_last_model(run_directory, tokenizer, codec) -> No
     save_model(small_model(tokenizer), codec, run_directory / "grpo")
     assert find_model(run_directory) == run_directory / "grpo"
     assert find_model(run_directory / "sft") == run_directory / "sft"
+
+
+def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
+    model = str(run_directory / "sft")
+    assert settings_of(run_directory / "sft") == ModelSettings(path=model)
+    config = RunConfig.model_validate({"model": {"dtype": "bfloat16"}})
+    write_json(run_directory / "config.json", config.model_dump(mode="json"))
+    write_json(run_directory / "manifest.json", {})
+    assert settings_of(run_directory / "sft") == ModelSettings(path=model, dtype="bfloat16")
 
 
 def test_a_model_from_elsewhere_has_no_game(tmp_path: Path) -> None:

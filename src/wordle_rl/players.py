@@ -18,9 +18,11 @@ from wordle_rl.config import (
     PatienceSettings,
     SamplingSettings,
     describe,
+    load_config,
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.providers import find_endpoint
+from wordle_rl.runs import is_run
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -79,6 +81,17 @@ def game_of(model_directory: Path) -> GameSettings | None:
         raise ConfigError(f"{path} is no JSON: {error}") from None
 
 
+def settings_of(model_directory: Path) -> ModelSettings:
+    """How a model is held: as the run it lies in held it (type of the weights, 4 bits); elsewhere by default.
+
+    Raises:
+        ConfigError: If the run's settings are damaged.
+    """
+    run = model_directory.parent
+    settings = load_config(run / "config.json").model if is_run(run) else ModelSettings()
+    return settings.model_copy(update={"path": str(model_directory)})
+
+
 def make_player(
     name: str,
     words: WordList,
@@ -122,7 +135,7 @@ def make_player(
         return Player(name, _endpoint(name.removeprefix("openai:"), base_url, own_drawing, sampling, bounds), prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
-    model = ModelSettings(path=str(directory))
+    model = settings_of(directory)
     return Player(str(directory), model_sampler(model, words, prompter, sampling, seed, engine), prompter)
 
 

@@ -277,14 +277,18 @@ def check_place(directory: Path) -> None:
         raise RunError(f"{directory} is a file, not a run directory; name another --out")
 
 
+def is_run(directory: Path) -> bool:
+    """Whether a directory holds a run."""
+    return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
+
+
 def check_removable(directory: Path) -> None:
     """Refuse to start anew in a directory that holds something else than a run.
 
     Raises:
         RunError: If the directory is not empty and holds no run.
     """
-    is_run = all((directory / name).is_file() for name in ("config.json", "manifest.json"))
-    if directory.exists() and not is_run and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.exists() and not is_run(directory) and (not directory.is_dir() or any(directory.iterdir())):
         raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
 
 
