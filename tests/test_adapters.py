@@ -281,6 +281,13 @@ def test_the_attention_asked_for_is_used(attention, base) -> None:
     assert model.config._attn_implementation == attention
 
 
+def test_adapters_begin_as_the_seed_says(base) -> None:
+    settings = ModelSettings(path=str(base), lora=LORA)
+    first, again, other = (weights_of(load_model(settings, seed)[0]) for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
 def test_weights_of_the_base_never_move(adapter, base) -> None:
     model, _ = load_model(ModelSettings(path=str(adapter)), 0)
     plain, _ = load_model(ModelSettings(path=str(base)), 0)

@@ -33,6 +33,11 @@ def test_the_embedded_model_is_the_same_for_the_same_seed() -> None:
     assert not torch.equal(first.get_input_embeddings().weight, other.get_input_embeddings().weight)
 
 
+def test_the_embedded_model_is_held_in_the_type_asked_for() -> None:
+    types = [load_model(ModelSettings(path="tiny", dtype=dtype), 0)[0].dtype for dtype in ("float32", "bfloat16")]
+    assert types == [torch.float32, torch.bfloat16]
+
+
 def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, codec) -> None:
     model, again = load_model(ModelSettings(path=str(saved)), 0)
     original = weights_of(small_model(tokenizer))

@@ -127,6 +127,27 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
     return {"quantization_config": config, "device_map": {"": device}}
 
 
+def keep_trainable(model: torch.nn.Module) -> None:
+    """Keep bitsandbytes from repacking 4-bit weights for play, as it does on a CPU that computes in bfloat16.
+
+    It does not undo that for training, and no gradient comes through what it then multiplies with.
+    """
+    for module in model.modules():
+        if "support_avx512bf16_for_cpu" in vars(module):
+            vars(module)["support_avx512bf16_for_cpu"] = False
+
+
+def exact_adapters(model: torch.nn.Module) -> None:
+    """Hold the adapters of a 4-bit model in float32, where TRL's trainers have put them into bfloat16.
+
+    In 16 bits an update is lost that is below a hundredth or so of its weight, as most are at usual rates.
+    """
+    if getattr(model, "is_loaded_in_4bit", False):
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.data = weight.data.float()
+
+
 def num_four_bit(model: PreTrainedModel) -> int:
     """How many numbers of a model `four_bit_arguments` puts into 4 bits: all linear layers' weights, not the head's."""
     head = model.get_output_embeddings()

@@ -29,6 +29,7 @@ from wordle_rl.adapters import (
     four_bit_arguments,
     has_adapters,
     is_adapter,
+    keep_trainable,
     load_adapters,
     num_four_bit,
     shape_adapters,
@@ -68,12 +69,14 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
         with _loading(settings.path):
             model = load_adapters(model, Path(settings.path), settings.lora)
     elif settings.lora.rank:
-        model = add_adapters(model, settings.lora, settings.path)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = add_adapters(model, settings.lora, settings.path)
     return model, _make_codec(tokenizer, settings)
 
 
 def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
-    return make_model(
+    model = make_model(
         tokenizer,
         hidden_size=settings.hidden_size,
         num_layers=settings.num_layers,
@@ -83,6 +86,7 @@ def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed
         max_length=settings.max_length,
         seed=seed,
     )
+    return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
 
 
 def _load_weights(settings: ModelSettings) -> PreTrainedModel:
@@ -90,7 +94,9 @@ def _load_weights(settings: ModelSettings) -> PreTrainedModel:
     dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
     model = load_language_model(_weights_path(settings), dtype, **extra)
-    if not settings.load_in_4bit:
+    if settings.load_in_4bit:
+        keep_trainable(model)
+    else:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model
 

@@ -247,7 +247,7 @@ class Rounds:
             if has_adapters(self.model):
                 self.model.load_adapter(str(last), "default", is_trainable=True)
             else:
-                saved, _ = load_model(ModelSettings(path=str(last)), self.seed)
+                saved, _ = load_model(ModelSettings(path=str(last), dtype="auto"), self.seed)
                 self.model.load_state_dict(saved.state_dict())
             self.record = Record(**read_object(last / STATE_FILE))
 
