@@ -58,6 +58,10 @@ BAD = {
     "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     "dataset below a file": ("dataset {run}/traces.jsonl --out {here}/taken/s --words {words}", "taken"),
+    "an opener of other words": (
+        RUN + " --traces.teacher.opener zzzzz --until traces",
+        "traces.teacher.opener 'zzzzz' is not in word list",
+    ),
     "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "is no run directory"),
     "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
     "a run below a file": ("run {here}/mini.toml --out {here}/mini.toml/run", "choose another place"),

@@ -337,3 +337,25 @@ def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
     assert not fit_problems(sixty, compact, codec, None, {"eval.max_completion_tokens": 10_000})
     (problem,) = fit_problems(sixty, compact, codec, 110, {"eval.max_completion_tokens": 12})
     assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem
+
+
+def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    (run / "notes.txt").write_text("mine")
+    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, anew=True)
+    pipeline("traces")
+    made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl"}
+    assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_what_a_new_run_finds_done_is_told(finished_run, tmp_path: Path) -> None:
+    told = Console(record=True, width=200)
+    shutil.copy(finished_run / "traces.jsonl", tmp_path)
+    config = load_config(finished_run / "config.json")
+    Pipeline(config, tmp_path, told)("traces")
+    assert f"{tmp_path} holds traces.jsonl already: taken as they are" in told.export_text()
+    again = Console(record=True, width=200)
+    Pipeline(config, tmp_path, again)("traces")
+    assert "taken as they are" not in again.export_text()

@@ -13,7 +13,7 @@ from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.players import GAME_FILE
 from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
-from wordle_rl.runs import check_place, check_removable
+from wordle_rl.runs import check_place, check_removable, parts_of
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
 from wordle_rl.words import WordList
@@ -59,6 +59,8 @@ def look_ahead(
     if tuple(chain) != ("traces",) and untrained:
         _check_model(config, words)
     no_games = anew or not (directory / "traces.jsonl").is_file()
+    if config.traces.file is None and (no_games or config.algorithm == "dagger"):
+        _check_opener(config, words)
     if no_games and config.traces.file is not None:
         next(iter(GivenTraces(words, split, config.traces, config.game.max_turns)))  # one to learn from, or an error
         if tuple(chain) != ("traces",):
@@ -81,10 +83,19 @@ def is_trained(directory: Path) -> bool:
 
 
 def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
-    removed = directory.resolve()
+    removed = [part.resolve() for part in parts_of(directory)]
     for setting, path in (("model.path", config.model.path), ("traces.file", config.traces.file)):
-        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(removed):
+        if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
             raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
+
+
+def _check_opener(config: RunConfig, words: WordList) -> None:
+    opener = config.traces.teacher.opener
+    if opener is not None and opener not in words:
+        raise ConfigError(
+            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or None for the "
+            "teacher's choice"
+        )
 
 
 def _check_given_replies(config: RunConfig, words: WordList, split: Split) -> None:

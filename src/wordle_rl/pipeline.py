@@ -37,7 +37,7 @@ from wordle_rl.progress import Tell, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.provenance import peak_memory_gib
 from wordle_rl.report import write_report
-from wordle_rl.runs import LOCK_FILE, Run, kept, read_object, start_anew, write_json, write_jsonl
+from wordle_rl.runs import LOCK_FILE, Run, is_run, kept, read_object, start_anew, write_json, write_jsonl
 from wordle_rl.samplers.base import Closable
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
@@ -90,6 +90,7 @@ class Pipeline:
                 if self._anew:
                     start_anew(directory)
                 held.enter_context(kept(directory / LOCK_FILE))
+                self._tell_what_is_taken_over()
                 self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
             wait_for_all()
             self._anew = False  # what lies there now is of this run
@@ -99,6 +100,13 @@ class Pipeline:
             if outlook.untrained:
                 self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             return self._go_through(chain)
+
+    def _tell_what_is_taken_over(self) -> None:
+        """Say which stages a new run finds done in its directory, by whatever settings."""
+        found = [name for name in ("traces.jsonl", "sft") if (self.run.directory / name).exists()]
+        if found and not is_run(self.run.directory):
+            holds = " and ".join(found)
+            self.console.print(f"{self.run.directory} holds {holds} already: taken as they are", markup=False)
 
     def _go_through(self, chain: Sequence[Stage]) -> dict[str, Any] | None:
         stages: dict[Stage, Callable[[], None]] = {

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from wordle_rl.config import RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, RunConfig
 from wordle_rl.provenance import gone_on_with, manifest
 from wordle_rl.split import Split
 
@@ -282,6 +282,13 @@ def is_run(directory: Path) -> bool:
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
 
 
+def parts_of(directory: Path) -> list[Path]:
+    """What a run writes into its directory, what tells that it is a run last."""
+    logs = ("traces.jsonl", "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
+    names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
+    return [directory / name for name in names]
+
+
 def check_removable(directory: Path) -> None:
     """Refuse to start anew in a directory that holds something else than a run.
 
@@ -293,13 +300,17 @@ def check_removable(directory: Path) -> None:
 
 
 def start_anew(directory: Path) -> None:
-    """Remove a run, but nothing that is not one, and none that another process works on; see `check_removable`.
+    """Remove a run, but none that another process works on; what else lies in its directory stays.
 
     Raises:
-        RunError: If it is not to be removed.
+        RunError: If there is something that is no run.
     """
     check_removable(directory)
-    if directory.exists():
-        with kept(directory / LOCK_FILE):
-            pass  # nobody works on it
-        shutil.rmtree(directory)
+    if not directory.exists():
+        return
+    with kept(directory / LOCK_FILE):
+        for part in parts_of(directory):
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part)
+            else:
+                part.unlink(missing_ok=True)
