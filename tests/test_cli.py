@@ -24,7 +24,9 @@ from wordle_rl.config import ConfigError, PatienceSettings, PlayerEvalSettings, 
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.players import game_of
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
@@ -368,3 +370,19 @@ def test_hard_mode_holds_for_a_player_that_does_not_know_it_and_the_solver_refus
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the solver does not keep to hard mode" in err
     assert cli(*command, "--player", "solver", "--dictionary", "app")[0] == 0
+
+
+def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    config = read_object(run / "config.json")
+    write_json(run / "config.json", config | {"words": {"source": str(word_directory), "split_seed": 5}})
+    held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
+    out = tmp_path / "model.json"
+    assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
+    assert {record.secret for record in Evaluation.load(out).records} == held_out
+    asked = ("eval", "--player", run, "--split-seed", 0, "--out", tmp_path / "asked.json", "--no-regret")
+    assert cli(*asked)[0] == 0
+    assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
+    secret = sorted(held_out)[0]
+    assert cli("play", "--player", run, "--secret", secret)[0] == 0

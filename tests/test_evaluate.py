@@ -361,9 +361,9 @@ def test_some_of_the_answers_are_not_all() -> None:
 
 def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
     split = split_secrets(WORDS, val_size=2, test_size=4)
-    assert Source("", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
-    assert Source("", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
-    assert sorted(Source("", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
+    assert Source("solver", "", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
+    assert Source("solver", "", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
+    assert sorted(Source("solver", "", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
 
 
 @pytest.mark.parametrize(

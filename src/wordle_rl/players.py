@@ -17,6 +17,7 @@ from wordle_rl.config import (
     ModelSettings,
     PatienceSettings,
     SamplingSettings,
+    WordSettings,
     describe,
     load_config,
 )
@@ -90,6 +91,18 @@ def settings_of(model_directory: Path) -> ModelSettings:
     run = model_directory.parent
     settings = load_config(run / "config.json").model if is_run(run) else ModelSettings()
     return settings.model_copy(update={"path": str(model_directory)})
+
+
+def words_of(player: str) -> WordSettings:
+    """The word list and the split that a player was trained with, where it is a model of a run; else the defaults.
+
+    Raises:
+        ConfigError: If there is no such player, or the run's settings are damaged.
+    """
+    if player in ("solver", "random", "human") or player.startswith("openai:"):
+        return WordSettings()
+    run = find_model(Path(player)).parent
+    return load_config(run / "config.json").words if is_run(run) else WordSettings()
 
 
 def make_player(

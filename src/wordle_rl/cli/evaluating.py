@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli.options import Address, Json, Seed, Words
+from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.commands import evaluating as command
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
 from wordle_rl.prompt import Shape, Style, Thinking
@@ -16,9 +16,9 @@ from wordle_rl.split import SplitName
 
 def evaluate(
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])],
-    words: Words = "default",
+    words: PlayersWords = None,
     split: SplitName = "held_out",
-    split_seed: int = 0,
+    split_seed: int | None = None,
     out: Path | None = None,
     name: str | None = None,
     temperature: float | None = 0.0,
@@ -39,7 +39,7 @@ def evaluate(
     Args:
         player: solver, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play.
-        split_seed: Seed of the split.
+        split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`; one that holds anything but an earlier
             evaluation of the same player is left alone. Finished games are kept beside it as they end (.games.jsonl),
             sampled ones a batch at a time, and the same command goes on with what is missing. Once the file is
@@ -63,7 +63,7 @@ def evaluate(
     wording = command.Wording(style, shape, thinking)
     own_drawing = temperature is None
     asked = command.Asked(player, name, wording, sampling, patience, base_url, own_drawing, settings.engine, seed)
-    source = command.Source(words, split_seed, split, settings.max_games, settings.games_per_secret)
+    source = command.Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
     command.evaluate_player(asked, source, command.Outputs(out, csv, overwrite), settings.regret, as_json)
 
 

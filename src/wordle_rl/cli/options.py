@@ -11,6 +11,13 @@ Words = Annotated[
     str,
     tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
 ]
+PlayersWords = Annotated[
+    str | None,
+    tyro.conf.arg(
+        help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt; left out: "
+        "those of the run that a model lies in, else default."
+    ),
+]
 Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
 Address = Annotated[
     str | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli.options import Address, Words
+from wordle_rl.cli.options import Address, PlayersWords
 from wordle_rl.commands import play as command
 from wordle_rl.config import Constrain, SamplingSettings
 from wordle_rl.game import Dictionary
@@ -15,7 +15,7 @@ from wordle_rl.game import Dictionary
 def play(
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
     secret: str | None = None,
-    words: Words = "default",
+    words: PlayersWords = None,
     temperature: float | None = 0.0,
     max_completion_tokens: int = 512,
     constrain: Constrain = "none",

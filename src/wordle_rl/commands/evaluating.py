@@ -13,7 +13,15 @@ from typing import Any
 
 from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, Constrain, Engine, GameSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config import (
+    ConfigError,
+    Constrain,
+    Engine,
+    GameSettings,
+    PatienceSettings,
+    SamplingSettings,
+    WordSettings,
+)
 from wordle_rl.evaluate import (
     Evaluation,
     EvaluationError,
@@ -32,7 +40,7 @@ from wordle_rl.evaluate import (
     with_regret,
     write_rows,
 )
-from wordle_rl.players import Player, find_model, game_of, make_player, weights_mark
+from wordle_rl.players import Player, find_model, game_of, make_player, weights_mark, words_of
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.providers import bare_address
 from wordle_rl.samplers.base import ConcurrentSampler
@@ -110,13 +118,23 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
 
 @dataclass(frozen=True)
 class Source:
-    """Which secrets to play."""
+    """Which secrets a player plays; words and split that are left out are those it was trained with."""
 
-    words: str
-    split_seed: int
+    player: str
+    words: str | None
+    split_seed: int | None
     part: SplitName
     max_games: int
     games_per_secret: int = 1
+
+    def settings(self) -> WordSettings:
+        """The word list and the seed of the split.
+
+        Raises:
+            ConfigError: If there is no such player.
+        """
+        asked = {"source": self.words, "split_seed": self.split_seed}
+        return words_of(self.player).model_copy(update={k: v for k, v in asked.items() if v is not None})
 
     def secrets(self, split: Split) -> list[str]:
         """The secrets to play, each as often as asked for."""
@@ -183,14 +201,15 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
             f"{asked.player} plays the same game again as long as it does not draw its words; leave out "
             "--games-per-secret, or have a model draw with --temperature above 0"
         )
-    found = load_words(source.words)
-    split = split_secrets(found, source.split_seed)
+    settings = source.settings()
+    found = load_words(settings.source)
+    split = split_secrets(found, settings.split_seed)
     solver = Solver(found)
     who = asked.going_on(outputs).make(found, solver)
     outputs.check_replaced(who, found, source.part, asked.sampling.constrain)
     secrets = source.secrets(split)
     label = asked.name or Path(asked.player).name
-    played_with = _played_with(who, found, source, asked, with_regrets)
+    played_with = _played_with(who, split, source.part, asked, with_regrets)
     # What the random player draws depends on all it drew before, and takes a second: nothing is kept of it.
     with _journal(outputs, played_with if who.label != "random" else None) as journal:
         if isinstance(who.sampler, ConcurrentSampler):
@@ -218,7 +237,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     _tell_errors(evaluation, outputs)
 
 
-def _played_with(who: Player, found: WordList, source: Source, asked: Asked, with_regrets: bool) -> dict[str, Any]:
+def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_regrets: bool) -> dict[str, Any]:
     """All that a player's game depends on, to be kept with the games; an address without its user and query."""
     here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
@@ -230,9 +249,9 @@ def _played_with(who: Player, found: WordList, source: Source, asked: Asked, wit
     return {
         "player": who.label,
         "base_url": bare_address(asked.base_url) if asked.base_url else None,
-        "words": found.fingerprint,
-        "split": source.part,
-        "split_seed": source.split_seed,
+        "words": split.fingerprint,
+        "split": part,
+        "split_seed": split.seed,
         "style": who.prompter.style.value,
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,

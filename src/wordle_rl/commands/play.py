@@ -12,7 +12,7 @@ from wordle_rl.commands.evaluating import game_for
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.players import make_player, refuse_constraint
+from wordle_rl.players import make_player, refuse_constraint, words_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
@@ -23,7 +23,7 @@ from wordle_rl.words import load_words
 def play(
     player: str,
     secret: str | None,
-    source: str,
+    source: str | None,
     sampling: SamplingSettings,
     base_url: str | None,
     own_drawing: bool,
@@ -32,7 +32,7 @@ def play(
     seed: int | None,
 ) -> None:
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
-    found = load_words(source)
+    found = load_words(source or words_of(player).source)
     chosen = secret or random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
