@@ -195,6 +195,21 @@ def test_the_command_says_what_it_took_and_left(cli, word_directory, split, tmp_
     assert rows(tmp_path / "out.jsonl") == [state(split.train[0])]
 
 
+@pytest.mark.parametrize("spelling", ["data.jsonl", "below/../data.jsonl", "link.jsonl"])
+def test_the_file_that_is_read_is_never_written(spelling: str, cli, word_directory, split, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps(row(split.train[0], [])))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link.jsonl").symlink_to(path)
+    before = path.read_text()
+    given = ("import", path, "--out", tmp_path / spelling, "--words", word_directory, "--format", "grpo")
+    code, out, err = cli(*given)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{tmp_path / spelling} is the file to be read; name another --out" in err
+    assert path.read_text() == before
+    assert (tmp_path / "link.jsonl").is_symlink()
+
+
 @pytest.mark.usefixtures("long_of_32_bits")
 def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> None:
     long = row(train[0], []) | {"prompt": "p" * 200_000}

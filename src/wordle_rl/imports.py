@@ -48,8 +48,10 @@ def import_rows(
         Number of rows written and of rows left out per reason.
 
     Raises:
-        ConfigError: If the file cannot be read.
+        ConfigError: If the file cannot be read, or is the one to be written.
     """
+    if path.exists() and out.exists() and out.samefile(path):
+        raise ConfigError(f"{out} is the file to be read; name another --out")
     held_out = {**dict.fromkeys(split.val, "val_secret"), **dict.fromkeys(split.test, "test_secret")}
 
     def convert(row: dict[str, Any]) -> dict[str, Any]:
