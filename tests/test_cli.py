@@ -102,6 +102,20 @@ def trace_file(cli, word_directory: Path, directory: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("content", [b"dear diary\n", b'{"word":"crane","turns":[]}\n', b"\xff\xfe\x00", b"\n"])
+def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_directory, tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_bytes(content)
+    command = ("traces", "--out", path, "--words", word_directory, "--num-games", 5)
+    code, out, err = cli(*command)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{path} is no traces file; name another --out" in err
+    assert path.read_bytes() == content
+    path.write_bytes(b"")
+    assert [cli(*command)[0] for _ in range(2)] == [0, 0]
+    assert len(rows(path)) == 5
+
+
 def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:
     traces = trace_file(cli, word_directory, tmp_path)
     words = ["--words", word_directory]

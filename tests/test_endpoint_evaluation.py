@@ -197,6 +197,22 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_game(
     assert not endpoint.requests
 
 
+def test_a_table_of_something_else_is_refused_before_any_game(
+    cli, serve: Start, word_directory, split, tmp_path: Path
+) -> None:
+    endpoint = serve(first_word(split))
+    table = tmp_path / "m.csv"
+    table.write_text("secret,turns\nmine,6\n")
+    command = arguments(endpoint, word_directory, "--csv", table, "--no-regret")
+    code, out, err = cli(*command)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "name another --csv" in err
+    assert table.read_text() == "secret,turns\nmine,6\n"
+    assert not endpoint.requests
+    table.unlink()
+    assert [cli(*command)[0] for _ in range(2)] == [0, 0]
+
+
 def test_ctrl_c_keeps_the_finished_games(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
     ill = True
 

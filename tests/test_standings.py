@@ -267,6 +267,21 @@ def test_compare_takes_any_number_of_runs(cli, files, tmp_path: Path) -> None:
     assert 0 <= low <= 2 / 3 <= high <= 1
 
 
+@pytest.mark.parametrize("content", [b"name,score\nme,7\n", b"\xff\xfe\x00", b"\n", b"name"])
+def test_a_table_replaces_an_earlier_one_and_nothing_else(content: bytes, cli, files, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_bytes(content)
+    code, out, err = cli("compare", *files, "--csv", mine)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{mine} holds something else than a table of this kind; name another --csv" in err
+    assert cli("compare", *files, "--csv", files[2])[0] == 2, "games are no figures"
+    assert mine.read_bytes() == content
+    mine.write_bytes(b"")
+    for runs in (files, files[:2]):
+        assert cli("compare", *runs, "--csv", mine)[0] == 0
+        assert len(mine.read_text().splitlines()) == 1 + len(runs)
+
+
 def test_compare_of_two_shows_figures_verdict_and_words(cli, files) -> None:
     code, out, _ = cli("compare", *files[:2])
     assert code == 0

@@ -48,7 +48,7 @@ def evaluate(
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             take no other than their own.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
-        csv: Write a row per game to this file; `compare` reads it too.
+        csv: Write a row per game to this file, unless it holds something else; `compare` reads it too.
         overwrite: Forget the games that were played before, and write over whatever --out names.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
@@ -80,7 +80,7 @@ def compare(
     Args:
         runs: Evaluation files (JSON or CSV), two or more; the first is the base.
         names: What to call them; left out: their own names.
-        csv: Also write a row per evaluation to this file.
+        csv: Also write a row per evaluation to this file, unless it holds something else.
         top: Words shown, those that differ most.
     """
     command.compare_files(runs, names, csv, top, as_json)

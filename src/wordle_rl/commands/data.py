@@ -24,7 +24,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
-from wordle_rl.traces import draw_secrets, num_helpers, solver_traces
+from wordle_rl.traces import draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import load_words
 
 
@@ -34,6 +34,7 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
         raise ConfigError(f"seed {seed} must not be negative")
     if settings.file is not None:
         raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
+    _check_traces(path)
     if _holds_bought_games(path):
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
     found = load_words(source)
@@ -54,6 +55,16 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
         print_json({"file": str(path), "num_games": count})
     else:
         out.print(f"{count:,} games in {path}", highlight=False)
+
+
+def _check_traces(path: Path) -> None:
+    """Refuse to write over a file that does not begin with a game."""
+    if not path.is_file():
+        return
+    try:
+        next(read_traces(path), None)
+    except ValueError:  # no trace, no JSON, or no text at all
+        raise ConfigError(f"{path} is no traces file; name another --out") from None
 
 
 def _holds_bought_games(path: Path) -> bool:

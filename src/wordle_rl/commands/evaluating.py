@@ -23,11 +23,13 @@ from wordle_rl.config import (
     WordSettings,
 )
 from wordle_rl.evaluate import (
+    GAME_COLUMNS,
     Evaluation,
     EvaluationError,
     GameRecord,
     Journal,
     Standings,
+    check_table,
     compare,
     evaluate,
     evaluate_concurrently,
@@ -156,6 +158,7 @@ class Outputs:
 
         Raises:
             ConfigError: If a file is a directory, lies below a file, or its directory may not be written.
+            RunError: If `csv` holds anything but an earlier evaluation.
         """
         for path in (self.json, self.csv):
             if path is None:
@@ -165,6 +168,8 @@ class Outputs:
                 raise ConfigError(f"{path} cannot be written; name another file")
         if self.json is not None and self.json == self.csv:
             raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own")
+        if self.csv is not None:
+            check_table(self.csv, GAME_COLUMNS)
 
     def check_replaced(self, who: Player, words: WordList, part: SplitName, constrain: Constrain) -> None:
         """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.

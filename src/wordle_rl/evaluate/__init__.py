@@ -29,10 +29,11 @@ from wordle_rl.evaluate.records import (
     occurrences,
 )
 from wordle_rl.evaluate.standings import SharedGame, Standing, Standings, standings
-from wordle_rl.evaluate.tables import load_evaluation, save_csv, write_rows
+from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation, save_csv, write_rows
 
 __all__ = [
     "CONSTRAINED_PART",
+    "GAME_COLUMNS",
     "RESULT_SPLITS",
     "WASTED_TURN_REGRET",
     "ComparedGame",
@@ -46,6 +47,7 @@ __all__ = [
     "Standing",
     "Standings",
     "TurnRecord",
+    "check_table",
     "compare",
     "evaluate",
     "evaluate_concurrently",

@@ -16,13 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
 from wordle_rl.game import Outcome, Rules
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.split import Split
 
 _ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records"))
 _RULES = tuple(field.name for field in fields(Rules))
 _EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
+GAME_COLUMNS = ("secret", "split", "won")
+"""How the columns of an evaluation begin."""
 
 
 def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
@@ -33,7 +35,7 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
     clues, `mean_regret`, `stop_reason`, `error`, and what is the same for all games.
 
     Raises:
-        RunError: If the file cannot be written.
+        RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
     """
     part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
@@ -46,13 +48,28 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows that all have the columns of the first, whole or not at all.
 
     Raises:
-        RunError: If the file cannot be written.
+        RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
     """
+    check_table(path, list(rows[0]))
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_text_atomically(path, text.getvalue())
+
+
+def check_table(path: Path, columns: Sequence[str]) -> None:
+    """Refuse to write a table over anything but an earlier one of the kind, known by its first three columns.
+
+    Raises:
+        RunError: If the file holds something else.
+    """
+    if not path.is_file():
+        return
+    begins = f"{','.join(columns[:3])},".encode()
+    with path.open("rb") as file:
+        if file.read(len(begins)) not in (begins, b""):
+            raise RunError(f"{path} holds something else than a table of this kind; name another --csv")
 
 
 def load_evaluation(path: Path) -> Evaluation:
