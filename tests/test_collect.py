@@ -53,6 +53,26 @@ def test_the_same_command_plays_only_what_is_missing(serve, buy, split) -> None:
     assert "8 were there" in out
 
 
+def test_the_address_goes_by_two_names_of_which_one_is_given(serve, cli, word_directory, split, tmp_path: Path) -> None:
+    endpoint = serve(guesser(split.train[0]))
+    path = tmp_path / "t.jsonl"
+    address = ("--base-url", endpoint.url)
+    teacher = ("traces", "--out", path, "--words", word_directory, "--teacher")
+    asked = (*teacher, "openai", "--model", "m", "--max-secrets", 1, *address)
+    for refused, named in {
+        (*asked, "--provider", endpoint.url): "--provider and --base-url both say",
+        (*asked, "--provider", "local"): "--provider and --base-url both say",
+        (*teacher, "solver", *address): "--base-url is for --teacher openai",
+    }.items():
+        code, out, err = cli(*refused)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert named in err
+    assert not path.exists()
+    assert not endpoint.requests
+    assert cli(*asked)[0] == 0
+    assert len(rows(path)) == 1
+
+
 def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> None:
     endpoint = serve(guesser(split.train[0]))
     with kept(Path(".t.jsonl.lock")):

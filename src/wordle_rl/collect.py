@@ -90,7 +90,7 @@ def collect(
     if not settings.model:
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
     secrets = choose_secrets(words, split, settings)
-    endpoint = find_endpoint(settings.provider, Path.cwd())
+    endpoint = find_endpoint(settings.provider or "local", Path.cwd())
     with kept(path.parent / f".{path.name}.lock"):
         file = TraceFile(path)
         if file.mended:

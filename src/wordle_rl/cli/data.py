@@ -24,6 +24,7 @@ def traces(
     kind: Annotated[
         Literal["solver", "openai"], tyro.conf.arg(name="teacher", help="The solver, or an endpoint's model.")
     ] = "solver",
+    base_url: str | None = None,
     csv: Path | None = None,
     split_seed: int = 0,
     seed: Seed = 0,
@@ -36,14 +37,20 @@ def traces(
 
     Args:
         out: The file to write.
+        base_url: With `--teacher openai`: the endpoint's address or a provider's name, the same as --provider.
         csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
         split_seed: Seed of the split.
     """
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
-        command.llm_traces(out, words, llm, split_seed, seed, csv, as_json)
+        if base_url is not None and llm.provider is not None:
+            raise ConfigError("--provider and --base-url both say where the teacher is asked; leave one of them out")
+        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
+        command.llm_traces(out, words, asked, split_seed, seed, csv, as_json)
         return
     _refuse_others(llm, LLMTeacherSettings(), "openai")
+    if base_url is not None:
+        raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
     if csv is not None:
         raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
     command.traces(out, words, settings, split_seed, seed, as_json)

@@ -68,8 +68,8 @@ class TraceSettings(Section):
 class LLMTeacherSettings(Section):
     """A language model as teacher, behind any OpenAI-compatible endpoint."""
 
-    provider: str = "local"
-    """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or an endpoint's address."""
+    provider: str | None = None
+    """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or an address; left out: local."""
     model: str = ""
     """Model name as the endpoint knows it."""
     split: SplitName = "train"
