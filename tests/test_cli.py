@@ -70,6 +70,13 @@ def test_help_lists_every_setting_with_its_description(command: str, capsys) -> 
     assert "a group of one has no baseline" in plain
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_shown_by_the_flag_that_turns_it_off_says_what_that_does(command: str, capsys) -> None:
+    shown = " ".join(help_of(command, capsys).replace("│", " ").split())
+    for option in re.split(r" (?=--\w)", shown):
+        assert not re.match(r"--([\w-]+\.)*no-", option) or "`--no-`" in option
+
+
 @pytest.mark.parametrize(
     ("command", "section"), [("traces", TraceSettings), ("eval", PlayerEvalSettings), ("eval", PatienceSettings)]
 )

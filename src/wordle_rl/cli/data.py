@@ -109,9 +109,11 @@ def dataset(
         thinking: Whether replies hold the narrated thinking.
         max_turns: Longer games are rejected.
         max_words: Games whose replies have more words are rejected.
-        won_only: Reject games that were not won.
-        consistent_only: Reject games with a taught guess that contradicts the marks; off keeps deliberate probes.
-        check_thinking: Reject thinking that leaks tags, announces another guess or calls a ruled-out word possible.
+        won_only: Only games that were won are kept; `--no-` keeps lost ones too.
+        consistent_only: Only games without a taught guess that contradicts the marks are kept; `--no-` keeps
+            deliberate probes.
+        check_thinking: Thinking that leaks tags, announces another guess or calls a ruled-out word possible is
+            rejected; `--no-` leaves thinking unchecked.
         max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected, and so are those
             whose tokens are not known (the solver's, of an endpoint that does not count); 0: no bound.
     """

@@ -117,7 +117,8 @@ class RewardSettings(Section):
     threshold: float = Field(0.9, gt=0, le=1)
     """With over_steps 0: the share of well-formed replies at which to move on."""
     keep_order: bool = True
-    """Raise the weights of winning and of broken rules as far as no loss may outscore a win, nor a cheat a loss."""
+    """The weights of winning and of broken rules are raised as far as no loss may outscore a win, nor a cheat a loss;
+    `--no-` leaves them as they are given."""
 
     @model_validator(mode="after")
     def _is_one_reward(self) -> Self:
