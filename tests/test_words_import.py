@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl import words as words_module
+from wordle_rl.cli import main
 from wordle_rl.split import split_secrets
 from wordle_rl.words import (
     KNOWN_LISTS,
@@ -48,6 +49,14 @@ def lines(*words: str) -> str:
 
 def toy_pair(directory: Path) -> Path:
     return write_pair(directory, lines(*ANSWERS), lines(*ANSWERS, *EXTRA_GUESSES))
+
+
+def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["words", "import", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "`import DIR` takes the directory's answers.txt and guesses.txt" in shown
+    assert "known by the directory's name" in shown
 
 
 # Known lists

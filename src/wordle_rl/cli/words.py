@@ -15,11 +15,14 @@ def words(
     source: Annotated[str, tyro.conf.Positional] = "default",
     as_json: Json = False,
 ) -> None:
-    """Show a word list and its split, or import lists into the user's cache.
+    """Show a word list and its split (`show LIST`), or import one into the user's cache (`import DIR`).
+
+    `import DIR` takes the directory's answers.txt and guesses.txt, one word a line, every answer in both. From then on
+    the list is known by the directory's name, or as original or nyt if it has the very words of that list.
 
     Args:
         action: `show` a list, or `import` one from a directory.
-        source: A list's name, or a directory.
+        source: Of `show`: a list's name, or a directory; of `import`: the directory.
         as_json: Print the result as JSON.
     """
     command.words(action, source, as_json)
