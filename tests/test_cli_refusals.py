@@ -20,6 +20,8 @@ PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 RUN = "run {here}/mini.toml --out {here}/out"
 BAD = {
     "missing model": ("eval --player {here}/nowhere", "nowhere"),
+    "human to evaluate": ("eval --player human", "human for `wordle-rl play` alone"),
+    "missing model to merge": ("merge {here}/nowhere --out {here}/out", "no model or run directory"),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),

@@ -117,7 +117,7 @@ def test_a_name_that_the_hub_would_refuse_is_refused_here(model, name: str) -> N
 
 
 def test_a_run_without_a_model_is_refused(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="no player"):
+    with pytest.raises(ConfigError, match="no model or run directory"):
         push(tmp_path / "none", "me/wordle", api=FakeApi())
 
 

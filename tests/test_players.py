@@ -87,7 +87,7 @@ def test_a_directory_without_a_model_says_how_to_train_one(tmp_path: Path) -> No
 
 
 def test_an_unknown_player_is_told_which_there_are(sixty, solver) -> None:
-    with pytest.raises(ConfigError, match="no player 'nobody': use solver, random"):
+    with pytest.raises(ConfigError, match="no model or run directory 'nobody'; other players are solver, random"):
         make_player("nobody", sixty, None, SAMPLING, solver=solver)
 
 

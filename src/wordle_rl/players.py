@@ -55,7 +55,10 @@ def find_model(path: Path) -> Path:
             return candidate
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
-    raise ConfigError(f"no player {str(path)!r}: use solver, random, human, openai:MODEL, or a model or run directory")
+    raise ConfigError(
+        f"no model or run directory {str(path)!r}; other players are solver, random and openai:MODEL, "
+        "and human for `wordle-rl play` alone"
+    )
 
 
 def weights_mark(model_directory: Path) -> str:
