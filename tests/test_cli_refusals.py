@@ -27,6 +27,11 @@ BAD = {
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),
     "missing model to train": (RUN + " --model.path {here}/nowhere", "no model directory"),
     "empty model to train": (RUN + " --model.path {here}/empty", "no config.json"),
+    "run to train": (
+        RUN + " --model.path {run}",
+        "{run} is a run directory, not a model; name its trained model, {run}/grpo",
+    ),
+    "run without a model to train": (RUN + " --model.path {here}/untrained", "train one in it, or name another"),
     "truncated model to train": (RUN + " --model.path {here}/truncated", "is damaged"),
     "missing TOML": ("run {here}/nowhere.toml", "no config file"),
     "wrong TOML key": ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
@@ -88,6 +93,9 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "empty").mkdir()
     (tmp_path / "lists").mkdir()
+    (tmp_path / "untrained").mkdir()
+    for name in ("config.json", "manifest.json"):
+        shutil.copy(finished_run / name, tmp_path / "untrained")
     for name in ("answers.txt", "guesses.txt"):
         (tmp_path / "lists" / name).write_text("crane\ngrape\n")
     for name in ("truncated", "garbled"):
@@ -110,7 +118,7 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     assert code == 2, err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert named.format(here=here) in err
+    assert named.format(here=here, run=finished_run) in err
     assert out == ""
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from wordle_rl.config import (
-    ALGORITHM_NAMES,
     ConfigError,
     Engine,
     GameSettings,
@@ -23,7 +22,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.providers import find_endpoint
-from wordle_rl.runs import is_run
+from wordle_rl.runs import is_run, trained_model
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -49,10 +48,8 @@ def find_model(path: Path) -> Path:
     Raises:
         ConfigError: If there is no model there.
     """
-    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
-    for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
-        if any((candidate / name).is_file() for name in weights):
-            return candidate
+    if (model := trained_model(path)) is not None:
+        return model
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
     raise ConfigError(

@@ -267,6 +267,15 @@ class Outbox(Run):
         return rows
 
 
+def trained_model(path: Path) -> Path | None:
+    """The model directory meant by a path: itself, or the last trained model of a run; None: there is no model."""
+    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
+        if any((candidate / name).is_file() for name in weights):
+            return candidate
+    return None
+
+
 def check_place(directory: Path) -> None:
     """Refuse a file as run directory.
 
