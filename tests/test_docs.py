@@ -58,6 +58,12 @@ def test_links_lead_to_files(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
+    found = re.search(r"the quickstart in [^.]*?; peak memory [\d.]+ and ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8"))
+    assert found
+    assert f" and {found[1]};" in (ROOT / "docs" / "guides" / "laptop.md").read_text(encoding="utf-8")
+
+
 def test_how_it_works_names_every_room() -> None:
     text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     rooms = {
