@@ -37,7 +37,7 @@ from wordle_rl.adapters import (
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.memory import Device, ModelNumbers, main_memory_bytes
-from wordle_rl.runs import RunError, trained_model
+from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.templates import training_template
 from wordle_rl.text_part import language_config, load_language_model
 from wordle_rl.tiny import make_model, make_tokenizer
@@ -196,7 +196,7 @@ def _loading(path: str) -> Iterator[None]:
 def _check_directory(path: str) -> None:
     """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
     directory = Path(path)
-    if (directory / "manifest.json").is_file() and (model := trained_model(directory)) != directory:
+    if is_run(directory) and (model := trained_model(directory)) != directory:
         mend = "train one in it, or name another" if model is None else f"name its trained model, {model}"
         raise ConfigError(f"{path} is a run directory, not a model; {mend}")
     if directory.is_dir():

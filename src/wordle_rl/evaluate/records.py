@@ -159,7 +159,9 @@ class Evaluation:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
-            raise EvaluationError(f"{path} is no evaluation: {place}: {first['msg']}; delete it and evaluate again") from None
+            raise EvaluationError(
+                f"{path} is no evaluation: {place}: {first['msg']}; delete it and evaluate again"
+            ) from None
 
 
 _EVALUATION = TypeAdapter(Evaluation)
