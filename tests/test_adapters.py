@@ -49,12 +49,12 @@ FAMILIES = {
 }
 
 
-def save_base(directory: Path, codec, family: str = "qwen3", dtype=torch.float32) -> Path:
+def save_base(directory: Path, codec, family: str = "qwen3", dtype=torch.float32, **changes: int) -> Path:
     """A small random model of a family as a directory, as if it came from the hub."""
     config_class, model_class = FAMILIES[family]
     tokenizer = codec.tokenizer
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    size = {name: value for name, value in SIZE.items() if family != "qwen2" or name != "head_dim"}
+    size = {name: value for name, value in (SIZE | changes).items() if family != "qwen2" or name != "head_dim"}
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = model_class(config_class(vocab_size=len(tokenizer), **size, **special))
