@@ -16,9 +16,8 @@ with the last guess carried out, after which its loop samples one reply more, an
 is one reply a turn as in our games but the last marks are never worked out.
 
 Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
-that all last to the end. The last rows double the turns, with the model given, whose games mostly end before the cap,
-with that one, and with an untrained one, which says random tokens to the limit of every reply and gets the longest
-answers there are.
+that all last to the end. The last rows double the turns, once with that model and once with an untrained one, which
+says random tokens to the limit of every reply and gets the longest answers there are.
 
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
@@ -169,10 +168,8 @@ def main() -> None:
     secrets = list(split_secrets(words, seed=0).train[: options.games // GROUP_SIZE])
     secrets = [secret for secret in secrets for _ in range(GROUP_SIZE)]
     rates = compare(Table(words, prompter, model, codec), secrets, options.repeats)
-    players = {"taught": taught, "untrained": load_model(ModelSettings(), seed=0)}
-    if options.model:
-        players = {"given": (model, codec), **players}
-    for name, (longer, its_codec) in players.items():
+    untrained = load_model(ModelSettings(), seed=0)
+    for name, (longer, its_codec) in {"taught": taught, "untrained": untrained}.items():
         table = Table(words, prompter, longer, its_codec)
         rates += longer_games(name, table, options.turns, secrets, options.repeats)
     show_rates(f"Rollouts, {len(secrets)} games a batch", "games", rates, as_json=options.json)
@@ -199,7 +196,7 @@ def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
 
 
 def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
-    """Our rollout with the turn cap as given and doubled."""
+    """Our rollout with the turn cap as given and doubled, with a model that hardly ever wins."""
     jobs, log = {}, {}
     for cap in (turns, 2 * turns):
         name = f"{model} model, {cap} turns"
