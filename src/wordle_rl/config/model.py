@@ -52,7 +52,7 @@ class LoraSettings(Section):
     alpha: int = Field(0, ge=0)
     """Adapters count alpha / rank times; 0: twice the rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout before the adapters."""
+    """Dropout before the adapters, in SFT; GRPO plays and learns without."""
     target_modules: str = "all-linear"
     """Layers that get one: `all-linear`, or names joined by commas such as `q_proj,v_proj`."""
 
