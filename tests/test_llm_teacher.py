@@ -125,7 +125,11 @@ def test_a_pause_the_server_asks_for_is_kept_by_every_game(serve, small_words) -
 
     def answer(number: int, body: dict):
         times.append(time.monotonic())
-        return (429, SLOW_DOWN, {"Retry-After": "0.4"}) if number == 0 else winner(number, body)
+        if number == 0:
+            return 429, SLOW_DOWN, {"Retry-After": "0.4"}
+        if number == 1:
+            time.sleep(0.2)  # under way until the pause is known, so that no other request overtakes the news of it
+        return winner(number, body)
 
     tally, _ = play(teacher(serve(answer), small_words, max_concurrent=2), 6)
     assert (tally.num_wins, tally.num_errors) == (6, 0)
