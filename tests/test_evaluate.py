@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.commands.evaluating import Asked, Source, Wording
+from wordle_rl.commands.asked import Asked, Source, Wording
 from wordle_rl.config import PatienceSettings, SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (

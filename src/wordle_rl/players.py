@@ -15,6 +15,7 @@ from wordle_rl.config import (
     GameSettings,
     ModelSettings,
     PatienceSettings,
+    RunConfig,
     SamplingSettings,
     WordSettings,
     describe,
@@ -88,8 +89,8 @@ def settings_of(model_directory: Path) -> ModelSettings:
     Raises:
         ConfigError: If the run's settings are damaged.
     """
-    run = model_directory.parent
-    settings = load_config(run / "config.json").model if is_run(run) else ModelSettings()
+    run = _run_around(model_directory)
+    settings = run.model if run is not None else ModelSettings()
     return settings.model_copy(update={"path": str(model_directory)})
 
 
@@ -99,10 +100,19 @@ def words_of(player: str) -> WordSettings:
     Raises:
         ConfigError: If there is no such player, or the run's settings are damaged.
     """
-    if player in ("solver", "random", "human") or player.startswith("openai:"):
-        return WordSettings()
-    run = find_model(Path(player)).parent
-    return load_config(run / "config.json").words if is_run(run) else WordSettings()
+    run = _run_around(find_model(Path(player))) if is_model(player) else None
+    return run.words if run is not None else WordSettings()
+
+
+def _run_around(model_directory: Path) -> RunConfig | None:
+    """The settings of the run that a model lies in, if it lies in one."""
+    run = model_directory.parent
+    return load_config(run / "config.json") if is_run(run) else None
+
+
+def is_model(player: str) -> bool:
+    """Whether a player's name means a model or run directory."""
+    return player not in ("solver", "random", "human") and not player.startswith("openai:")
 
 
 def make_player(
@@ -158,7 +168,7 @@ def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
     Raises:
         ConfigError: If that was asked for.
     """
-    if sampling.constrain != "none" and (name in ("solver", "random", "human") or name.startswith("openai:")):
+    if sampling.constrain != "none" and not is_model(name):
         raise ConfigError(f"--constrain {sampling.constrain} needs a model directory, {name} draws no tokens here")
 
 

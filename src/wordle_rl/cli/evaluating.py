@@ -9,6 +9,7 @@ import tyro
 
 from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.commands import evaluating as command
+from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.split import SplitName
@@ -60,11 +61,11 @@ def evaluate(
         max_batch_size=settings.max_batch_size,
         constrain=constrain,
     )
-    wording = command.Wording(style, shape, thinking)
+    wording = Wording(style, shape, thinking)
     own_drawing = temperature is None
-    asked = command.Asked(player, name, wording, sampling, patience, base_url, own_drawing, settings.engine, seed)
-    source = command.Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
-    command.evaluate_player(asked, source, command.Outputs(out, csv, overwrite), settings.regret, as_json)
+    asked = Asked(player, name, wording, sampling, patience, base_url, own_drawing, settings.engine, seed)
+    source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
+    command.evaluate_player(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
 
 
 def compare(

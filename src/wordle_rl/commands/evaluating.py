@@ -3,199 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from wordle_rl import display
+from wordle_rl.commands.asked import Asked, Outputs, Source
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import (
     ConfigError,
-    Constrain,
-    Engine,
-    GameSettings,
     PatienceSettings,
     SamplingSettings,
-    WordSettings,
 )
 from wordle_rl.evaluate import (
-    GAME_COLUMNS,
     Evaluation,
-    EvaluationError,
     GameRecord,
     Journal,
     Standings,
-    check_table,
     compare,
     evaluate,
     evaluate_concurrently,
     journal_path,
     load_evaluation,
-    num_kept,
     occurrences,
     save_csv,
     standings,
     with_regret,
     write_rows,
 )
-from wordle_rl.players import Player, find_model, game_of, make_player, weights_mark, words_of
-from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.players import Player, weights_mark
 from wordle_rl.providers import bare_address
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, SplitName, split_secrets
 from wordle_rl.words import WordList, load_words
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How prompts are worded, where that was asked for."""
-
-    style: Style | None
-    shape: Shape | None
-    thinking: Thinking | None
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Who is to play, and how it is asked: a player as `make_player` knows it, and what tables call it."""
-
-    player: str
-    name: str | None
-    wording: Wording
-    sampling: SamplingSettings
-    patience: PatienceSettings
-    base_url: str | None = None
-    own_drawing: bool = False
-    engine: Engine = "transformers"
-    seed: int = 0
-
-    @property
-    def draws(self) -> bool:
-        """Whether the player's words are drawn by chance, so that it may play a secret otherwise the next time."""
-        return self.player == "random" or (
-            self.player != "solver" and (self.own_drawing or self.sampling.temperature > 0)
-        )
-
-    def going_on(self, outputs: Outputs) -> Asked:
-        """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
-        if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
-            return self
-        return dataclasses.replace(self, seed=self.seed + num_kept(journal_path(outputs.json)))
-
-    def make(self, words: WordList, solver: Solver) -> Player:
-        """The player itself; see `make_player` for what may be wrong."""
-        return make_player(
-            self.player,
-            words,
-            game_for(self.player, asdict(self.wording)),
-            self.sampling,
-            solver=solver,
-            base_url=self.base_url,
-            own_drawing=self.own_drawing,
-            patience=self.patience,
-            seed=self.seed,
-            engine=self.engine,
-        )
-
-
-def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
-    """The game settings asked for, on top of those of a player that is a model; None if nothing was asked for.
-
-    Args:
-        player: As `make_player` knows it.
-        asked: Settings by name; None: not asked for.
-    """
-    update = {name: value for name, value in asked.items() if value is not None}
-    if not update:
-        return None
-    built_in = player in ("solver", "random") or player.startswith("openai:")
-    own = None if built_in else game_of(find_model(Path(player)))
-    return (own or GameSettings()).model_copy(update=update)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which secrets a player plays; words and split that are left out are those it was trained with."""
-
-    player: str
-    words: str | None
-    split_seed: int | None
-    part: SplitName
-    max_games: int
-    games_per_secret: int = 1
-
-    def settings(self) -> WordSettings:
-        """The word list and the seed of the split.
-
-        Raises:
-            ConfigError: If there is no such player.
-        """
-        asked = {"source": self.words, "split_seed": self.split_seed}
-        return words_of(self.player).model_copy(update={k: v for k, v in asked.items() if v is not None})
-
-    def secrets(self, split: Split) -> list[str]:
-        """The secrets to play, each as often as asked for."""
-        if self.part == "all":
-            return split.of_each_part(self.max_games) * self.games_per_secret
-        return list(split.named(self.part)[: self.max_games or None]) * self.games_per_secret
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where an evaluation goes, beside the terminal."""
-
-    json: Path | None
-    csv: Path | None
-    overwrite: bool
-
-    def check(self) -> None:
-        """Refuse places that cannot be written before any game is played.
-
-        Raises:
-            ConfigError: If a file is a directory, lies below a file, or its directory may not be written.
-            RunError: If `csv` holds anything but an earlier evaluation.
-        """
-        for path in (self.json, self.csv):
-            if path is None:
-                continue
-            nearest = next(parent for parent in path.absolute().parents if parent.exists())
-            if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
-                raise ConfigError(f"{path} cannot be written; name another file")
-        if self.json is not None and self.json == self.csv:
-            raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own")
-        if self.csv is not None:
-            check_table(self.csv, GAME_COLUMNS)
-
-    def check_replaced(self, who: Player, words: WordList, part: SplitName, constrain: Constrain) -> None:
-        """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
-
-        Raises:
-            ConfigError: If `json` holds something else and that is not to be overwritten.
-        """
-        if self.json is None or self.overwrite or not self.json.exists():
-            return
-        mend = "name another --out, or pass --overwrite"
-        try:
-            before = Evaluation.load(self.json)
-        except EvaluationError:
-            raise ConfigError(f"{self.json} holds no evaluation that can be read; {mend}") from None
-        differs = {
-            "": before.player != who.label,
-            ", with other words": before.fingerprint != words.fingerprint,
-            ", with another part of them": before.parts != (part,),
-            ", with other rules": before.rules != who.prompter.rules,
-            ", with another constraint": before.constrain != constrain,
-        }
-        if any(differs.values()):
-            how = "".join(text for text, there in differs.items() if there)
-            raise ConfigError(
-                f"{self.json} holds an evaluation of {before.player}, this would be one of {who.label}{how}; {mend}"
-            )
 
 
 def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:

@@ -7,8 +7,8 @@ import random
 from rich.prompt import Prompt
 
 from wordle_rl import display
+from wordle_rl.commands.asked import game_for
 from wordle_rl.commands.console import out
-from wordle_rl.commands.evaluating import game_for
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
