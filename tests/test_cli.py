@@ -24,9 +24,7 @@ from wordle_rl.config import ConfigError, PatienceSettings, PlayerEvalSettings, 
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.players import game_of
-from wordle_rl.runs import Run, read_object, write_json
-from wordle_rl.split import split_secrets
-from wordle_rl.words import load_words
+from wordle_rl.runs import Run
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
@@ -150,52 +148,6 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     code, out, _ = cli("compare", tmp_path / "solver.json", tmp_path / "model.json", "--json")
     assert code == 0
     assert json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-
-
-def test_a_player_that_draws_by_chance_plays_every_secret_anew(
-    cli, finished_run, word_directory, tmp_path: Path
-) -> None:
-    command = ["eval", "--player", finished_run, "--words", word_directory, "--temperature", 1]
-    found = {}
-    for name, seed in (("a", 0), ("again", 0), ("b", 1)):
-        code, _, err = cli(*command, "--games-per-secret", 3, "--seed", seed, "--out", tmp_path / f"{name}.json")
-        assert code == 0, err
-        found[name] = json.loads((tmp_path / f"{name}.json").read_text())["records"]
-    secrets = [game["secret"] for game in found["a"]]
-    assert secrets == [*dict.fromkeys(secrets)] * 3
-    assert found["a"] == found["again"] != found["b"]
-    third = len(secrets) // 3
-    assert found["a"][:third] != found["a"][third : 2 * third]
-    code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
-    assert code == 0
-    assert json.loads(out)["num_games"] == len(secrets)
-    code, _, err = cli(*command, "--games-per-secret", 0)
-    assert code == 2
-    assert "games-per-secret" in err or "games_per_secret" in err
-
-
-def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: Path) -> None:
-    command = ["eval", "--player", finished_run, "--words", word_directory]
-    free, limited = tmp_path / "free.json", tmp_path / "limited.json"
-    assert cli(*command, "--out", free)[0] == 0
-    code, out, _ = cli(*command, "--constrain", "words", "--out", limited, "--json")
-    assert code == 0
-    assert (json.loads(out)["constrain"], json.loads(out)["invalid_rate"]) == ("words", 0.0)
-    assert "(constrained)" in cli(*command, "--constrain", "words")[1]
-    code, out, _ = cli("compare", free, limited)
-    assert code == 0
-    assert "no comparison of models" in out
-    for path in (free, limited):
-        shutil.copy(path, tmp_path / f"twin_{path.name}")
-    assert "guesses of both players were limited" in cli("compare", limited, tmp_path / "twin_limited.json")[1]
-    assert "were limited" not in cli("compare", free, tmp_path / "twin_free.json")[1]
-    code, out, _ = cli("play", "--player", finished_run, "--words", word_directory, "--constrain", "words")
-    assert code == 0
-    assert "not in the word list" not in out
-    for player in ("solver", "human"):
-        code, _, err = cli("play", "--player", player, "--words", word_directory, "--constrain", "words")
-        assert code == 2
-        assert "needs a model directory" in err
 
 
 def test_the_same_commands_read_well_without_json(cli, finished_run, word_directory, tmp_path: Path) -> None:
@@ -391,19 +343,3 @@ def test_hard_mode_holds_for_a_player_that_does_not_know_it_and_the_solver_refus
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the solver does not keep to hard mode" in err
     assert cli(*command, "--player", "solver", "--dictionary", "app")[0] == 0
-
-
-def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    config = read_object(run / "config.json")
-    write_json(run / "config.json", config | {"words": {"source": str(word_directory), "split_seed": 5}})
-    held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
-    out = tmp_path / "model.json"
-    assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
-    assert {record.secret for record in Evaluation.load(out).records} == held_out
-    asked = ("eval", "--player", run, "--split-seed", 0, "--out", tmp_path / "asked.json", "--no-regret")
-    assert cli(*asked)[0] == 0
-    assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
-    secret = sorted(held_out)[0]
-    assert cli("play", "--player", run, "--secret", secret)[0] == 0

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.commands.asked import Asked, Source, Wording
-from wordle_rl.config import PatienceSettings, SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
     WASTED_TURN_REGRET,
@@ -18,7 +16,6 @@ from wordle_rl.evaluate import (
     EvaluationError,
     Figures,
     GameRecord,
-    compare,
     evaluate,
     figures_by_split,
     measure,
@@ -276,177 +273,7 @@ def test_a_split_of_other_words_is_refused() -> None:
         figures_by_split(play_script(GAMES), split_secrets(other))
 
 
-# --- two players ------------------------------------------------------------------------------------------------------
-
-LOSE = ["fuzzy"] * 6
-
-
-def test_comparison_matches_hand_arithmetic() -> None:
-    a = play_script([("crane", ["crane"]), ("crate", ["crane", "crate"]), ("grape", LOSE), ("speed", LOSE)], name="a")
-    b = play_script([("speed", LOSE), ("grape", ["grape"]), ("crate", LOSE), ("crane", ["fuzzy", "crane"])], name="b")
-    comparison = compare(a, b)
-    assert [(row.secret, row.guesses_a, row.guesses_b) for row in comparison.rows] == [
-        ("crane", 1, 2),
-        ("crate", 2, None),
-        ("grape", None, 1),
-        ("speed", None, None),
-    ]
-    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (1, 1, 1, 1)
-    assert (comparison.num_pairs, comparison.num_unpaired, comparison.num_errors) == (4, 0, 0)
-    assert comparison.p_value == 1.0
-    assert comparison.win_rate_difference.mean == 0
-    assert comparison.guesses_difference.mean == pytest.approx((1 + 5 - 6 + 0) / 4)
-    assert comparison.guesses_p_value == 1.0, "1 + 5 - 6 is nothing: no flipping of signs is less uneven"
-
-
-def test_the_better_player_wins_the_comparison_from_either_side() -> None:
-    good = play_script([(secret, [secret]) for secret in ANSWERS], name="good")
-    bad = play_script([(secret, LOSE) for secret in ANSWERS], name="bad")
-    there, back = compare(bad, good), compare(good, bad)
-    assert there.p_value == back.p_value == 2 / 2**12
-    assert there.guesses_p_value == back.guesses_p_value == pytest.approx(2 / 2**12)
-    assert there.win_rate_difference == (1.0, 1.0, 1.0)
-    assert there.guesses_difference == (-6.0, -6.0, -6.0)
-    assert back.win_rate_difference.mean == -1
-    assert (there.only_a, there.only_b) == (back.only_b, back.only_a) == (0, 12)
-
-
-def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None:
-    a = play_script([("crane", ["crane"]), ("crane", LOSE), ("crane", LOSE), ("speed", LOSE)], name="a")
-    b = play_script([("crane", LOSE), ("trace", LOSE), ("crane", LOSE)], name="b")
-    comparison = compare(a, b)
-    assert [(row.occurrence, row.guesses_a, row.guesses_b) for row in comparison.rows] == [
-        (0, 1, None),
-        (1, None, None),
-    ]
-    assert comparison.num_unpaired == 3
-
-
-def test_errors_leave_the_comparison_and_are_counted() -> None:
-    a = play_script([("crane", ["crane"]), ("speed", [NOT_SENT]), ("grape", LOSE)], name="a")
-    b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
-    comparison = compare(a, b)
-    assert [row.secret for row in comparison.rows] == ["grape"]
-    assert comparison.num_errors == 2
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    a = play_script([("crane", ["crane"])], name="a")
-    with pytest.raises(EvaluationError, match="no secret in common"):
-        compare(a, play_script([("speed", LOSE)], name="b"))
-    with pytest.raises(EvaluationError, match="different rules"):
-        compare(a, play_script([("crane", ["crane"])], name="b", rules=Rules(max_turns=5)))
-    with pytest.raises(EvaluationError, match="different word lists"):
-        compare(a, replace(a, fingerprint="0" * 64))
-
-
-def test_games_played_again_say_nothing_new_of_other_words() -> None:
-    a = [(secret, LOSE if secret in ANSWERS[:4] else [secret]) for secret in ANSWERS]
-    b = [(secret, LOSE if secret in ANSWERS[3:5] else [secret]) for secret in ANSWERS]
-    once = compare(play_script(a), play_script(b))
-    often = compare(play_script(a * 5), play_script(b * 5))
-    assert often.win_rate_difference == pytest.approx(once.win_rate_difference)
-    assert often.guesses_difference == pytest.approx(once.guesses_difference)
-    assert often.guesses_p_value == pytest.approx(once.guesses_p_value)
-
-
 def test_some_of_the_answers_are_not_all() -> None:
     split = split_secrets(WORDS, val_size=2, test_size=4)
     some = [(secret, [secret]) for secret in split.of_each_part(2)]
     assert set(figures_by_split(play_script(some), split)) == {"train", "held_out"}
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
-
-
-def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
-    split = split_secrets(WORDS, val_size=2, test_size=4)
-    assert Source("solver", "", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
-    assert Source("solver", "", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
-    assert sorted(Source("solver", "", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
-
-
-@pytest.mark.parametrize(
-    ("player", "temperature", "own_drawing", "draws"),
-    [
-        ("solver", 0.0, False, False),
-        ("solver", 1.0, False, False),
-        ("random", 0.0, False, True),
-        ("runs/a", 0.0, False, False),
-        ("runs/a", 0.5, False, True),
-        ("openai:m", 0.0, False, False),
-        ("openai:m", 0.5, False, True),
-        ("openai:m", 0.0, True, True),
-    ],
-)
-def test_games_are_repeated_only_by_players_that_draw(
-    player: str, temperature: float, own_drawing: bool, draws: bool
-) -> None:
-    sampling = SamplingSettings(temperature=temperature)
-    asked = Asked(player, None, Wording(None, None, None), sampling, PatienceSettings(), own_drawing=own_drawing)
-    assert asked.draws == draws
-
-
-def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
-    command = ("eval", "--words", word_directory, "--split", "val", "--no-regret", "--json", "--games-per-secret", 3)
-    for player in ("solver", "openai:m"):
-        code, out, err = cli(*command, "--player", player)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"{player} plays the same game again" in err
-    code, out, _ = cli(*command, "--player", "random")
-    assert (code, json.loads(out)["num_games"] % 3) == (0, 0)
-    assert cli(*command[:-1], 1, "--player", "solver")[0] == 0
-
-
-@pytest.fixture
-def into_file(cli, word_directory: Path, tmp_path: Path):
-    """`wordle-rl eval --out x.json` of two games of a player."""
-
-    def run(player: str, *more: object) -> tuple[int, str, str]:
-        command = ("eval", "--player", player, "--words", word_directory, "--max-games", 2, "--no-regret")
-        return cli(*command, "--out", tmp_path / "x.json", *more)
-
-    return run
-
-
-def test_another_players_evaluation_is_written_over_only_if_asked_for(into_file, tmp_path: Path) -> None:
-    assert into_file("solver")[0] == 0
-    before = (tmp_path / "x.json").read_bytes()
-    code, out, err = into_file("random")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "x.json holds an evaluation of solver, this would be one of random" in err
-    assert (tmp_path / "x.json").read_bytes() == before
-    assert into_file("solver")[0] == 0, "the same command goes on working"
-    assert into_file("random", "--overwrite")[0] == 0
-    assert Evaluation.load(tmp_path / "x.json").player == "random"
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"fingerprint": "0" * 64}, "other words"),
-        ({"parts": ("val",)}, "another part of them"),
-        ({"rules": Rules(max_turns=5)}, "other rules"),
-        ({"constrain": "words"}, "another constraint"),
-    ],
-)
-def test_an_evaluation_under_other_conditions_is_not_written_over(
-    change: dict[str, object], named: str, into_file, tmp_path: Path
-) -> None:
-    assert into_file("solver")[0] == 0
-    replace(Evaluation.load(tmp_path / "x.json"), **change).save(tmp_path / "x.json")  # type: ignore[arg-type]
-    before = (tmp_path / "x.json").read_bytes()
-    code, _, err = into_file("solver")
-    assert code == 2
-    assert named in err
-    assert (tmp_path / "x.json").read_bytes() == before
-
-
-def test_a_file_that_holds_no_evaluation_is_left_alone_before_any_game(into_file, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("dear diary")
-    code, out, err = into_file("solver")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "x.json holds no evaluation" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-    assert (tmp_path / "x.json").read_text() == "dear diary"
-    assert into_file("solver", "--overwrite")[0] == 0

@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
 from wordle_rl.grpo import train_grpo, without_overlong  # noqa: E402
-from wordle_rl.grpo_trainer import WordleGRPOTrainer, merged, together  # noqa: E402
+from wordle_rl.grpo_trainer import WordleGRPOTrainer  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.roller import Arena, Roller  # noqa: E402
@@ -393,31 +393,3 @@ def test_a_training_stopped_at_its_last_step_is_only_saved(train, tmp_path) -> N
     train(tmp_path, SETTINGS)
     assert len(train.games) == 2
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
-
-
-def test_metrics_of_processes_come_together_by_what_they_are() -> None:
-    one = {"win_rate": 1.0, "refilled_groups": 2.0, "importance_ratio/max": 9.0, "importance_ratio/mean": 1.0}
-    other = {"win_rate": 0.0, "refilled_groups": 3.0, "importance_ratio/max": 1.5, "importance_ratio/mean": 1.2}
-    alone = {"mean_guesses": 4.0}
-    assert together([(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]) == pytest.approx(
-        {
-            "win_rate": 1 / 3,
-            "refilled_groups": 5.0,
-            "importance_ratio/max": 9.0,
-            "importance_ratio/mean": 1.1,
-            "mean_guesses": 4.0,
-        }
-    )
-
-
-def test_the_records_of_processes_count_alike() -> None:
-    """After scouting every process knows every secret; a group of one of them must not be lost."""
-    records = [
-        {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
-        for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
-    ]
-    assert merged(records) == {
-        "spread": {"crane": 2.0, "slate": 2.0},
-        "best_compliance": 0.5,
-        "cumulative_wins": 7,
-    }

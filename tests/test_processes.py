@@ -22,6 +22,7 @@ import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.audit import audit  # noqa: E402
 from wordle_rl.config import GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.dataset import encode_traces  # noqa: E402
+from wordle_rl.grpo_trainer import merged, together  # noqa: E402
 from wordle_rl.processes import is_first, num_processes, wait_for_all  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.tiny import make_model  # noqa: E402
@@ -153,3 +154,31 @@ def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert (num_processes(), is_first()) == (2, False)
+
+
+def test_metrics_of_processes_come_together_by_what_they_are() -> None:
+    one = {"win_rate": 1.0, "refilled_groups": 2.0, "importance_ratio/max": 9.0, "importance_ratio/mean": 1.0}
+    other = {"win_rate": 0.0, "refilled_groups": 3.0, "importance_ratio/max": 1.5, "importance_ratio/mean": 1.2}
+    alone = {"mean_guesses": 4.0}
+    assert together([(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]) == pytest.approx(
+        {
+            "win_rate": 1 / 3,
+            "refilled_groups": 5.0,
+            "importance_ratio/max": 9.0,
+            "importance_ratio/mean": 1.1,
+            "mean_guesses": 4.0,
+        }
+    )
+
+
+def test_the_records_of_processes_count_alike() -> None:
+    """After scouting every process knows every secret; a group of one of them must not be lost."""
+    records = [
+        {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
+        for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
+    ]
+    assert merged(records) == {
+        "spread": {"crane": 2.0, "slate": 2.0},
+        "best_compliance": 0.5,
+        "cumulative_wins": 7,
+    }

@@ -1,0 +1,172 @@
+"""Laws of `wordle-rl eval`: which secrets it plays, how often, and which files it leaves alone."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_evaluate import ANSWERS, WORDS
+
+from wordle_rl.commands.asked import Asked, Source, Wording
+from wordle_rl.config import PatienceSettings, SamplingSettings
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.game import Rules
+from wordle_rl.runs import read_object, write_json
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
+
+
+def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    assert Source("solver", "", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
+    assert Source("solver", "", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
+    assert sorted(Source("solver", "", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("player", "temperature", "own_drawing", "draws"),
+    [
+        ("solver", 0.0, False, False),
+        ("solver", 1.0, False, False),
+        ("random", 0.0, False, True),
+        ("runs/a", 0.0, False, False),
+        ("runs/a", 0.5, False, True),
+        ("openai:m", 0.0, False, False),
+        ("openai:m", 0.5, False, True),
+        ("openai:m", 0.0, True, True),
+    ],
+)
+def test_games_are_repeated_only_by_players_that_draw(
+    player: str, temperature: float, own_drawing: bool, draws: bool
+) -> None:
+    sampling = SamplingSettings(temperature=temperature)
+    asked = Asked(player, None, Wording(None, None, None), sampling, PatienceSettings(), own_drawing=own_drawing)
+    assert asked.draws == draws
+
+
+def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
+    command = ("eval", "--words", word_directory, "--split", "val", "--no-regret", "--json", "--games-per-secret", 3)
+    for player in ("solver", "openai:m"):
+        code, out, err = cli(*command, "--player", player)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{player} plays the same game again" in err
+    code, out, _ = cli(*command, "--player", "random")
+    assert (code, json.loads(out)["num_games"] % 3) == (0, 0)
+    assert cli(*command[:-1], 1, "--player", "solver")[0] == 0
+
+
+@pytest.fixture
+def into_file(cli, word_directory: Path, tmp_path: Path):
+    """`wordle-rl eval --out x.json` of two games of a player."""
+
+    def run(player: str, *more: object) -> tuple[int, str, str]:
+        command = ("eval", "--player", player, "--words", word_directory, "--max-games", 2, "--no-regret")
+        return cli(*command, "--out", tmp_path / "x.json", *more)
+
+    return run
+
+
+def test_another_players_evaluation_is_written_over_only_if_asked_for(into_file, tmp_path: Path) -> None:
+    assert into_file("solver")[0] == 0
+    before = (tmp_path / "x.json").read_bytes()
+    code, out, err = into_file("random")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds an evaluation of solver, this would be one of random" in err
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver")[0] == 0, "the same command goes on working"
+    assert into_file("random", "--overwrite")[0] == 0
+    assert Evaluation.load(tmp_path / "x.json").player == "random"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"fingerprint": "0" * 64}, "other words"),
+        ({"parts": ("val",)}, "another part of them"),
+        ({"rules": Rules(max_turns=5)}, "other rules"),
+        ({"constrain": "words"}, "another constraint"),
+    ],
+)
+def test_an_evaluation_under_other_conditions_is_not_written_over(
+    change: dict[str, object], named: str, into_file, tmp_path: Path
+) -> None:
+    assert into_file("solver")[0] == 0
+    replace(Evaluation.load(tmp_path / "x.json"), **change).save(tmp_path / "x.json")  # type: ignore[arg-type]
+    before = (tmp_path / "x.json").read_bytes()
+    code, _, err = into_file("solver")
+    assert code == 2
+    assert named in err
+    assert (tmp_path / "x.json").read_bytes() == before
+
+
+def test_a_file_that_holds_no_evaluation_is_left_alone_before_any_game(into_file, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("dear diary")
+    code, out, err = into_file("solver")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds no evaluation" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert (tmp_path / "x.json").read_text() == "dear diary"
+    assert into_file("solver", "--overwrite")[0] == 0
+
+
+def test_a_player_that_draws_by_chance_plays_every_secret_anew(
+    cli, finished_run, word_directory, tmp_path: Path
+) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory, "--temperature", 1]
+    found = {}
+    for name, seed in (("a", 0), ("again", 0), ("b", 1)):
+        code, _, err = cli(*command, "--games-per-secret", 3, "--seed", seed, "--out", tmp_path / f"{name}.json")
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / f"{name}.json").read_text())["records"]
+    secrets = [game["secret"] for game in found["a"]]
+    assert secrets == [*dict.fromkeys(secrets)] * 3
+    assert found["a"] == found["again"] != found["b"]
+    third = len(secrets) // 3
+    assert found["a"][:third] != found["a"][third : 2 * third]
+    code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
+    assert code == 0
+    assert json.loads(out)["num_games"] == len(secrets)
+    code, _, err = cli(*command, "--games-per-secret", 0)
+    assert code == 2
+    assert "games-per-secret" in err or "games_per_secret" in err
+
+
+def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory]
+    free, limited = tmp_path / "free.json", tmp_path / "limited.json"
+    assert cli(*command, "--out", free)[0] == 0
+    code, out, _ = cli(*command, "--constrain", "words", "--out", limited, "--json")
+    assert code == 0
+    assert (json.loads(out)["constrain"], json.loads(out)["invalid_rate"]) == ("words", 0.0)
+    assert "(constrained)" in cli(*command, "--constrain", "words")[1]
+    code, out, _ = cli("compare", free, limited)
+    assert code == 0
+    assert "no comparison of models" in out
+    for path in (free, limited):
+        shutil.copy(path, tmp_path / f"twin_{path.name}")
+    assert "guesses of both players were limited" in cli("compare", limited, tmp_path / "twin_limited.json")[1]
+    assert "were limited" not in cli("compare", free, tmp_path / "twin_free.json")[1]
+    code, out, _ = cli("play", "--player", finished_run, "--words", word_directory, "--constrain", "words")
+    assert code == 0
+    assert "not in the word list" not in out
+    for player in ("solver", "human"):
+        code, _, err = cli("play", "--player", player, "--words", word_directory, "--constrain", "words")
+        assert code == 2
+        assert "needs a model directory" in err
+
+
+def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    config = read_object(run / "config.json")
+    write_json(run / "config.json", config | {"words": {"source": str(word_directory), "split_seed": 5}})
+    held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
+    out = tmp_path / "model.json"
+    assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
+    assert {record.secret for record in Evaluation.load(out).records} == held_out
+    asked = ("eval", "--player", run, "--split-seed", 0, "--out", tmp_path / "asked.json", "--no-regret")
+    assert cli(*asked)[0] == 0
+    assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
+    secret = sorted(held_out)[0]
+    assert cli("play", "--player", run, "--secret", secret)[0] == 0
