@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.audit import audit
-from wordle_rl.config import RunConfig
-from wordle_rl.players import GAME_FILE
+from wordle_rl.config import GameSettings, RunConfig, WordSettings
+from wordle_rl.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.runs import Run, RunError, write_jsonl
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import load_words
@@ -26,8 +26,8 @@ def run(tmp_path: Path) -> Run:
 
 def finish(run: Run, model: str) -> None:
     """Leave what a finished stage leaves."""
-    (run.directory / model).mkdir()
-    (run.directory / model / GAME_FILE).write_text("{}")
+    lesson = lesson_of(WordSettings(), SPLIT)
+    leave_lineage(run.directory / model, Lineage(game=GameSettings(), lessons=(lesson,)))
 
 
 def test_clean_run_is_clean_and_counted(run: Run) -> None:

@@ -9,10 +9,10 @@ import pytest
 from test_evaluate import ANSWERS, WORDS
 
 from wordle_rl.commands.asked import Asked, Source, Wording
-from wordle_rl.config import PatienceSettings, SamplingSettings
+from wordle_rl.config import PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
-from wordle_rl.runs import read_object, write_json
+from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -159,9 +159,12 @@ def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: P
 def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    config = read_object(run / "config.json")
-    write_json(run / "config.json", config | {"words": {"source": str(word_directory), "split_seed": 5}})
-    held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
+    settings = WordSettings(source=str(word_directory), split_seed=5)
+    split = split_secrets(load_words(settings.source), 5)
+    known = lineage_of(run / "grpo")
+    assert known is not None
+    leave_lineage(run / "grpo", Lineage(game=known.game, lessons=(lesson_of(settings, split),)))
+    held_out = set(split.test)
     out = tmp_path / "model.json"
     assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
     assert {record.secret for record in Evaluation.load(out).records} == held_out

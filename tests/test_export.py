@@ -12,10 +12,14 @@ torch = pytest.importorskip("torch")
 import torch.distributed.checkpoint as dcp  # noqa: E402
 from training_fixtures import small_model, weights_of  # noqa: E402
 
-from wordle_rl.config import ConfigError, ModelSettings  # noqa: E402
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, WordSettings  # noqa: E402
 from wordle_rl.export import consolidate  # noqa: E402
+from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.prompt import Style  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
+from wordle_rl.split import split_secrets  # noqa: E402
+from wordle_rl.words import load_words  # noqa: E402
 
 TWO_SHARDS = """
 import sys, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
@@ -80,12 +84,14 @@ def test_the_shards_of_two_processes_are_gathered(checkpoint, tokenizer, tmp_pat
     assert holds(tmp_path / "model", small_model(tokenizer))
 
 
-def test_the_command_does_it_and_keeps_the_game(checkpoint, tmp_path, cli) -> None:
-    (checkpoint / "wordle_rl.json").write_text('{"style": "compact"}')
+def test_the_command_does_it_and_keeps_where_the_model_comes_from(checkpoint, tmp_path, cli) -> None:
+    lesson = lesson_of(WordSettings(split_seed=3), split_secrets(load_words(), 3))
+    lineage = Lineage(game=GameSettings(style=Style.COMPACT), lessons=(lesson,))
+    leave_lineage(checkpoint, lineage)
     code, out, err = cli("consolidate", checkpoint, "--out", tmp_path / "model")
     assert (code, err) == (0, "")
     assert "weights" in out
-    assert "compact" in (tmp_path / "model" / "wordle_rl.json").read_text()
+    assert lineage_of(tmp_path / "model") == lineage
     code, _, err = cli("merge", tmp_path / "model", "--out", tmp_path / "merged")
     assert code == 2
     assert "there is nothing to merge" in err

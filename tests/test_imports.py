@@ -25,6 +25,7 @@ ORDER = (
     "processes",
     "provenance",
     "runs",
+    "lineage",
     "progress",
     "trackers",
     "fit",

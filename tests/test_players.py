@@ -9,12 +9,15 @@ pytest.importorskip("torch")
 
 from training_fixtures import small_model
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
+from wordle_rl.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.modeling import save_model
-from wordle_rl.players import GAME_FILE, find_model, game_of, make_player, settings_of
+from wordle_rl.players import find_model, game_of, make_player, settings_of
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import write_json
+from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 SAMPLING = SamplingSettings(temperature=0.0, max_completion_tokens=8)
 COMPACT = GameSettings(style=Style.COMPACT, shape=Shape.STATE, thinking=Thinking.OFF)
@@ -23,7 +26,8 @@ COMPACT = GameSettings(style=Style.COMPACT, shape=Shape.STATE, thinking=Thinking
 @pytest.fixture
 def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
     save_model(small_model(tokenizer), codec, tmp_path / "run" / "sft")
-    write_json(tmp_path / "run" / "sft" / GAME_FILE, COMPACT.model_dump(mode="json"))
+    lesson = lesson_of(WordSettings(), split_secrets(load_words()))
+    leave_lineage(tmp_path / "run" / "sft", Lineage(game=COMPACT, lessons=(lesson,)))
     return tmp_path / "run"
 
 
@@ -71,14 +75,6 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
 
 def test_a_model_from_elsewhere_has_no_game(tmp_path: Path) -> None:
     assert game_of(tmp_path) is None
-
-
-@pytest.mark.parametrize(("content", "named"), [('{"stile": 1}', "stile"), ("{", "no JSON"), ("[]", GAME_FILE)])
-def test_a_damaged_game_file_is_named(content: str, named: str, tmp_path: Path) -> None:
-    (tmp_path / GAME_FILE).write_text(content)
-    with pytest.raises(ConfigError, match=named) as caught:
-        game_of(tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_directory_without_a_model_says_how_to_train_one(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from wordle_rl.chat import ChatCodec  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.evaluate import load_evaluation  # noqa: E402
 from wordle_rl.game import Outcome  # noqa: E402
+from wordle_rl.lineage import Lineage, leave_lineage, lesson_of  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
-from wordle_rl.players import GAME_FILE  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
-from wordle_rl.runs import write_json, write_jsonl  # noqa: E402
+from wordle_rl.runs import write_jsonl  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
@@ -286,7 +286,8 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
         "grpo.optimizer__learning_rate": "1e-4", "model__max_length": "512",
     }  # fmt: skip
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    write_json(run / "sft" / GAME_FILE, config.game.model_dump(mode="json"))
+    lesson = lesson_of(config.words, split_secrets(load_words(str(word_directory))))
+    leave_lineage(run / "sft", Lineage(game=config.game, lessons=(lesson,)))
     transfer = Unsent()
     with model_server(
         lambda port: server_command(port, run / "sft", "--logprobs-mode", "processed_logprobs"),

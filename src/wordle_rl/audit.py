@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.config import RunConfig, load_config
-from wordle_rl.players import GAME_FILE
+from wordle_rl.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.runs import RunError, read_jsonl, read_object
-from wordle_rl.split import split_secrets
-from wordle_rl.words import load_words
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import WordListError, load_words
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Audit:
     """What was looked through and what was found.
 
     `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each
-    validation or test secret found there, once.
+    validation or test secret found there, or in the past that a model carries with it, once.
     """
 
     num_secrets: dict[str, int]
@@ -32,9 +32,10 @@ class Audit:
 
 
 def audit(directory: Path) -> Audit:
-    """Look through a run's teacher games, RL secrets and sample games.
+    """Look through a run's teacher games, RL secrets and sample games, and through the past of its models.
 
-    The split is worked out anew from the stored config, not read from the manifest.
+    The split is worked out anew from the stored config, not read from the manifest. Of what a model learnt before, in
+    other trainings of this package, every word that may have been a secret there counts.
 
     Raises:
         RunError: If the directory is no run, the word list has changed since, a record is damaged, or no leak was
@@ -56,6 +57,9 @@ def audit(directory: Path) -> Audit:
         counts[name] += 1
         if secret in held_out:
             leaks[name, secret] = None
+    for stage in ("sft", config.algorithm):
+        for secret in _from_before(directory, stage, split):
+            leaks[f"{stage}/{LINEAGE_FILE}", secret] = None
     if not leaks:
         _check_proof(directory, config, counts)
     return Audit(dict(counts), tuple(leaks))
@@ -64,7 +68,7 @@ def audit(directory: Path) -> Audit:
 def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) -> None:
     """Refuse to call a run clean that lacks the secrets of a stage it finished, or has none at all."""
     for stage, record in (("sft", "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
-        if (directory / stage / GAME_FILE).is_file() and not counts[record]:
+        if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
             fault = "holds no secret" if (directory / record).is_file() else "is missing"
             raise RunError(
                 f"{directory} is not proven clean: {stage} was trained, and {record}, which names its secrets, "
@@ -72,6 +76,19 @@ def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) 
             )
     if not counts:
         raise RunError(f"{directory} has nothing to audit: no model was trained and no secret recorded yet")
+
+
+def _from_before(directory: Path, stage: str, split: Split) -> list[str]:
+    """Held-out secrets that a stage's model may have met in earlier trainings, or in one that is not this run's."""
+    lineage = lineage_of(directory / stage)
+    if lineage is None:
+        return []
+    try:
+        return lineage.leaks(split)
+    except WordListError as error:
+        raise RunError(
+            f"{directory} is not proven clean: {stage} has learnt from words that are not here ({error})"
+        ) from None
 
 
 def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:

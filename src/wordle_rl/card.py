@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wordle_rl.audit import audit
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
 from wordle_rl.evaluate import CONSTRAINED_PART
-from wordle_rl.players import GAME_FILE, find_model
+from wordle_rl.lineage import LINEAGE_FILE
+from wordle_rl.players import find_model
 from wordle_rl.provenance import calls
 from wordle_rl.report.read import RunRecord, read_run
-from wordle_rl.runs import read_jsonl, write_text_atomically
+from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
+from wordle_rl.words import WordListError
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData
@@ -48,9 +51,10 @@ def write_cards(path: Path, *, anew: bool = True) -> list[Path]:
     models = models_of(path)
     wanted = [model for model in models if anew or not (model / CARD_FILE).is_file()]
     if wanted:
-        run, teachers = read_run(models[0].parent), _teachers(models[0].parent / "traces.jsonl")
+        directory = models[0].parent
+        run, teachers, proof = read_run(directory), _teachers(directory / "traces.jsonl"), _proof(directory)
         for model in wanted:
-            write_text_atomically(model / CARD_FILE, card_text(run, model.name, teachers))
+            write_text_atomically(model / CARD_FILE, card_text(run, model.name, teachers, proof))
     return [model / CARD_FILE for model in models]
 
 
@@ -61,9 +65,9 @@ def models_of(path: Path) -> list[Path]:
         ConfigError: If there are none, or the model's run is not around it.
     """
     named = [path / name for name in ("sft", *ALGORITHM_NAMES)]
-    models = [model for model in named if (model / GAME_FILE).is_file()] or [find_model(path)]
+    models = [model for model in named if (model / LINEAGE_FILE).is_file()] or [find_model(path)]
     directory = models[0].resolve().parent
-    needed = (directory / "config.json", directory / "manifest.json", models[0] / GAME_FILE)
+    needed = (directory / "config.json", directory / "manifest.json", models[0] / LINEAGE_FILE)
     if not all(file.is_file() for file in needed):
         raise ConfigError(
             f"{models[0]} lies in no run directory, so nothing is known to put on a card; "
@@ -78,13 +82,25 @@ def _teachers(path: Path) -> dict[str, int]:
     return dict(Counter(str(row.get("teacher", "solver")) for row in rows).most_common())
 
 
-def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None) -> str:
+def _proof(directory: Path) -> str:
+    """What an audit of the run says, as a sentence."""
+    try:
+        leaks = {secret for _, secret in audit(directory).leaks}
+    except (RunError, ConfigError, WordListError) as error:
+        return f"Whether held-out secrets were secrets of training games is not known: {error}."
+    if leaks:
+        return f"{len(leaks)} of the validation and held-out secrets were trained on, so their figures prove nothing."
+    return "No validation or held-out secret was the secret of a training game."
+
+
+def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None, proof: str = "") -> str:
     """The card of one model of a run.
 
     Args:
         run: The run's records.
         name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `dagger`.
         teachers: How many of the run's teacher games each teacher played; None or empty: not known.
+        proof: What is known of held-out secrets in training; empty: nothing is said of it.
 
     Raises:
         ConfigError: If huggingface_hub is not installed.
@@ -99,7 +115,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         "## Results",
         _results(run, name),
         "## Training",
-        _training(run, name, teachers or {}),
+        _training(run, name, teachers or {}, proof),
         "## Use",
         _USE,
         "## Limitations",
@@ -204,7 +220,7 @@ def _result_row(label: str, figures: Mapping[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _training(run: RunRecord, name: str, teachers: Mapping[str, int]) -> str:
+def _training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str) -> str:
     manifest, split = run.manifest, run.manifest.get("split", {})
     versions, commits = _of_calls(run, "wordle_rl"), _of_calls(run, "git_commit")
     num_train, num_val, num_test = (len(split.get(part, ())) for part in ("train", "val", "test"))
@@ -213,7 +229,7 @@ def _training(run: RunRecord, name: str, teachers: Mapping[str, int]) -> str:
         *([] if name == "sft" else [_played(run, name)]),
         f"- Words: list `{_words(run)}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
         f"{split.get('seed')}: {num_train:,} training, {num_val:,} validation, {num_test:,} held-out secrets. "
-        "No validation or held-out secret was the secret of a training game.",
+        f"{proof}".rstrip(),
         f"- Weights: {_chosen(run, name)}",
         f"- Hardware: {_hardware(run)}",
         f"- Time of the whole run: {_time(run)}",
@@ -283,8 +299,8 @@ wordle-rl play --player model --secret crane
 wordle-rl eval --player model
 ```
 
-The prompts it was trained with are in `wordle_rl.json` and are used by themselves. For anything else it is an ordinary
-directory of transformers:
+The prompts it was trained with and the split of its words are in `wordle_rl.json` and are used by themselves. For
+anything else it is an ordinary directory of transformers:
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -11,9 +11,9 @@ from typing import Literal
 from wordle_rl.checks import budgets_of, check_engines, check_model, check_teacher_replies, refuse
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.given_traces import GivenTraces
-from wordle_rl.players import GAME_FILE
+from wordle_rl.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
-from wordle_rl.runs import check_place, check_removable, parts_of
+from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
 from wordle_rl.words import WordList
@@ -44,13 +44,17 @@ def look_ahead(
 
     Raises:
         ConfigError: If settings or model cannot work, a package is missing, memory does not suffice, or what is to be
-            read lies in what is to be removed.
+            read lies in what is to be removed; or the directory is no run yet and holds games or a model that know
+            what the run holds out.
         RunError: If the directory is a file, what is to be removed is no run, or given teacher games cannot be read.
     """
     check_place(directory)
     if anew:
         check_removable(directory)
         _check_inputs_stay(config, directory)
+
+    elif not is_run(directory):
+        _check_taken_over(split, directory)
 
     def missing(name: str) -> bool:
         return anew or not is_trained(directory / name)
@@ -79,7 +83,7 @@ def look_ahead(
 
 def is_trained(directory: Path) -> bool:
     """Whether a stage left its finished model; the game file is written last."""
-    return (directory / GAME_FILE).is_file()
+    return (directory / LINEAGE_FILE).is_file()
 
 
 def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
@@ -87,6 +91,21 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
     for setting, path in (("model.path", config.model.path), ("traces.file", config.traces.file)):
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
             raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
+
+
+def _check_taken_over(split: Split, directory: Path) -> None:
+    """Refuse teacher games and a model that a new run finds in its directory if held-out secrets were theirs."""
+    path = directory / "traces.jsonl"
+    held_out = {*split.val, *split.test}
+    met = {str(row.get("secret")) for row in read_jsonl(path)} & held_out if path.is_file() else set()
+    where = "traces.jsonl"
+    if not met and (lineage := lineage_of(directory / "sft")) is not None:
+        met, where = set(lineage.leaks(split)), "sft"
+    if met:
+        raise ConfigError(
+            f"{directory} holds {where} of another split: {len(met)} of its secrets are held out here, {min(met)} for "
+            "one; give words.split_seed the seed of the run it comes from, or name another directory"
+        )
 
 
 def _check_opener(config: RunConfig, words: WordList) -> None:

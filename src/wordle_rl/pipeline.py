@@ -22,7 +22,6 @@ from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
     Constrain,
-    GameSettings,
     ModelSettings,
     RunConfig,
     SamplingSettings,
@@ -30,8 +29,9 @@ from wordle_rl.config import (
 from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split, journal_of, journal_path, occurrences
 from wordle_rl.given_traces import GivenTraces
+from wordle_rl.lineage import Lineage, doubt_about, leave_lineage, lesson_of, trained_further
 from wordle_rl.outlook import Stage, is_trained, look_ahead
-from wordle_rl.players import GAME_FILE, model_sampler, weights_mark
+from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.progress import Tell, show_progress
 from wordle_rl.prompt import Prompter
@@ -64,6 +64,7 @@ class Pipeline:
         self.config, self.console = config, console if is_first() else Console(quiet=True)
         self.words: WordList = load_words(config.words.source)
         self.split: Split = split_secrets(self.words, config.words.split_seed)
+        self._lesson = lesson_of(config.words, self.split)
         self.prompter: Prompter = config.game.prompter(self.words.word_length)
         self.solver = Solver(self.words)
         self.run = Run(directory)
@@ -102,11 +103,15 @@ class Pipeline:
             return self._go_through(chain)
 
     def _tell_what_is_taken_over(self) -> None:
-        """Say which stages a new run finds done in its directory, by whatever settings."""
+        """Say which stages a new run finds done in its directory, and what its model knows of what is held out."""
+        if is_run(self.run.directory):
+            return
         found = [name for name in ("traces.jsonl", "sft") if (self.run.directory / name).exists()]
-        if found and not is_run(self.run.directory):
+        if found:
             holds = " and ".join(found)
             self.console.print(f"{self.run.directory} holds {holds} already: taken as they are", markup=False)
+        if doubt := doubt_about(Path(self.config.model.path), self.split):
+            self.console.print(f"model.path {doubt}", markup=False)
 
     def _go_through(self, chain: Sequence[Stage]) -> dict[str, Any] | None:
         stages: dict[Stage, Callable[[], None]] = {
@@ -182,7 +187,7 @@ class Pipeline:
                 progress=advance,
             )
         if is_first():
-            finish_model(directory, self.config.game)
+            finish_model(directory, trained_further(Path(self.config.model.path), self.config.game, self._lesson))
 
     def _learn_by_play(self) -> None:
         name, settings = self.config.algorithm, self.config.play_settings
@@ -209,7 +214,7 @@ class Pipeline:
                 progress=advance,
             )
         if is_first():
-            finish_model(directory, self.config.game)
+            finish_model(directory, trained_further(self.run.directory / "sft", self.config.game, self._lesson))
 
     def _report(self) -> dict[str, Any]:
         names = [name for name in ("sft", self.config.algorithm) if is_trained(self.run.directory / name)]
@@ -319,13 +324,13 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     return train_grpo
 
 
-def finish_model(directory: Path, game: GameSettings) -> None:
-    """Leave what the model in a run was trained with beside it; card and evaluations of an earlier one are void."""
+def finish_model(directory: Path, lineage: Lineage) -> None:
+    """Leave beside the model in a run what it comes from; card and evaluations of an earlier one are void."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for epoch in (directory / "epochs").glob("epoch-*"):
-        write_json(epoch / GAME_FILE, game.model_dump(mode="json"))
+        leave_lineage(epoch, lineage)
     for label in (directory.name, f"{directory.name}-constrained"):
         evaluated = directory.parent / "eval" / f"{label}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
-    write_json(directory / GAME_FILE, game.model_dump(mode="json"))
+    leave_lineage(directory, lineage)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from wordle_rl.config import (
     ConfigError,
@@ -18,9 +15,9 @@ from wordle_rl.config import (
     RunConfig,
     SamplingSettings,
     WordSettings,
-    describe,
     load_config,
 )
+from wordle_rl.lineage import Lesson, lineage_of
 from wordle_rl.prompt import Prompter
 from wordle_rl.providers import find_endpoint
 from wordle_rl.runs import is_run, trained_model
@@ -28,10 +25,7 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList
-
-GAME_FILE = "wordle_rl.json"
-"""Beside a trained model: the game settings it was trained with."""
+from wordle_rl.words import WordList, WordListError
 
 
 @dataclass(frozen=True)
@@ -72,15 +66,8 @@ def game_of(model_directory: Path) -> GameSettings | None:
     Raises:
         ConfigError: If the file is damaged.
     """
-    path = model_directory / GAME_FILE
-    if not path.is_file():
-        return None
-    try:
-        return GameSettings.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {describe(error)}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from None
+    lineage = lineage_of(model_directory)
+    return lineage.game if lineage is not None else None
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
@@ -94,20 +81,42 @@ def settings_of(model_directory: Path) -> ModelSettings:
     return settings.model_copy(update={"path": str(model_directory)})
 
 
-def words_of(player: str) -> WordSettings:
-    """The word list and the split that a player was trained with, where it is a model of a run; else the defaults.
+def words_of(player: str, source: str | None = None) -> WordSettings:
+    """The word list and the split that a player was trained with, where it was trained here; else the defaults.
+
+    Args:
+        player: As `make_player` knows it.
+        source: The list asked for instead of the player's own.
 
     Raises:
-        ConfigError: If there is no such player, or the run's settings are damaged.
+        ConfigError: If there is no such player, its own list is not here or is another one by now, or what is stored
+            with it is damaged.
     """
-    run = _run_around(find_model(Path(player))) if is_model(player) else None
-    return run.words if run is not None else WordSettings()
+    lineage, run = None, None
+    if is_model(player):
+        model = find_model(Path(player))
+        lineage, run = lineage_of(model), _run_around(model)
+    if lineage is None:
+        known = run.words if run is not None else WordSettings()
+    else:
+        lesson = lineage.lessons[-1]
+        known = WordSettings(source=lesson.source, split_seed=lesson.split_seed)
+        if source is None:
+            _check_there(lesson, player)
+    return known if source is None else known.model_copy(update={"source": source})
+
+
+def _check_there(lesson: Lesson, player: str) -> None:
+    try:
+        lesson.secrets()
+    except WordListError as error:
+        raise ConfigError(f"{player} was trained on words that are not here ({error}); give --words") from None
 
 
 def _run_around(model_directory: Path) -> RunConfig | None:
-    """The settings of the run that a model lies in, if it lies in one."""
-    run = model_directory.parent
-    return load_config(run / "config.json") if is_run(run) else None
+    """The settings of the run that a model lies in, however deep, if it lies in one."""
+    run = next((parent for parent in model_directory.resolve().parents if is_run(parent)), None)
+    return load_config(run / "config.json") if run is not None else None
 
 
 def is_model(player: str) -> bool:

@@ -114,10 +114,10 @@ class Source:
         """The word list and the seed of the split.
 
         Raises:
-            ConfigError: If there is no such player.
+            ConfigError: If there is no such player, or its own words are not here.
         """
-        asked = {"source": self.words, "split_seed": self.split_seed}
-        return words_of(self.player).model_copy(update={k: v for k, v in asked.items() if v is not None})
+        settings = words_of(self.player, self.words)
+        return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
 
     def secrets(self, split: Split) -> list[str]:
         """The secrets to play, each as often as asked for."""

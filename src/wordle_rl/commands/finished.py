@@ -11,9 +11,9 @@ from wordle_rl.card import write_cards
 from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
 from wordle_rl.hub import push
-from wordle_rl.players import GAME_FILE, find_model, game_of
+from wordle_rl.lineage import leave_lineage, lineage_of
+from wordle_rl.players import find_model
 from wordle_rl.report import write_report
-from wordle_rl.runs import write_json
 
 
 def report(directory: Path, as_json: bool) -> None:
@@ -69,7 +69,7 @@ def merge_adapter(
     adapter = find_model(path)
     export = _export_room()
     difference = export.merge(adapter, out_directory, dtype)
-    _keep_game(adapter, out_directory)
+    _keep_lineage(adapter, out_directory)
     if as_json:
         print_json({"model": str(out_directory), "difference": difference})
     else:
@@ -79,7 +79,7 @@ def merge_adapter(
 def consolidate_checkpoint(checkpoint: Path, out_directory: Path, as_json: bool) -> None:
     """A sharded checkpoint as one model."""
     num_weights = _export_room().consolidate(checkpoint, out_directory)
-    _keep_game(checkpoint, out_directory)
+    _keep_lineage(checkpoint, out_directory)
     if as_json:
         print_json({"model": str(out_directory), "num_weights": num_weights})
     else:
@@ -94,7 +94,7 @@ def _export_room() -> Any:
     return export
 
 
-def _keep_game(source: Path, target: Path) -> None:
-    """The game a model was trained for goes with it."""
-    if (game := game_of(source)) is not None:
-        write_json(target / GAME_FILE, game.model_dump(mode="json"))
+def _keep_lineage(source: Path, target: Path) -> None:
+    """What a model comes from goes with it."""
+    if (lineage := lineage_of(source)) is not None:
+        leave_lineage(target, lineage)

@@ -32,7 +32,7 @@ def play(
     seed: int | None,
 ) -> None:
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
-    found = load_words(source or words_of(player).source)
+    found = load_words(words_of(player, source).source)
     chosen = secret or random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")

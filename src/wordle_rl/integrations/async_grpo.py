@@ -33,11 +33,11 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
 from wordle_rl.grpo import without_overlong
+from wordle_rl.lineage import LINEAGE_FILE, lesson_of, trained_further
 from wordle_rl.modeling import load_codec
 from wordle_rl.optimizer import make_optimizer, wants_bf16
 from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
-from wordle_rl.players import GAME_FILE
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.reward import SwitchSchedule
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
@@ -277,7 +277,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     """
     check_settings(config)
     check_vllm("asynchronous GRPO")
-    if not (directory / "sft" / GAME_FILE).is_file():
+    if not (directory / "sft" / LINEAGE_FILE).is_file():
         raise ConfigError(
             f"{directory} has no model of SFT; make it with `wordle-rl sft CONFIG.toml --out {directory}`"
         )
@@ -303,7 +303,8 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     target = run.directory / "grpo"
     save_trained(trainer, _codec_of(config, run.directory), target)
     if is_first():
-        finish_model(target, config.game)
+        lesson = lesson_of(config.words, split_secrets(words, config.words.split_seed))
+        finish_model(target, trained_further(directory / "sft", config.game, lesson))
     part_company()
     return target
 

@@ -1,0 +1,126 @@
+"""What a trained model carries with it wherever it is copied: the game it knows, and whose secrets it learnt from.
+
+Held-out figures mean something only for words that no game in the model's past had as its secret. So every training
+leaves beside the weights which word list and which split it drew its secrets from, after those of the model it began
+with, and whoever evaluates, goes on with or audits the model reads that.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe
+from wordle_rl.config.base import Section
+from wordle_rl.runs import write_json
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import WordListError, load_words
+
+LINEAGE_FILE = "wordle_rl.json"
+"""Beside a trained model; it is written last, so that a model with it is whole."""
+
+
+class Lesson(Section):
+    """One training's secrets: the training part of a split of a word list."""
+
+    source: str
+    """The list, as `words.source` names it."""
+    fingerprint: str
+    """Of the list's words."""
+    split_seed: int
+    """Seed of the split."""
+
+    def secrets(self) -> tuple[str, ...]:
+        """All words a game may have had as its secret: the training secrets, and words outside the answers.
+
+        Raises:
+            WordListError: If the list is not there any more, or is another one.
+        """
+        words = load_words(self.source)
+        if words.fingerprint != self.fingerprint:
+            raise WordListError(f"word list {self.source!r} is not what it was when the model was trained")
+        return (*split_secrets(words, self.split_seed).train, *words.outside)
+
+
+def lesson_of(settings: WordSettings, split: Split) -> Lesson:
+    """What a training leaves whose secrets come from a split."""
+    return Lesson(source=settings.source, fingerprint=split.fingerprint, split_seed=split.seed)
+
+
+class Lineage(Section):
+    """The game a model was trained for last, and every training in its past that is known, first to last."""
+
+    game: GameSettings
+    lessons: tuple[Lesson, ...] = Field(min_length=1)
+
+    def leaks(self, split: Split) -> list[str]:
+        """The secrets that a split holds out and that a game in the model's past may have had as its own, sorted.
+
+        Raises:
+            WordListError: If the words of a training are not known any more.
+        """
+        held_out = {*split.val, *split.test}
+        own = (split.fingerprint, split.seed)
+        others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
+        return sorted(held_out.intersection(secret for lesson in others for secret in lesson.secrets()))
+
+
+def lineage_of(model_directory: Path) -> Lineage | None:
+    """What is stored beside a model; None if it was not trained here.
+
+    Raises:
+        ConfigError: If the file is damaged.
+    """
+    path = model_directory / LINEAGE_FILE
+    if not path.is_file():
+        return None
+    try:
+        return Lineage.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {describe(error)}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from None
+
+
+def trained_further(base: Path, game: GameSettings, lesson: Lesson) -> Lineage:
+    """The lineage of a model that began as another and was trained once more.
+
+    Args:
+        base: Where the other one lies; it has no past if it was not trained here, or is no directory.
+        game: What it was trained for now.
+        lesson: Whose secrets it learnt from.
+
+    Raises:
+        ConfigError: If the file beside the other one is damaged.
+    """
+    before = lineage_of(base)
+    earlier = tuple(known for known in before.lessons if known != lesson) if before is not None else ()
+    return Lineage(game=game, lessons=(*earlier, lesson))
+
+
+def doubt_about(model_directory: Path, split: Split) -> str | None:
+    """Why held-out figures of what begins as this model would prove nothing; None if nothing speaks against them.
+
+    Raises:
+        ConfigError: If the file beside the model is damaged.
+    """
+    lineage = lineage_of(model_directory)
+    if lineage is None:
+        return None
+    try:
+        leaks = lineage.leaks(split)
+    except WordListError as error:
+        return f"{model_directory} has learnt from words that are not here ({error}), perhaps from some held out here"
+    if not leaks:
+        return None
+    return (
+        f"{model_directory} may have learnt {len(leaks)} of the words that are held out here, {leaks[0]} for one; "
+        "held-out figures will prove nothing"
+    )
+
+
+def leave_lineage(model_directory: Path, lineage: Lineage) -> None:
+    """Store it beside a model."""
+    write_json(model_directory / LINEAGE_FILE, lineage.model_dump(mode="json"))
