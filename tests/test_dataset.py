@@ -205,10 +205,11 @@ def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None
     counts = write_dataset([*traces, *extra], sixty, split, prompter, DatasetLimits(), tmp_path / "set")
     found = {name: rows(tmp_path / f"set_{name}.jsonl") for name in counts["rows"]}
     assert {name: len(lines) for name, lines in found.items()} == counts["rows"]
-    won = [trace for trace in traces if trace.won]
-    assert counts["rows"]["sft_train"] == len(won)
+    won = [trace for trace in traces if trace.won and all(turn.taught for turn in trace.turns)]
+    assert counts["rows"]["sft_train"] == len(won) > 0
     assert counts["rows"]["sft_val"] == 1
     assert counts["rejected"]["test_secret"] == 1
+    assert counts["rejected"]["untaught_turn"] > 0
     assert sum(counts["rejected"].values()) == len(traces) + 2 - len(won)
     for row in found["sft_train"]:
         assert set(row) == {"messages"}
@@ -222,7 +223,8 @@ def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None
 def test_start_states_are_boards_before_the_last_guess(sixty, split, traces, tmp_path: Path) -> None:
     write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "set")
     states = rows(tmp_path / "set_rl_start_states.jsonl")
-    longer = [trace for trace in traces if trace.won and len(trace.turns) > 1]
+    whole = [trace for trace in traces if all(turn.taught for turn in trace.turns)]
+    longer = [trace for trace in whole if trace.won and len(trace.turns) > 1]
     assert [row["word"] for row in states] == [trace.secret for trace in longer]
     for row, trace in zip(states, longer, strict=True):
         assert set(row) == {"word", "turns"}
@@ -240,6 +242,17 @@ def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, 
     last = [row["messages"][-1]["content"] for row in rows(tmp_path / "set_sft_train.jsonl")]
     assert not {f"<guess>{secret}</guess>" for secret in held_out} & set(last)
     assert not set(split.test) & {row["answer"] for row in rows(tmp_path / "set_rl_val.jsonl")}
+
+
+def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, traces, tmp_path: Path) -> None:
+    """Whoever trains on a conversation learns all of its replies, marked or not."""
+    prompter = compact()
+    disowned = {str(conversation(trace, prompter)) for trace in traces if not all(turn.taught for turn in trace.turns)}
+    write_dataset(traces, sixty, split, prompter, DatasetLimits(won_only=False), tmp_path / "set")
+    written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
+    assert disowned
+    assert written
+    assert not written & disowned
 
 
 def test_state_rows_are_one_per_taught_turn(sixty, split, traces, tmp_path: Path) -> None:
