@@ -375,6 +375,19 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_refills": 2}, {"micro_batch_size": 2, "scout_every_steps": 2, "focus": 1.0}]
+)
+def test_interrupted_and_resumed_equals_uninterrupted(changes, train, tmp_path) -> None:
+    settings = update(SETTINGS, steps=4, **changes)
+    whole = train(tmp_path / "whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", settings, progress=StopAt(2))
+    resumed = train(tmp_path / "parts", settings, model=small_model(train.tokenizer, seed=5))
+    assert rows(tmp_path / "parts" / "secrets.jsonl") == rows(tmp_path / "whole" / "secrets.jsonl")
+    assert close(weights_of(whole), weights_of(resumed))
+
+
 def test_going_on_takes_the_weights_from_the_checkpoint(train, tmp_path) -> None:
     """The resumed step's sampler scores tokens with the interrupted model's weights, not with those it was handed."""
     with pytest.raises(KeyboardInterrupt):

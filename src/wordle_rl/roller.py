@@ -83,7 +83,6 @@ class Roller:
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
         self.counts: dict[str, int] = {}
-        self._sampler: TransformersSampler | None = None
 
     @property
     def rows_per_game(self) -> int:
@@ -176,7 +175,10 @@ class Roller:
     def _player(
         self, trainer: GRPOTrainer, step: int, process: int, *, greedy: bool = False
     ) -> Iterator[tuple[Sampler, int | None]]:
-        """Who plays the games of a step, and the longest prompt it takes."""
+        """Who plays the games of a step, and the longest prompt it takes.
+
+        Its random stream begins anew with each step, so that a training that was stopped goes on as it would have.
+        """
         sampling = self.settings.sampling.greedy() if greedy else self.settings.sampling
         seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
         if self.settings.engine == "vllm":
@@ -184,12 +186,7 @@ class Roller:
                 yield player
             return
         model = trainer.accelerator.unwrap_model(trainer.model)
-        if greedy:
-            yield TransformersSampler(model, self.codec, sampling), prompt_budget(model, self.settings)
-            return
-        if self._sampler is None:
-            self._sampler = TransformersSampler(model, self.codec, sampling, seed)
-        yield self._sampler, prompt_budget(model, self.settings)
+        yield TransformersSampler(model, self.codec, sampling, seed), prompt_budget(model, self.settings)
 
     def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
         rubric = self.schedule.rubric_at(step, self.best_compliance)
