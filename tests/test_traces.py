@@ -14,7 +14,7 @@ from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import Trace, TraceTurn, draw_secrets, narration, read_traces, solver_traces
+from wordle_rl.traces import UNKNOWN_TEACHER, Trace, TraceTurn, draw_secrets, narration, read_traces, solver_traces
 from wordle_rl.words import WordList
 
 
@@ -226,6 +226,15 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "odd": 1}]},
         {"secret": "crane", "turns": 3},
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "outcome": "odd"}]},
+        {"secret": "crane", "turns": ["crane"]},
+        {"secret": "crane", "turns": {}},
+        {"secret": "crane", "turns": [{"guess": None, "marks": ""}]},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": 1}]},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "remaining": True}]},
+        {"secret": "crane", "turns": [], "seed": "0"},
+        {"secret": "crane", "turns": [], "teacher": None},
+        {"secret": "crane", "turns": [], "error": False},
+        {"secret": None, "turns": []},
     ],
 )
 def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
@@ -243,6 +252,13 @@ def test_rows_hold_what_a_language_model_left_only_where_it_left_something() -> 
     trace = Trace("crane", (broken,), "m", 3, "down", 5, 6)
     assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
     assert trace.board() == [Turn(None, None, Outcome.MALFORMED, costs_turn=False)]
+
+
+def test_a_trace_that_names_no_teacher_is_nobodys() -> None:
+    row = Trace("crane", (), "solver").to_row()
+    assert Trace.from_row(row).teacher == "solver"
+    del row["teacher"]
+    assert Trace.from_row(row).teacher == UNKNOWN_TEACHER
 
 
 def test_a_trace_is_won_only_by_its_last_guess() -> None:

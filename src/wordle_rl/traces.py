@@ -20,6 +20,9 @@ from wordle_rl.split import Split
 from wordle_rl.teacher import SolverTeacher, TeacherGames
 from wordle_rl.words import WordList
 
+UNKNOWN_TEACHER = "unknown"
+"""Who played a game that does not say."""
+
 _CHUNK = 4096
 _MANY_GAMES = 20_000
 """From so many games on a second process saves more time than it takes to start."""
@@ -60,6 +63,7 @@ class TraceTurn:
             TypeError: If a field is missing, unknown or of the wrong kind.
             ValueError: If there is no such outcome.
         """
+        _check_kinds(row, _TURN_KINDS)
         return cls(**{**row, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
 
 
@@ -100,15 +104,37 @@ class Trace:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Trace:
-        """Read a trace back.
+        """Read a trace back; one that names no teacher is not taken for the solver's.
 
         Raises:
             KeyError: If the secret or the turns are missing.
             TypeError: If a field is unknown or of the wrong kind.
             ValueError: If a turn has no known outcome.
         """
+        _check_kinds(row, _TRACE_KINDS)
         turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
-        return cls(**{**row, "secret": row["secret"], "turns": turns})
+        return cls(**{"teacher": UNKNOWN_TEACHER, **row, "secret": row["secret"], "turns": turns})
+
+
+_TURN_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("guess", "marks", "thinking", "outcome", "reply", "finish"), (str,)),
+    **dict.fromkeys(("taught", "costs_turn"), (bool,)),
+    "remaining": (int,),
+}
+_TRACE_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("secret", "teacher"), (str,)),
+    **dict.fromkeys(("seed", "prompt_tokens", "completion_tokens"), (int,)),
+    "error": (str, type(None)),
+    "turns": (list,),
+}
+
+
+def _check_kinds(row: object, kinds: dict[str, tuple[type, ...]]) -> None:
+    if not isinstance(row, dict):
+        raise TypeError(f"a turn is {row!r}, expected an object")
+    for name, value in row.items():
+        if type(value) not in kinds.get(name, (type(value),)):  # bool is no int here, though Python counts it as one
+            raise TypeError(f"{name} is {value!r}, expected {' or '.join(kind.__name__ for kind in kinds[name])}")
 
 
 def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
