@@ -22,6 +22,7 @@ from wordle_rl.dataset import (
 )
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Guess, Shape, Style, Thinking
+from wordle_rl.runs import write_jsonl
 from wordle_rl.traces import Trace, TraceTurn
 
 
@@ -181,6 +182,46 @@ def test_probes_are_kept_if_asked_for(small_words) -> None:
 def test_unchecked_thinking_is_kept_if_asked_for(small_words) -> None:
     loose = replace(LIMITS, check_thinking=False)
     assert fault_of(FAULTS["thinking_announces_another_guess"], small_words, loose) is None
+
+
+def test_thinking_that_no_reply_will_hold_is_neither_checked_nor_counted(small_words) -> None:
+    silent = replace(LIMITS, thinking=Thinking.OFF)
+    for reason in ("too_long", "tags_in_thinking", "thinking_calls_a_ruled_out_word_possible"):
+        assert fault_of(FAULTS[reason], small_words, silent) is None
+    assert fault_of(SOUND, small_words, replace(silent, max_words=1)) == "too_long", "its two guesses are words"
+
+
+def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small_words) -> None:
+    required = replace(LIMITS, thinking=Thinking.REQUIRED)
+    thoughtful = game("crane", "crate", "crane", thinking="why")
+    assert fault_of(SOUND, small_words, required) == "no_thinking"
+    assert fault_of(thoughtful, small_words, required) is None
+    first, last = thoughtful.turns
+    for blank in ("", " \n"):
+        assert fault_of(replace(thoughtful, turns=(first, replace(last, thinking=blank))), small_words, required)
+    disowned = replace(first, thinking="", taught=False)
+    assert fault_of(replace(thoughtful, turns=(disowned, last)), small_words, required) is None
+
+
+def test_a_game_of_any_length_is_kept_where_words_have_no_bound(small_words) -> None:
+    assert fault_of(FAULTS["too_long"], small_words, replace(LIMITS, max_words=None)) is None
+
+
+def test_thinking_that_the_rows_leave_out_is_no_fault_of_the_command(
+    cli, word_directory, split, tmp_path: Path
+) -> None:
+    secret, other = split.train[:2]
+    games = [game(secret, secret, thinking=f"I'll play {other}."), game(other, other)]
+    write_jsonl(tmp_path / "t.jsonl", (one.to_row() for one in games))
+    command = ("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--words", word_directory, "--json")
+    for thinking, rejected in {
+        "off": {},
+        "optional": {"thinking_announces_another_guess": 1},
+        "required": {"thinking_announces_another_guess": 1, "no_thinking": 1},
+    }.items():
+        code, out, err = cli(*command, "--thinking", thinking)
+        assert code == 0, err
+        assert json.loads(out)["rejected"] == rejected
 
 
 def test_lost_games_are_kept_if_asked_for(small_words) -> None:

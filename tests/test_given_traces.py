@@ -1,16 +1,19 @@
 """Laws of teaching from a file of games: only sound games of secrets that may be taught, each other counted."""
 
 import json
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import ConfigError, TraceSettings, load_config
-from wordle_rl.game import score_guess
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings, load_config
+from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.given_traces import GivenTraces
+from wordle_rl.prompt import Thinking
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.split import split_secrets
-from wordle_rl.traces import Trace, TraceTurn
+from wordle_rl.traces import UNKNOWN_TEACHER, Trace, TraceTurn
 
 
 def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> Trace:
@@ -20,10 +23,10 @@ def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str 
 
 @pytest.fixture
 def given(sixty, tmp_path):
-    def make(*traces: Trace, **settings) -> GivenTraces:
+    def make(*traces: Trace, rules: GameSettings | None = None, **settings) -> GivenTraces:
         path = tmp_path / "games.jsonl"
         write_jsonl(path, (trace.to_row() for trace in traces))
-        return GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=path, **settings), 6)
+        return GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=path, **settings), rules or GameSettings())
 
     return make
 
@@ -62,8 +65,77 @@ def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, 
         list(given(game(secret, secret)))
     with pytest.raises(ConfigError, match="left out: none"):
         list(given())
+    settings = TraceSettings(file=tmp_path / "nothing.jsonl")
     with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
-        list(GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=tmp_path / "nothing.jsonl"), 6))
+        list(GivenTraces(sixty, split_secrets(sixty), settings, GameSettings()))
+
+
+def test_thinking_is_looked_at_only_where_it_is_learnt(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    false, silent = game(secret, secret, thinking=f"I'll play {other}."), game(secret, secret)
+    long = game(secret, secret, thinking="many words " * 3000)
+    kept = {
+        Thinking.OFF: ([false, silent, long], {}),
+        Thinking.OPTIONAL: ([silent, long], {"thinking_announces_another_guess": 1}),
+        Thinking.REQUIRED: ([long], {"thinking_announces_another_guess": 1, "no_thinking": 1}),
+    }
+    for thinking, (sound, rejected) in kept.items():
+        games = given(false, silent, long, rules=GameSettings(thinking=thinking))
+        assert (list(games), games.rejected) == (sound, rejected)
+
+
+def strays(secret: str, first: str, second: str) -> bool:
+    board = [Turn(first, score_guess(secret, first), Outcome.SCORED)]
+    return secret not in (first, second) and hard_mode_fault(second, board) is not None
+
+
+def test_a_game_is_learnt_only_if_the_rules_of_the_run_make_it_come_out_as_told(given, sixty) -> None:
+    secret = split_secrets(sixty).train[0]
+    first, second = next(pair for pair in permutations(sixty.guesses, 2) if strays(secret, *pair))
+    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED)
+    won = game(secret, secret, teacher="solver")
+    slip = replace(won, turns=(refused, *won.turns))
+    free = replace(won, turns=(replace(refused, costs_turn=False), *won.turns))
+    probing = game(secret, first, second, secret, teacher="solver")
+    for rules, sound in (
+        (GameSettings(), [won, slip, probing]),
+        (GameSettings(dictionary=Dictionary.APP), [won, free, probing]),
+        (GameSettings(dictionary=Dictionary.LENIENT), [won, probing]),
+        (GameSettings(hard_mode=True), [won, slip]),
+    ):
+        games = given(won, slip, free, probing, rules=rules)
+        assert (list(games), games.rejected) == (sound, {"wrong_rules": 4 - len(sound)})
+
+
+@pytest.mark.parametrize(
+    ("fault", "turn", "error"),
+    [
+        ("unlisted_guess", TraceTurn("letters", "XXXXXXX"), None),
+        ("unlisted_guess", TraceTurn("zzzzz", "XXXXX"), None),
+        ("wrong_marks", TraceTurn("{other}", ""), None),
+        ("wrong_rules", TraceTurn("{other}", "", outcome=Outcome.UNLISTED), None),
+        ("error", TraceTurn("{other}", "{marks}"), "down"),
+    ],
+)
+def test_the_solvers_name_is_no_pass(fault: str, turn: TraceTurn, error: str | None, given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    filled = replace(
+        turn, guess=turn.guess.format(other=other), marks=turn.marks.format(marks=score_guess(secret, other))
+    )
+    odd = Trace(secret, (filled, TraceTurn(secret, "GGGGG")), "solver", error=error)
+    sound = game(secret, secret, teacher="solver")
+    games = given(odd, replace(sound, turns=()), replace(sound, turns=sound.turns * 7), sound)
+    assert list(games) == [sound]
+    assert games.rejected == {fault: 1, "no_turns": 1, "plays_on_after_win": 1}
+
+
+def test_a_game_that_names_no_teacher_is_not_taken_for_the_solvers(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    games = given(game(secret, secret), game(secret, other, other, secret))
+    rows = [json.loads(line) for line in games.path.read_text().splitlines()]
+    write_jsonl(games.path, ({name: value for name, value in row.items() if name != "teacher"} for row in rows))
+    assert [trace.teacher for trace in games] == [UNKNOWN_TEACHER]
+    assert games.rejected == {"violates_clues": 1}
 
 
 def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path: Path, capsys) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 from wordle_rl.chat import ChatCodec
 from wordle_rl.claims import false_claim
 from wordle_rl.config import ConfigError
-from wordle_rl.game import score_guess, violates_clues
-from wordle_rl.prompt import Message, Prompter, Shape
+from wordle_rl.game import Turn, score_guess, violates_clues
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.split import Split
-from wordle_rl.traces import Trace
+from wordle_rl.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
 _CHUNK = 4096
@@ -186,25 +186,27 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 class DatasetLimits:
     """What a row must keep to.
 
-    `max_turns` bounds the guesses of a game (free refusals are none), `max_words` the words of its replies,
-    `max_tokens` the completion tokens that its endpoint counted (0: no bound; a game of which none are known is over
-    any other). `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes are
-    kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false.
+    `max_turns` bounds the guesses of a game (free refusals are none), `max_words` the words of its replies (None: no
+    bound), `max_tokens` the completion tokens that its endpoint counted (0: no bound; a game of which none are known is
+    over any other). `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes
+    are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false. `thinking`: whether
+    replies are to hold it; `off` leaves it unread, `required` asks for it before every taught guess.
 
     Raises:
         ConfigError: If a bound leaves room for no game.
     """
 
     max_turns: int = 6
-    max_words: int = 4096
+    max_words: int | None = 4096
     won_only: bool = True
     consistent_only: bool = True
     check_thinking: bool = True
     max_tokens: int = 0
+    thinking: Thinking = Thinking.OPTIONAL
 
     def __post_init__(self) -> None:
         for name, bound in (("max_turns", self.max_turns), ("max_words", self.max_words)):
-            if bound < 1:
+            if bound is not None and bound < 1:
                 raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
         if self.max_tokens < 0:
             raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
@@ -228,7 +230,9 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
 def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
     if _num_guesses(trace) > limits.max_turns:
         return "too_many_turns"
-    if sum(len(turn.thinking.split()) + 1 for turn in trace.turns) > limits.max_words:
+    thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
+    num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
+    if limits.max_words is not None and num_words > limits.max_words:
         return "too_long"
     if limits.max_tokens and trace.completion_tokens < 1:
         return "unknown_tokens"
@@ -246,11 +250,18 @@ def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str
             return "wrong_marks"
         if limits.consistent_only and turn.taught and violates_clues(turn.guess, board[:count]):
             return "violates_clues"
-        if limits.check_thinking and turn.thinking:
-            claim = false_claim(turn.thinking, turn.guess, board[:count], words)
-            if claim is not None:
-                return claim.value
+        if fault := _fault_of_thinking(turn, board[:count], words, limits):
+            return fault
     return None
+
+
+def _fault_of_thinking(turn: TraceTurn, board: Sequence[Turn], words: WordList, limits: DatasetLimits) -> str | None:
+    if limits.thinking is Thinking.REQUIRED and turn.taught and not turn.thinking.strip():
+        return "no_thinking"
+    if limits.thinking is Thinking.OFF or not limits.check_thinking or not turn.thinking:
+        return None
+    claim = false_claim(turn.thinking, turn.guess, board, words)
+    return None if claim is None else claim.value
 
 
 def write_dataset(

@@ -1,8 +1,9 @@
 """Games of a traces file as the teacher games of a run: looked over once more, one by one.
 
 What a language model played, or somebody else, is learnt only if its secret may be taught and every check of
-`wordle-rl dataset` finds nothing wrong with it. The solver's games are right by construction; of theirs the marks alone
-are worked out again, since they probe and stray on purpose.
+`wordle-rl dataset` finds nothing wrong with it, the number of words apart: how long a game may be is for
+`sft.max_length` to say. The solver's games may be lost, probe and stray, since the solver does so on purpose. Whoever
+played it, a game is played again by the run's rules and must come out as it was told.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, TraceSettings
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.dataset import DatasetLimits, fault_of
-from wordle_rl.game import score_guess
+from wordle_rl.game import Game, Rules
 from wordle_rl.split import Split
 from wordle_rl.trace_files import read_games
 from wordle_rl.traces import Trace
@@ -28,7 +29,7 @@ class GivenTraces:
         words: The word lists.
         split: Whose secrets may be taught.
         settings: The file, how many games, and which share of the training secrets is kept from teachers.
-        max_turns: Guesses a game may have.
+        game: The run's rules and wording; a number stands for so many guesses and all else by default.
 
     Attributes:
         rejected: How many games were left out so far, by reason.
@@ -37,12 +38,15 @@ class GivenTraces:
         ConfigError: If the settings name no file.
     """
 
-    def __init__(self, words: WordList, split: Split, settings: TraceSettings, max_turns: int) -> None:
+    def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings | int) -> None:
         if settings.file is None:
             raise ConfigError("traces.file names no file")
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
-        self._words, self._num_games, self._limits = words, settings.num_games, DatasetLimits(max_turns=max_turns)
+        asked = GameSettings(max_turns=game) if isinstance(game, int) else game
+        self._words, self._num_games = words, settings.num_games
+        self._rules = asked.prompter(words.word_length).rules
+        self._limits = DatasetLimits(max_turns=asked.max_turns, max_words=None, thinking=asked.thinking)
         taught, _ = split.shared(settings.rl_only_share)
         parts = {"rl_only_secret": split.train, "val_secret": split.val, "test_secret": split.test}
         self._kept_back = {secret: reason for reason, secrets in parts.items() for secret in secrets}
@@ -77,11 +81,27 @@ class GivenTraces:
                 self.rejected[fault] += 1
 
     def _fault_of(self, trace: Trace) -> str | None:
-        if trace.teacher != "solver":
-            return fault_of(trace, self._words, self._limits)
-        if trace.secret not in self._words:
-            return "unlisted_secret"
-        if len(trace.turns) > self._limits.max_turns:
-            return "too_many_turns"
-        wrong = any(turn.marks and score_guess(trace.secret, turn.guess) != turn.marks for turn in trace.turns)
-        return "wrong_marks" if wrong else None
+        fault = None if trace.teacher == "solver" else fault_of(trace, self._words, self._limits)
+        return fault or replay_fault(trace, self._words, self._rules)
+
+
+def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
+    """The first thing in a game that does not come out as told when it is played again by some rules, or None."""
+    if trace.error is not None:
+        return "error"
+    if trace.secret not in words:
+        return "unlisted_secret"
+    if not trace.turns:
+        return "no_turns"
+    game = Game(trace.secret, words, rules)
+    for turn in trace.turns:
+        if game.over:
+            return "plays_on_after_win" if game.won else "too_many_turns"
+        if not turn.outcome.broke_rules and turn.guess not in words:
+            return "unlisted_guess"
+        played = game.play(turn.guess or None)
+        if (played.outcome, played.costs_turn) != (turn.outcome, turn.costs_turn):
+            return "wrong_rules"
+        if (played.marks or "") != turn.marks:
+            return "wrong_marks"
+    return None

@@ -66,7 +66,7 @@ def look_ahead(
     if config.traces.file is None and (no_games or config.algorithm == "dagger"):
         _check_opener(config, words)
     if no_games and config.traces.file is not None:
-        next(iter(GivenTraces(words, split, config.traces, config.game.max_turns)))  # one to learn from, or an error
+        next(iter(GivenTraces(words, split, config.traces, config.game)))  # one to learn from, or an error
         if tuple(chain) != ("traces",):
             _check_given_replies(config, words, split)
     models = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)

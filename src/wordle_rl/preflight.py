@@ -238,7 +238,7 @@ def teacher_examples(
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[Trace]
     if settings.file is not None:
-        traces = GivenTraces(words, split, settings, config.game.max_turns)
+        traces = GivenTraces(words, split, settings, config.game)
     else:
         secrets = draw_secrets(words, split, settings, config.seed)
         traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)

@@ -106,7 +106,8 @@ def dataset(
         split_seed: Seed of the split.
         style: Wording of the prompts.
         shape: One growing conversation, or a fresh prompt every turn.
-        thinking: Whether replies hold the narrated thinking.
+        thinking: Whether replies hold the teacher's thinking; `off` leaves it out, and then it is neither checked nor
+            counted; `required` rejects games with a taught guess before which nothing was thought.
         max_turns: Longer games are rejected.
         max_words: Games whose replies have more words are rejected.
         won_only: Only games that were won are kept; `--no-` keeps lost ones too.
@@ -117,8 +118,8 @@ def dataset(
         max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected, and so are those
             whose tokens are not known (the solver's, of an endpoint that does not count); 0: no bound.
     """
-    limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens)
-    command.dataset(traces, out, words, split_seed, style, shape, thinking, limits, as_json)
+    limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
+    command.dataset(traces, out, words, split_seed, style, shape, limits, as_json)
 
 
 def import_data(

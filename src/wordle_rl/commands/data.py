@@ -177,13 +177,12 @@ def dataset(
     split_seed: int,
     style: Style,
     shape: Shape,
-    thinking: Thinking,
     limits: DatasetLimits,
     as_json: bool,
 ) -> None:
     """SFT and RL rows from traces."""
     found = load_words(source)
-    prompter = Prompter(style, shape, thinking, found.word_length, Rules(max_turns=limits.max_turns))
+    prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=limits.max_turns))
     counts = write_dataset(read_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
     if as_json:
         print_json(counts)

@@ -45,8 +45,9 @@ class TraceSettings(Section):
 
     file: Path | None = None
     """Teach from the games of this file of `wordle-rl traces`, any teacher's, or directory of wordle_data_WORD.csv,
-    instead of the solver's. Left out are games of secrets not to be taught, lost games, and what `wordle-rl dataset`
-    would leave out; of the settings here `num_games` and `rl_only_share` still count."""
+    instead of the solver's. Left out are games of secrets not to be taught, games that do not come out as told by the
+    rules of the run, and, the solver's apart, what `wordle-rl dataset` would leave out, lost games among it; the
+    solver's are learnt from lost ones too. Of the settings here `num_games` and `rl_only_share` still count."""
     num_games: int = Field(100_000, ge=1)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
