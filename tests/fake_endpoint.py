@@ -12,7 +12,7 @@ KEY = "sk-very-secret-key-123"
 Answer = tuple[int, object] | tuple[int, object, dict[str, str]]
 
 
-def chat(text: str | None, finish_reason: str = "stop", usage: tuple[int, int] | None = None, **fields: str) -> Answer:
+def chat(text: object, finish_reason: str = "stop", usage: tuple[int, int] | None = None, **fields: object) -> Answer:
     """A chat completion; `usage` are its prompt and completion tokens, `fields` go into the message."""
     message = {"role": "assistant", "content": text, **fields}
     choice = {"index": 0, "finish_reason": finish_reason, "message": message}

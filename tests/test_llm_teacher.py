@@ -11,9 +11,10 @@ pytest.importorskip("openai")
 
 from fake_endpoint import KEY, FakeEndpoint, chat
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
 from wordle_rl.game import Outcome
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
+from wordle_rl.prompt import Thinking
 from wordle_rl.providers import Endpoint
 from wordle_rl.traces import Trace
 
@@ -83,6 +84,67 @@ def test_reasoning_sent_apart_is_thinking_and_not_repeated_to_the_model(serve, s
     _, [game] = play(teacher(endpoint, small_words))
     assert [turn.thinking for turn in game.turns] == ["say <guess>abbey</guess>?", "silently\n\naloud"]
     assert "abbey" not in json.dumps(endpoint.requests[1])
+
+
+def test_reasoning_sent_apart_is_the_thinking_that_is_required(serve, small_words) -> None:
+    said = [
+        chat("<guess>crate</guess>", reasoning_content="say <guess>abbey</guess>? </think>no"),
+        chat("<guess>grape</guess>", reasoning=" "),
+        chat("what?", reasoning="silently"),
+        chat("<think>aloud</think><guess>crane</guess>", reasoning="silently"),
+    ]
+    endpoint = serve(lambda number, _: said[number])
+    _, [game] = play(teacher(endpoint, small_words, game=GameSettings(thinking=Thinking.REQUIRED)))
+    assert [(turn.outcome, turn.thinking) for turn in game.turns] == [
+        (Outcome.SCORED, "say  abbey ?  no"),
+        (Outcome.MALFORMED, ""),
+        (Outcome.MALFORMED, "silently"),
+        (Outcome.SCORED, "silently\n\naloud"),
+    ]
+    assert endpoint.requests[1]["messages"][-2]["content"] == "<think>say  abbey ?  no</think>\n<guess>crate</guess>"
+
+
+@pytest.mark.parametrize("thinking", [Thinking.OFF, Thinking.OPTIONAL])
+def test_reasoning_sent_apart_is_no_part_of_a_reply_that_need_not_think(thinking, serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning="silently"))
+    _, [game] = play(teacher(endpoint, small_words, game=GameSettings(thinking=thinking)))
+    assert (game.won, game.turns[0].thinking) == (True, "silently")
+
+
+def test_a_reply_in_parts_is_their_text(serve, small_words) -> None:
+    parts = [{"type": "text", "text": "<guess>cr"}, {"type": "image"}, {"type": "text", "text": "ane</guess>"}]
+    _, [game] = play(teacher(serve(lambda *_: chat(parts)), small_words))
+    assert (game.won, game.turns[0].reply) == (True, "<guess>crane</guess>")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (chat([{"type": "image"}]), "no text"),
+        (chat(7), "no text"),
+        (chat("<guess>cr", "error"), "an error broke the reply off"),
+        ((200, {"error": {"message": "overloaded"}}), "the endpoint sent an error: overloaded"),
+        ((200, {"error": f"bad {KEY}", "choices": []}), "the endpoint sent an error: bad (key)"),
+    ],
+)
+def test_what_is_no_reply_is_an_error_and_never_a_turn(answer, told: str, serve, small_words) -> None:
+    _, [game] = play(teacher(serve(lambda *_: answer), small_words, max_retries=0))
+    assert told in (game.error or "")
+    assert game.turns == ()
+
+
+def test_a_placeholder_for_a_key_changes_no_reply(serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat("<think>a plan</think><guess>crane</guess>"))
+    asked = LLMTeacher(small_words, Endpoint(endpoint.url, "OPENAI_API_KEY", "a"), LLMTeacherSettings(model="m"))
+    _, [game] = play(asked)
+    assert (game.won, game.turns[0].guess, game.turns[0].thinking) == (True, "crane", "a plan")
+
+
+def test_a_key_in_a_reply_is_read_as_it_came_and_stored_nowhere(serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat(f"<think>is it {KEY}?</think><guess>crane</guess>"))
+    _, [game] = play(teacher(endpoint, small_words))
+    assert (game.won, game.turns[0].thinking) == (True, "is it (key)?")
+    assert KEY not in json.dumps(game.to_row())
 
 
 def test_thinking_that_the_chat_template_opened_is_read(serve, small_words) -> None:
@@ -234,6 +296,50 @@ def test_a_budget_needs_an_endpoint_that_counts(serve, small_words) -> None:
     with pytest.raises(ConfigError, match="no budget can be kept"):
         play(teacher(endpoint, small_words, budget_tokens=100))
     assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("said", [{"choices": []}, chat("<guess>cr", "error")[1], chat(7)[1]])
+def test_a_budget_counts_what_answers_without_a_reply_cost(said: dict, serve, small_words, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    endpoint = serve(lambda *_: (200, said | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
+    tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
+    assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
+    assert len(endpoint.requests) == 3
+
+
+UNCOUNTED = [
+    {"total_tokens": 50},
+    {"prompt_tokens": 10},
+    {"prompt_tokens": 10, "completion_tokens": -3},
+    {"prompt_tokens": 10, "completion_tokens": float("inf")},
+    {"prompt_tokens": float("nan"), "completion_tokens": 3},
+    {"prompt_tokens": "ten", "completion_tokens": 3},
+]
+
+
+@pytest.mark.parametrize("usage", UNCOUNTED)
+def test_a_budget_needs_both_counts(usage: dict, serve, small_words) -> None:
+    endpoint = serve(lambda *_: (200, chat("<guess>crate</guess>")[1] | {"usage": usage}))
+    with pytest.raises(ConfigError, match="no budget can be kept"):
+        play(teacher(endpoint, small_words, budget_tokens=1000))
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("usage", [None, *UNCOUNTED])
+def test_tokens_of_a_game_are_known_only_if_those_of_every_reply_are(usage: dict | None, serve, small_words) -> None:
+    uncounted = (200, chat("<guess>crate</guess>")[1] | {"usage": usage})
+    endpoint = serve(lambda number, body: winner(number, body) if number else uncounted)
+    tally, [game] = play(teacher(endpoint, small_words))
+    assert (game.won, game.prompt_tokens, game.completion_tokens) == (True, 0, 0)
+    assert tally.tokens >= 110
+
+
+def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    overloaded = (200, {"error": {"message": "overloaded"}})
+    endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
+    tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))
+    assert (game.won, game.completion_tokens, tally.tokens) == (True, 10, 110)
 
 
 def test_money_is_tokens_times_prices() -> None:

@@ -140,6 +140,36 @@ def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) 
     assert (sound.text, sound.error) == ("ok", None)
 
 
+def test_a_reply_in_parts_is_their_text(serve) -> None:
+    parts = [{"type": "text", "text": "<guess>cr"}, {"type": "image"}, {"type": "text", "text": "ane</guess>"}]
+    [completion] = sampler(serve(lambda *_: chat(parts))).sample(requests())
+    assert (completion.text, completion.error) == ("<guess>crane</guess>", None)
+
+
+def test_a_reply_that_an_error_broke_off_is_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<guess>cr", "error")), max_retries=0).sample(requests())
+    assert (completion.text, completion.error) == (
+        "",
+        "AnswerError: an error broke the reply off: it does not say which",
+    )
+
+
+def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:
+    overloaded = (200, {"error": {"message": "overloaded", "code": 503}})
+    endpoint = serve(lambda number, _: chat("ok") if number == 1 else overloaded)
+    asked = sampler(endpoint)
+    assert asked.sample(requests())[0].text == "ok"
+    [completion] = asked.sample(requests())
+    assert completion.error == "AnswerError: the endpoint sent an error: overloaded"
+    assert len(endpoint.requests) == 4
+
+
+def test_a_placeholder_for_a_key_changes_no_reply(serve, monkeypatch) -> None:
+    endpoint = serve(lambda *_: chat("<guess>spart</guess>"))
+    monkeypatch.setenv("OPENAI_API_KEY", "a")
+    assert sampler(endpoint).sample(requests())[0].text == "<guess>spart</guess>"
+
+
 def test_a_reply_cut_at_its_limit_is_overlong_and_not_an_error(serve) -> None:
     [completion] = sampler(serve(lambda *_: chat("<think>hmm", "length"))).sample(requests())
     assert (completion.text, completion.overlong, completion.error) == ("<think>hmm", True, None)

@@ -70,12 +70,19 @@ def test_a_key_no_header_can_carry_is_refused_unseen(key: str, monkeypatch, tmp_
 
 
 def test_a_key_is_blotted_out_and_never_in_a_repr(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    key = "sk-0123456789abc"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     found = find_endpoint("openai", tmp_path)
-    assert "sk-1" not in repr(found)
-    assert found.without_key("bad key sk-1") == "bad key (key)"
+    assert key not in repr(found)
+    assert found.without_key(f"bad key {key}") == "bad key (key)"
     monkeypatch.delenv("OPENAI_API_KEY")
     assert find_endpoint("local", tmp_path).without_key(NO_KEY) == NO_KEY
+
+
+@pytest.mark.parametrize("key", ["x", "EMPTY", "test", "a" * 15])
+def test_a_placeholder_is_no_secret_and_leaves_words_alone(key: str, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    assert find_endpoint("local", tmp_path).without_key(f"latest {key}") == f"latest {key}"
 
 
 def test_env_files_are_read_as_people_write_them(tmp_path: Path) -> None:

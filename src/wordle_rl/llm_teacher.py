@@ -7,24 +7,28 @@ whatever stops a run, what was finished is kept.
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from openai import APIError, APIStatusError, AsyncOpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.patience import Backoff, is_passing
-from wordle_rl.prompt import Guess, Message
+from wordle_rl.prompt import Guess, Message, Thinking, with_opened_thought
 from wordle_rl.providers import Endpoint
+from wordle_rl.samplers.answers import Said, read_answer
 from wordle_rl.samplers.openai import check_endpoint
 from wordle_rl.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
 _HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
 """Refusals that every further request would meet too, and what to do about them."""
+_TAGS = re.compile(r"</?(?:think|guess)>")
+"""What reasoning must not hold where it is read as part of a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +78,21 @@ class _StoppedError(Exception):
 
 @dataclass
 class _Reply:
-    """What came back: `text` as the endpoint sent it, `spoken` as the rules read it."""
+    """What came back, as the endpoint sent it and as the rules read it: thinking that came apart is spoken where it is
+    asked for."""
 
-    text: str
+    said: Said
     spoken: str
-    reasoning: str
-    finish: str
+    speaks_reasoning: bool
 
 
 @dataclass
 class _Spent:
-    """Tokens of one game."""
+    """Tokens of one game, and whether every reply's were told."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    known: bool = True
 
 
 @dataclass
@@ -194,12 +199,12 @@ class LLMTeacher:
             env.truncate(StopReason.REQUEST_FAILED)
         return Trace(
             secret=job.secret,
-            turns=_turns_of(env, replies),
+            turns=_turns_of(env, replies, self.endpoint.without_key),
             teacher=self.settings.model,
             seed=job.seed,
             error=error,
-            prompt_tokens=spent.prompt_tokens,
-            completion_tokens=spent.completion_tokens,
+            prompt_tokens=spent.prompt_tokens if spent.known else 0,
+            completion_tokens=spent.completion_tokens if spent.known else 0,
         )
 
     async def _ask(self, client: AsyncOpenAI, messages: Sequence[Message], job: Job, spent: _Spent) -> _Reply:
@@ -218,7 +223,7 @@ class LLMTeacher:
                 if not is_passing(error.status_code):
                     raise _RequestFailedError(reason) from None
                 status, headers = error.status_code, error.response.headers
-            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON, or holds no message
                 reason = self._described(error)
             if attempt <= self.settings.max_retries:
                 await self._rest(self._backoff.after(status, headers, attempt))
@@ -269,40 +274,32 @@ class LLMTeacher:
         raise _StoppedError
 
     def _read(self, answer: object, spent: _Spent) -> _Reply:
-        """Take an answer apart and count its tokens.
+        """Count an answer's tokens and take it apart.
 
         Raises:
-            ValueError: If it is none; a server may send anything with status 200.
+            AnswerError: If it holds no message.
         """
-        choices = answer.choices if isinstance(answer, ChatCompletion) else None
-        message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-        if not isinstance(answer, ChatCompletion) or not isinstance(message, ChatCompletionMessage):
-            raise ValueError("the endpoint sent no message")
-        self._spend(answer, spent)
-        extra = message.model_extra or {}
-        text = self._cleaned(message.content or message.refusal)
-        reasoning = self._cleaned(extra.get("reasoning_content") or extra.get("reasoning"))
-        finish = "refusal" if message.refusal else self._cleaned(answer.choices[0].finish_reason) or "stop"
-        # Some chat templates open the thinking themselves, so that the reply begins inside it.
-        opened = "</think>" in text and "<think>" not in text
-        return _Reply(text, f"<think>{text}" if opened else text, reasoning, "" if finish == "stop" else finish)
-
-    def _spend(self, answer: ChatCompletion, spent: _Spent) -> None:
-        usage = answer.usage
+        usage: object = getattr(answer, "usage", None)
+        if usage is not None:  # before anything else: what holds no message has cost tokens all the same
+            self._spend(usage, spent)
+        said = read_answer(answer)
         if usage is None:
-            if self.settings.budget_tokens or self.settings.budget_money:
-                self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
-            return
-        for name in ("prompt_tokens", "completion_tokens"):
-            count = int(getattr(usage, name, 0) or 0)
-            setattr(self.tally, name, getattr(self.tally, name) + count)
-            setattr(spent, name, getattr(spent, name) + count)
+            self._spend(None, spent)
+        spoken = with_opened_thought(said.text)
+        apart = _TAGS.sub(" ", said.reasoning).strip()
+        speaks = self.settings.game.thinking is Thinking.REQUIRED and "<think>" not in spoken and bool(apart)
+        return _Reply(said, f"<think>{apart}</think>\n{spoken}" if speaks else spoken, speaks)
 
-    def _cleaned(self, text: object) -> str:
-        """The text without the key and without half characters, which no file can hold; empty if it is no text."""
-        if not isinstance(text, str):
-            return ""
-        return self.endpoint.without_key(text.encode("utf-8", "replace").decode())
+    def _spend(self, usage: object, spent: _Spent) -> None:
+        for name in ("prompt_tokens", "completion_tokens"):
+            told = getattr(usage, name, None)
+            if not isinstance(told, int | float) or not 0 <= told < math.inf:
+                spent.known = False
+                continue
+            for purse in (self.tally, spent):
+                setattr(purse, name, getattr(purse, name) + int(told))
+        if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
+            self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
 
     def _described(self, error: Exception) -> str:
         return self.endpoint.without_key(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
@@ -321,20 +318,23 @@ class LLMTeacher:
         self._stop.set()
 
 
-def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TraceTurn, ...]:
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], str]) -> tuple[TraceTurn, ...]:
+    """The turns to be stored; `clean` takes out what no file may hold."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
-        thinking = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+        said = reply.said
+        thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+        apart = "" if reply.speaks_reasoning and thought else said.reasoning.strip()
         turns.append(
             TraceTurn(
-                guess=played.turn.guess or "",
+                guess=clean(played.turn.guess or ""),
                 marks=played.turn.marks or "",
                 taught=not played.turn.outcome.broke_rules,
-                thinking="\n\n".join(part for part in (reply.reasoning.strip(), thinking) if part),
+                thinking=clean("\n\n".join(part for part in (apart, thought) if part)),
                 outcome=played.turn.outcome,
                 costs_turn=played.turn.costs_turn,
-                reply=reply.text,
-                finish=reply.finish,
+                reply=clean(said.text),
+                finish="" if said.finish == "stop" else clean(said.finish),
             )
         )
     return tuple(turns)

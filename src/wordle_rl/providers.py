@@ -12,6 +12,8 @@ from wordle_rl.config import ConfigError
 
 NO_KEY = "no-key-needed"
 """Sent where there is no key: clients insist on one."""
+_SHORTEST_SECRET = 16
+"""A key of fewer characters is a placeholder, such as `EMPTY`, and may be part of any word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,9 @@ class Endpoint:
     limit_name: str = "max_tokens"
 
     def without_key(self, text: str) -> str:
-        """The text with the key blotted out, for whatever a server may echo."""
-        return text if self.key == NO_KEY else text.replace(self.key, "(key)")
+        """The text with the key blotted out, to be stored or shown: a server may echo anything. Placeholders stay."""
+        is_secret = self.key != NO_KEY and len(self.key) >= _SHORTEST_SECRET
+        return text.replace(self.key, "(key)") if is_secret else text
 
 
 def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) -> Endpoint:

@@ -16,14 +16,13 @@ from openai import (
     BadRequestError,
     OpenAI,
 )
-from openai.types.chat import ChatCompletion, ChatCompletionMessage
-from openai.types.chat.chat_completion import Choice
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.patience import Backoff, is_passing
 from wordle_rl.prompt import with_opened_thought
 from wordle_rl.providers import Endpoint
+from wordle_rl.samplers.answers import read_answer
 from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.loop import run_async
 
@@ -128,7 +127,7 @@ class OpenAISampler:
                 if not is_passing(error.status_code):
                     break
                 status, headers = error.status_code, error.response.headers
-            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON
+            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON, or holds no message
                 reason = _described(error)
             if attempt <= self._settings.max_retries:
                 await asyncio.sleep(backoff.after(status, headers, attempt))
@@ -145,18 +144,14 @@ class OpenAISampler:
         }
 
     def _read(self, answer: object) -> Completion:
-        """What was said; a server that is no chat endpoint may send anything as if all were well."""
-        choices: object = answer.choices if isinstance(answer, ChatCompletion) else None
-        if not isinstance(choices, list) or not choices:
-            return Completion("", error="the endpoint sent no choices")
-        choice = choices[0]
-        if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
-            return Completion("", error="the endpoint sent a choice without a message")
-        content: object = choice.message.content
-        if not isinstance(content, str | None):
-            return Completion("", error="the endpoint sent a message that is no text")
-        text = with_opened_thought(self._writable(content or ""))
-        return Completion(text, overlong=choice.finish_reason == "length")
+        """What was said, without the key, since completions are stored and shown as they are.
+
+        Raises:
+            AnswerError: If nothing was.
+        """
+        said = read_answer(answer)
+        text = self._endpoint.without_key(with_opened_thought(said.text))
+        return Completion(text, overlong=said.finish == "length")
 
     def _writable(self, text: str) -> str:
         """The text without the key, and without halves of surrogate pairs, which no file can hold."""
