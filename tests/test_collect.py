@@ -73,6 +73,74 @@ def test_the_address_goes_by_two_names_of_which_one_is_given(serve, cli, word_di
     assert len(rows(path)) == 1
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (("--game.hard-mode",), "game.hard_mode False there, True here"),
+        (("--temperature", 1.5), "temperature None there, 1.5 here"),
+        (("--top-p", 0.5, "--game.max-turns", 3), "top_p None there, 0.5 here, game.max_turns 6 there, 3 here"),
+        (("--game.style", "symbols"), "game.style english there, symbols here"),
+        (("--max-completion-tokens", 5), "max_completion_tokens 4096 there, 5 here"),
+    ],
+)
+def test_other_settings_make_other_games_and_want_another_file(other, told: str, serve, buy, split) -> None:
+    endpoint = serve(guesser(split.train[0]))
+    assert buy(endpoint, "--max-secrets", 1)[0] == 0
+    for count in (1, 2):
+        code, out, err = buy(endpoint, "--max-secrets", count, *other)
+        assert (code, out, err.count("\n"), len(endpoint.requests)) == (2, "", 1, 1)
+        assert f"t.jsonl holds games of m by other settings ({told}); name another --out" in err
+    assert buy(endpoint, "--max-secrets", 1, "--model", "n", *other)[0] == 0, "another model may be asked otherwise"
+    assert len(endpoint.requests) == 2
+    code, _, err = buy(endpoint, "--max-secrets", 2, "--model", "n")
+    assert code == 2
+    assert "holds games of n" in err
+    assert buy(endpoint, "--max-secrets", 1, "--max-concurrent", 3, "--games-per-word", 2)[0] == 0
+
+
+def test_games_of_another_word_list_want_another_file(serve, buy, split, small_words, tmp_path: Path) -> None:
+    endpoint = serve(guesser(split.train[0]))
+    assert buy(endpoint, "--max-secrets", 1)[0] == 0
+    code, _, err = buy(endpoint, "--max-secrets", 1, "--words", "default")
+    assert code == 2
+    assert "t.jsonl holds games of m by other settings (words " in err
+
+
+def test_only_games_that_are_there_hold_a_command_to_their_settings(serve, buy, split) -> None:
+    record = Path("t.jsonl.settings.json")
+    refused = serve(lambda *_: (400, {"error": {"message": "no temperature"}}))
+    assert buy(refused, "--max-secrets", 1, "--temperature", 1)[0] == 2
+    assert not record.exists(), "a game that failed is none"
+    endpoint = serve(guesser(split.train[0]))
+    assert buy(endpoint, "--max-secrets", 1)[0] == 0
+    assert list(json.loads(record.read_text())) == ["m"]
+    assert KEY not in record.read_text()
+    assert "127.0.0.1" not in record.read_text()
+    Path("t.jsonl").unlink()
+    assert buy(endpoint, "--max-secrets", 1, "--temperature", 1)[0] == 0, "the games of the record are gone"
+    assert json.loads(record.read_text())["m"]["temperature"] == 1
+
+
+def test_a_file_without_a_record_of_settings_gets_one(serve, buy, split) -> None:
+    endpoint, record = serve(guesser(split.train[0])), Path("t.jsonl.settings.json")
+    assert buy(endpoint, "--max-secrets", 1)[0] == 0
+    before = record.read_text()
+    record.unlink()
+    assert buy(endpoint, "--max-secrets", 2)[0] == 0
+    assert record.read_text() == before
+    for odd in ("[1]", "{", '{"m": 5}'):
+        record.write_text(odd)
+        code, _, err = buy(endpoint, "--max-secrets", 2)
+        assert code == 2
+        assert "t.jsonl.settings.json is no record of settings" in err
+
+
+def test_words_of_a_file_with_a_byte_order_mark_are_read(serve, buy, split) -> None:
+    Path("words.txt").write_text(f"{split.train[0]}\n", encoding="utf-8-sig")
+    assert buy(serve(guesser(split.train[0])), "--words-file", "words.txt")[0] == 0
+    assert [row["secret"] for row in rows(Path("t.jsonl"))] == [split.train[0]]
+
+
 def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> None:
     endpoint = serve(guesser(split.train[0]))
     with kept(Path(".t.jsonl.lock")):
@@ -182,6 +250,8 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
     ("arguments", "named"),
     [
         (["--model", ""], "--model"),
+        (["--model", "solver"], "would pass for the solver's own"),
+        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file both say"),
         (["--provider", "grok"], "no provider"),
         (["--provider", "together"], "TOGETHER_API_KEY"),
         (["--provider", "http://127.0.0.1:9/v1"], "nothing answers"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -12,7 +13,7 @@ from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.progress import show_progress
 from wordle_rl.providers import find_endpoint
-from wordle_rl.runs import kept
+from wordle_rl.runs import RunError, kept, read_object, write_json
 from wordle_rl.split import Split
 from wordle_rl.trace_files import TraceFile, write_csv_files
 from wordle_rl.traces import Trace
@@ -34,11 +35,15 @@ def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) 
     """The secrets to play, in order and once each: a part of the split, or the words of a file.
 
     Raises:
-        ConfigError: If a word is not listed, there are none, or test secrets are among them without having been asked
-            for.
+        ConfigError: If a word is not listed, there are none, both a part and a file are named, or test secrets are
+            among them without having been asked for.
     """
     secrets = list(split.named(settings.split))
     if settings.words_file is not None:
+        if settings.split != LLMTeacherSettings.model_fields["split"].default:
+            raise ConfigError(
+                f"--split {settings.split} and --words-file both say which secrets to play; leave one of them out"
+            )
         secrets = _words_in(settings.words_file, words)
     secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets
     test = set(split.test)
@@ -52,7 +57,7 @@ def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) 
 
 def _words_in(path: Path, words: WordList) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").split()
+        lines = path.read_text(encoding="utf-8-sig").split()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is no text; give one word a line") from None
     found = list(dict.fromkeys(line.lower() for line in lines))
@@ -61,6 +66,53 @@ def _words_in(path: Path, words: WordList) -> list[str]:
     if missing := [word for word in found if word not in words]:
         raise ConfigError(f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words)")
     return found
+
+
+class SettingsFile:
+    """How the games of a traces file were asked for, by model: a JSON file beside it, without address or key.
+
+    Raises:
+        RunError: If it holds something else.
+    """
+
+    def __init__(self, traces: Path) -> None:
+        self.traces = traces
+        self.path = traces.with_name(f"{traces.name}.settings.json")
+        self._by_model: dict[str, dict[str, Any]] = {}
+        if self.path.is_file():
+            try:
+                self._by_model = {model: dict(asked) for model, asked in read_object(self.path).items()}
+            except (ValueError, TypeError):
+                raise RunError(f"{self.path} is no record of settings; move it away, or name another --out") from None
+
+    def check(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Refuse to add games of other settings to a model's; a file older than its record is taken as it is.
+
+        Raises:
+            ConfigError: If they differ.
+        """
+        before = self._by_model.get(model, {})
+        other = [name for name in asked if name in before and before[name] != asked[name]]
+        if other:
+            told = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
+            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({told}); name another --out")
+
+    def keep(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Store how a model is asked.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        if self._by_model.get(model) != asked:
+            self._by_model[model] = dict(asked)
+            write_json(self.path, self._by_model)
+
+
+def _asked_for(words: WordList, settings: LLMTeacherSettings) -> dict[str, Any]:
+    """What makes a game of the same secret, seed and model another game, by the names of the options."""
+    drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
+    rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
+    return {"words": words.fingerprint[:12], **drawing, **rules}
 
 
 def collect(
@@ -84,11 +136,13 @@ def collect(
         console: For the progress line.
 
     Raises:
-        ConfigError: See `choose_secrets`, `find_endpoint` and `LLMTeacher`.
+        ConfigError: See `choose_secrets`, `find_endpoint`, `SettingsFile.check` and `LLMTeacher`.
         RunError: If the file is no traces file, cannot be written, or another process collects into it.
     """
     if not settings.model:
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
+    if settings.model == "solver":
+        raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
     with kept(path.parent / f".{path.name}.lock"):
@@ -97,13 +151,16 @@ def collect(
             console.print(
                 f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
             )
+        asked, record = _asked_for(words, settings), SettingsFile(path)
+        if any(model == settings.model for _, _, model in file.finished):
+            record.check(settings.model, asked)
         jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
         missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
         teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
         try:
             if missing:
                 teacher.check()
-                _play(teacher, missing, file, console)
+                _play(teacher, missing, file, lambda: record.keep(settings.model, asked), console)
         finally:
             if csv_directory is not None:
                 write_csv_files(path, csv_directory)
@@ -116,10 +173,14 @@ def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
     return Tally(prompt_tokens=sum(prompt for prompt, _ in spent), completion_tokens=sum(said for _, said in spent))
 
 
-def _play(teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, console: Console) -> None:
+def _play(
+    teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, on_finished: Callable[[], None], console: Console
+) -> None:
     with show_progress(console, teacher.settings.model, len(jobs)) as tell:
 
         def keep(trace: Trace) -> None:
+            if trace.error is None:
+                on_finished()
             file.append(trace)
             tally = teacher.tally
             tell(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))

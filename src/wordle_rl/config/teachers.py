@@ -76,7 +76,7 @@ class LLMTeacherSettings(Section):
     split: SplitName = "train"
     """Which secrets to play."""
     words_file: Path | None = None
-    """Play the words of this file instead, one a line."""
+    """Play the words of this file instead of a part of the split, one a line."""
     max_secrets: int = Field(0, ge=0)
     """Play only the first so many of them; 0: all."""
     games_per_word: int = Field(1, ge=1)
