@@ -21,7 +21,10 @@ class FalseClaim(StrEnum):
     """It says that a listed word fits the board, and it does not."""
 
 
-_TAGS = re.compile(r"</?(?:think|guess)>|<\|[\w./-]+\|>|</?s>|\[/?INST\]", re.IGNORECASE)
+_TAGS = re.compile(
+    r"</?(?:think|guess)>|<[|｜][^\s<>|｜]+[|｜]>|<(?:start|end)_of_turn>|<(?:bos|eos|pad)>|</?s>|\[/?INST\]",
+    re.IGNORECASE,
+)
 
 # A word in quotation marks, bold, brackets or plain; what is around it must not be a letter.
 _WORD = r"[\"'“‘`*(\[]*\b([A-Za-z]+)\b[\"'”’`*)\]]*"
@@ -33,12 +36,22 @@ _ANNOUNCED = re.compile(
     rf"\s*:?\s*{_WORD}\s*(?=[.,;!\n]|$)",
     re.IGNORECASE,
 )
+# The first guess, named later, and the last one are talk of the board, not of what is to come.
+_OF_THE_BOARD = re.compile(r"\b(?:opening|first|last)\s+guess\s+is\b", re.IGNORECASE)
+# All that is known; "the A and the E", "the green letters" would be a part of it.
+_CLUES = (
+    r"(?:everything\b|(?:all|every|each|the)\s+(?:of\s+)?(?:the\s+)?(?:known\s+|given\s+|earlier\s+|previous\s+|current\s+)?"
+    r"(?:clues?|marks?|hints?|constraints?|conditions?|requirements?|criteria|rules|feedback|board)\b)"
+)
+_END = r"(?=[\s*]*(?:[.,;:!?)\n–—]|$)|\s+(?:and|so|too|perfectly|well|here|now)\b)"
 _FITS = re.compile(
     rf"{_WORD}\s+(?:(?:still|also)\s+)?"
-    r"(?:fits\b(?!\s+(?:only|except))|is\s+(?:still\s+)?(?:possible|consistent|one\s+of\s+them)\b"
-    r"|satisfies\s+(?:all|every)|(?:matches|works\s+with|meets)\s+(?:all|every|the)\b)",
+    rf"(?:fits\b(?:{_END}|\s+(?:with\s+)?{_CLUES})|(?:satisfies|matches|works\s+with|meets)\s+(?:{_CLUES}|all{_END})"
+    rf"|is\s+(?:still\s+)?(?:possible|one\s+of\s+them|consistent(?:\s+with\s+{_CLUES})?){_END})",
     re.IGNORECASE,
 )
+# What follows a claim in its sentence and takes it back, wholly or in part.
+_TAKEN_BACK = re.compile(r"[^.!?;\n]*(?:\?|\b(?:but|except|however|though|although)\b)", re.IGNORECASE)
 _LISTED = re.compile(
     r"\b(?:candidates|possible\s+words|possibilities|words\s+that\s+(?:still\s+)?fit|remaining\s+words)"
     r"(?:\s+(?:left|now|are|include|remaining))*\s*(?::|\bare\b)\s*([A-Za-z \t,/&\"'“”‘’`*]+)",
@@ -46,7 +59,10 @@ _LISTED = re.compile(
 )
 # Listed words that stand where a candidate would; only in capitals are they taken for one.
 _FILLERS = frozenset(
-    ("which", "guess", "words", "these", "those", "there", "other", "first", "third", "final", "every", "still")
+    (
+        *("which", "guess", "words", "these", "those", "there", "other", "first", "third", "final", "every", "still"),
+        *("again", "later", "maybe", "safer", "smart"),
+    )
 )
 _NEGATION = re.compile(r"\b(?:if|whether|no|not|neither|nor|unless|suppose|perhaps)\s+$", re.IGNORECASE)
 
@@ -65,7 +81,12 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
     """
     if _TAGS.search(thinking):
         return FalseClaim.TAGS
-    announced = [word for word in _found(_ANNOUNCED, thinking) if word in words]
+    past = {turn.guess for turn in board}
+    announced = [
+        word
+        for match in _found(_ANNOUNCED, thinking)
+        if (word := match[1].lower()) in words and not (word in past and _OF_THE_BOARD.search(match[0]))
+    ]
     if announced and announced[-1] != guess:
         return FalseClaim.OTHER_GUESS
     if any(violates_clues(word, board) for word in called_possible(thinking, words)):
@@ -75,8 +96,12 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
 
 def called_possible(thinking: str, words: WordList) -> Iterator[str]:
     """The listed words that some thinking says fit the board, in lower case."""
-    yield from (word for word in _found(_FITS, thinking) if word in words)
+    for match in _found(_FITS, thinking):
+        if match[1].lower() in words and not _TAKEN_BACK.match(thinking, match.end()):
+            yield match[1].lower()
     for match in _LISTED.finditer(thinking):
+        if _TAKEN_BACK.match(thinking, match.end()):
+            continue
         # A list of candidates holds nothing but words of the list and what joins them; a sentence is no list.
         parts = [part.lower() for part in re.findall(r"[A-Za-z]+", match[1])]
         named = [part for part in parts if part not in ("and", "or")]
@@ -84,9 +109,9 @@ def called_possible(thinking: str, words: WordList) -> Iterator[str]:
             yield from named
 
 
-def _found(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+def _found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     for match in pattern.finditer(text):
         negated = _NEGATION.search(text[max(0, match.start() - 20) : match.start()])
         filler = match[1].lower() in _FILLERS and not match[1].isupper()
         if not negated and not filler:
-            yield match[1].lower()
+            yield match
