@@ -7,9 +7,8 @@ import io
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -134,7 +133,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
             games[trace.secret].append(trace)
     for word, traces in games.items():
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # or a lone \r would end a row
         writer.writerow(COLUMNS)
         for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
             writer.writerows(_csv_rows(trace))
@@ -157,18 +156,30 @@ def wide_csv(file: TextIO) -> csv.DictReader[str]:
 
 
 def _read_csv(path: Path) -> Iterator[Trace]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         reader = wide_csv(file)
         if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
             raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
         try:
-            for (secret, seed, model), rows in groupby(reader, lambda row: (row["word"], row["seed"], row["model"])):
-                turns = list(rows)
-                prompt, completion = (int(turns[0].get(name) or 0) for name in _TOKENS)
+            for turns in _games_of(reader):
+                first = turns[0]
+                prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
-                yield Trace(secret, board, model, int(seed), None, prompt, completion)
+                yield Trace(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
         except (ValueError, TypeError, csv.Error) as error:
             raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
+
+
+def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of one game after the other: each begins with its turn 1, though it be like the game before it."""
+    game: list[dict[str, Any]] = []
+    for row in rows:
+        if game and (int(row["turn"]) == 1 or any(row[name] != game[0][name] for name in ("word", "seed", "model"))):
+            yield game
+            game = []
+        game.append(row)
+    if game:
+        yield game
 
 
 def _turn_of(row: dict[str, Any]) -> TraceTurn:
