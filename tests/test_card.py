@@ -84,6 +84,13 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     assert "the last ones of the training" in card_text(chosen, "sft")
 
 
+def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
+    assert "reward: preset `" in card_text(record, "grpo")
+    dagger = card_text(record, "dagger")
+    assert "per process; no reward, since the solver teacher says what to play" in dagger
+    assert "reward: preset" not in dagger
+
+
 def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> None:
     text = card_text(based_on(record, "Qwen/Qwen3-4B"), "grpo")
     head = front_matter(text)

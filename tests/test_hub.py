@@ -92,6 +92,24 @@ def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> N
     assert not (model / "README.md").exists()
 
 
+def test_a_dry_run_finds_out_what_a_push_would_stumble_over(model, tmp_path) -> None:
+    (model / "README.md").unlink()
+    shutil.copytree(model, tmp_path / "alone")
+    (model.parent / "results.json").write_text("{")
+    for path, said in ((tmp_path / "alone", "lies in no run directory"), (model, r"results\.json")):
+        for dry_run in (True, False):
+            with pytest.raises(ValueError, match=said):
+                push(path, "me/wordle", dry_run=dry_run, api=FakeApi())
+
+
+def test_of_a_checkpoint_the_state_of_the_training_stays_here(model) -> None:
+    before = files_of(model)
+    state = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth", "rng_state_1.pth")
+    for name in (*state, "trainer_state.json", "training_args.bin"):
+        (model / name).write_text("x")
+    assert files_of(model) == before
+
+
 def test_a_command_of_its_own_says_in_one_line_that_the_hub_is_out_of_reach(model, tmp_path) -> None:
     command = [sys.executable, "-m", "wordle_rl.cli", "push", str(model), "--repo", "me/wordle"]
     nowhere = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}

@@ -34,12 +34,13 @@ _PARTS = {
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def write_cards(path: Path, *, anew: bool = True) -> list[Path]:
+def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
     """Write the card of each trained model of a run, or that of one model directory in it.
 
     Args:
         path: A run directory, or the directory of one of its models.
         anew: Write over a card that is there; else it is left as it is.
+        dry_run: Write nothing, but find out whether it could be written.
 
     Returns:
         The cards, in the order in which the models were trained.
@@ -54,7 +55,9 @@ def write_cards(path: Path, *, anew: bool = True) -> list[Path]:
         directory = models[0].parent
         run, teachers, proof = read_run(directory), _teachers(directory / "traces.jsonl"), _proof(directory)
         for model in wanted:
-            write_text_atomically(model / CARD_FILE, card_text(run, model.name, teachers, proof))
+            text = card_text(run, model.name, teachers, proof)
+            if not dry_run:
+                write_text_atomically(model / CARD_FILE, text)
     return [model / CARD_FILE for model in models]
 
 
@@ -261,10 +264,12 @@ def _played(run: RunRecord, name: str) -> str:
     settings = run.config.get(name, {})
     times, groups = ("steps", "groups_per_step") if name == "grpo" else ("rounds", "groups_per_round")
     reward = settings.get("reward", {})
-    paid = "weights of its own" if reward.get("weights") else f"preset `{reward.get('preset')}`"
+    paid = "reward: weights of its own" if reward.get("weights") else f"reward: preset `{reward.get('preset')}`"
+    if name == "dagger":
+        paid = "no reward, since the solver teacher says what to play"
     return (
         f"- Own games for {_stage(name)}: {settings.get(times):,} {times}, each of {settings.get(groups)} groups of "
-        f"{settings.get('group_size')} games per process; reward: {paid}"
+        f"{settings.get('group_size')} games per process; {paid}"
     )
 
 

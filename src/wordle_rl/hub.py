@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +13,11 @@ from wordle_rl.players import find_model
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
-_NOT_SENT = frozenset({"checkpoints", "epochs", "best", "tensorboard", "runs", "training_args.bin"})
-"""What may lie in a model directory without being the model."""
+_NOT_SENT = re.compile(
+    r"\..*|checkpoints|epochs|best|tensorboard|runs|training_args\.bin"
+    r"|optimizer\.(pt|bin)|(scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json"
+)
+"""What may lie in a model directory, or in a checkpoint, without being the model."""
 
 
 class HubApi(Protocol):
@@ -27,13 +31,9 @@ class HubApi(Protocol):
 
 
 def files_of(model: Path) -> list[str]:
-    """The files that make a model, relative to its directory, sorted: no checkpoints, nothing hidden."""
+    """The files that make a model, relative to its directory, sorted: no state of a training, nothing hidden."""
     relative = (path.relative_to(model) for path in model.rglob("*") if path.is_file())
-    return sorted(
-        path.as_posix()
-        for path in relative
-        if not any(part in _NOT_SENT or part.startswith(".") for part in path.parts)
-    )
+    return sorted(path.as_posix() for path in relative if not any(map(_NOT_SENT.fullmatch, path.parts)))
 
 
 def push(
@@ -47,7 +47,7 @@ def push(
         path: A model directory, or a run, whose last model is meant.
         repo: USER/NAME.
         private: Whether a new repository is hidden from others.
-        dry_run: Send nothing.
+        dry_run: Send and write nothing.
         api: The hub; None: the one of HF_ENDPOINT, with the token of HF_TOKEN or of the last login.
 
     Returns:
@@ -60,8 +60,8 @@ def push(
     _check_name(repo)
     if not dry_run and api is None:
         api = _logged_in()
-    if not (model / CARD_FILE).is_file() and not dry_run:
-        write_cards(model)
+    if not (model / CARD_FILE).is_file():
+        write_cards(model, dry_run=dry_run)
     files = sorted({*files_of(model), CARD_FILE})
     if not dry_run and api is not None:
         _send(api, model, repo, private, files)
