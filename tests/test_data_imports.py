@@ -154,6 +154,8 @@ def test_odd_instructions_are_counted_by_reason(take, train, small_words) -> Non
         "test_secret": [
             {"instruction": "i", "output": f"<guess>{split.test[0]}</guess>"},
             {"instruction": "i", "output": good, "secret": split.test[0]},
+            {"instruction": "i", "output": good, "secret": None, "answer": split.test[0]},
+            {"instruction": "i", "output": good, "secret": "", "answer": 7, "word": split.test[0]},
         ],
         "val_secret": [{"instruction": "i", "output": good, "answer": split.val[0].upper()}],
         "unreadable_instruction": [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S, asked_pause_s, pause_s
+from wordle_rl.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff, asked_pause_s, pause_s
 
 NOW = 1_800_000_000.0
 
@@ -40,6 +40,16 @@ NOW = 1_800_000_000.0
 )
 def test_the_pause_a_server_asks_for(headers, seconds) -> None:
     assert asked_pause_s(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("status", [None, 408, 500, 502, 503])
+def test_a_rate_limit_is_a_pause_after_too_many_requests_alone(status: int | None) -> None:
+    backoff, limits = Backoff(), {"X-RateLimit-Reset-Requests": "1h"}
+    assert backoff.after(status, limits, 1) <= FIRST_PAUSE_S
+    assert backoff.left_s() <= FIRST_PAUSE_S
+    assert 7.0 <= backoff.after(status, {"Retry-After": "7", **limits}, 1) <= 7.7
+    assert backoff.after(429, limits, 1) >= 3600
+    assert backoff.left_s() > 3500
 
 
 @given(st.integers(1, 2000), st.floats(0, 1))

@@ -244,8 +244,8 @@ def sft_row(row: dict[str, Any], words: WordList, held_out: dict[str, str], prom
         raise OddRowError(f"output_{guess.reason.value}")
     if guess.word not in words:
         raise OddRowError("unlisted_guess")
-    named = _word(row.get("secret", row.get("answer", row.get("word"))))
-    for word in (named or guess.word, guess.word):
+    named = next(filter(None, (_word(row.get(name)) for name in ("secret", "answer", "word"))), guess.word)
+    for word in (named, guess.word):
         if word in held_out:
             raise OddRowError(held_out[word])
     return {"messages": [*messages, Message(role="assistant", content=reply)]}

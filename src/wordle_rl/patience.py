@@ -18,6 +18,8 @@ _PASSING = {408, 409, 425, 429}
 """Refusals after which another try may go through, errors of the server (500 and above) apart."""
 _OVERRUN = {429, 503}
 """Refusals because of too many requests: nobody sends one before the pause is over."""
+_LIMITED = 429
+"""The refusal to which `x-ratelimit-reset…` belongs; many servers send it with every answer."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -39,14 +41,18 @@ class Backoff:
         return max(0.0, self._resume_at - time.monotonic())
 
     def after(self, status: int | None, headers: Mapping[str, str], attempt: int) -> float:
-        """Seconds to wait before a failed request is sent again; see `pause_s`.
+        """Seconds to wait before a failed request is sent again; see `pause_s`. Rate limits count after a 429 alone.
 
         Args:
             status: Of the refusal; None if there was no answer at all.
             headers: Of the refusal.
             attempt: Tries so far that failed, from 1.
         """
-        named = {name.lower(): value for name, value in headers.items()}
+        named = {
+            name.lower(): value
+            for name, value in headers.items()
+            if status == _LIMITED or not name.lower().startswith("x-ratelimit-")
+        }
         seconds = pause_s(named, attempt, time.time(), random.random())
         if status in _OVERRUN:
             self._resume_at = max(self._resume_at, time.monotonic() + seconds)
