@@ -51,7 +51,7 @@ def test_numbers_of_the_embedded_model_are_those_of_the_model_made() -> None:
     numbers = load_numbers(settings)
     made = load_model(settings, 0)[0]
     assert numbers.num_parameters == sum(parameter.numel() for parameter in made.parameters())
-    assert (numbers.context, numbers.weight_bytes, numbers.head_dim) == (77, 4, 64)
+    assert (numbers.context, numbers.weight_bytes, numbers.head_dim) == (77, 4, 32)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3"])

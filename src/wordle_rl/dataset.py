@@ -272,8 +272,8 @@ def write_dataset(
     Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the split of the secret;
     words outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}`
     for every secret of the split), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the
-    board before the last guess of each accepted game). Games of test secrets are rejected, and in transcript shape games
-    with a turn that is not to be learnt: whoever trains on a whole conversation learns every reply in it.
+    board before the last guess of each accepted game). Games of test secrets are rejected, and in transcript shape
+    games with a turn that is not to be learnt: whoever trains on a whole conversation learns every reply in it.
 
     Returns:
         Rows per file and rejected games per reason.

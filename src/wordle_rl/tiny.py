@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PAD, END, REPLY = "<|pad|>", "<|end|>", "<|reply|>"
 TAGS = ("<guess>", "</guess>", "<think>", "</think>")
 UNKNOWN = "<|unknown|>"
+_EMBEDDING_STD = 0.1
+"""Spread of the embeddings, tied to the head, in which learning is quicker than in the library's 0.02."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -71,15 +73,15 @@ def make_tokenizer() -> PreTrainedTokenizerBase:
 def make_model(
     tokenizer: PreTrainedTokenizerBase,
     *,
-    hidden_size: int = 128,
-    num_layers: int = 4,
-    num_heads: int = 4,
-    num_kv_heads: int = 2,
-    intermediate_size: int = 384,
+    hidden_size: int = 192,
+    num_layers: int = 2,
+    num_heads: int = 6,
+    num_kv_heads: int = 1,
+    intermediate_size: int = 512,
     max_length: int = 1024,
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Build a randomly initialised Qwen3 of the given size; the default has about 0.9 M parameters.
+    """Build a randomly initialised Qwen3 of the given size; the default has about 0.8 M parameters.
 
     Raises:
         ValueError: If the heads do not divide the width.
@@ -106,7 +108,10 @@ def make_model(
     )
     with torch.random.fork_rng(devices=[]):  # the caller's random stream is left as it was
         torch.manual_seed(seed)
-        return Qwen3ForCausalLM(config)
+        model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(_EMBEDDING_STD / config.initializer_range)
+    return model
 
 
 def save_tiny_model(directory: Path, *, seed: int = 0, **size: int) -> Path:
