@@ -21,7 +21,6 @@ from wordle_rl.config import ConfigError, RunConfig, SamplingSettings, load_conf
 from wordle_rl.integrations import async_grpo as module  # noqa: E402
 from wordle_rl.integrations.async_grpo import WordleRolloutLoop, check_settings, main, train  # noqa: E402
 from wordle_rl.modeling import load_model  # noqa: E402
-from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
@@ -90,11 +89,8 @@ def here(run_directory):
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=12)
 
 
-@pytest.mark.parametrize("shape", Shape)
-def test_a_game_is_the_one_our_rollout_plays_token_for_token(
-    shape, here, word_directory, run_directory, tmp_path
-) -> None:
-    config = settings(tmp_path, word_directory, game__shape=f'"{shape.value}"')
+def test_a_game_is_the_one_our_rollout_plays_token_for_token(here, word_directory, run_directory, tmp_path) -> None:
+    config = settings(tmp_path, word_directory)
     loop = here(config)
     secrets = loop.words.answers[:4]
     own = TransformersSampler(loop.model, loop.codec, GREEDY)
@@ -145,6 +141,11 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
     [
         ({"grpo__credit": '"turn"'}, "grpo.credit"),
         ({"grpo__scale_advantages": "false"}, "grpo.scale_advantages"),
+        ({"game__shape": '"state"'}, "game.shape"),
+        ({"grpo__loss_type": '"grpo"'}, "grpo.loss_type"),
+        ({"grpo__focus": "0.5"}, "grpo.focus"),
+        ({"grpo__max_refills": "1"}, "grpo.max_refills"),
+        ({"grpo__max_importance_ratio": "2.0"}, "grpo.max_importance_ratio"),
         ({"grpo__beta": "0.1"}, "grpo.beta"),
         ({"grpo__turn_candidates": "2"}, "grpo.turn_candidates"),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
@@ -160,6 +161,12 @@ def test_a_setting_that_would_not_be_followed_is_refused(changes, named, word_di
     with pytest.raises(ConfigError, match=named) as caught:
         check_settings(settings(tmp_path, word_directory, **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path) -> None:
+    followed = {"loss_type": '"bnpo"', "focus": "0.0", "max_refills": "0", "max_importance_ratio": "0.0"}
+    changes = {f"grpo__{name}": value for name, value in followed.items()}
+    check_settings(settings(tmp_path, word_directory, game__shape='"transcript"', **changes))
 
 
 def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(

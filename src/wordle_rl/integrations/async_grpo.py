@@ -39,6 +39,7 @@ from wordle_rl.optimizer import make_optimizer, wants_bf16
 from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
+from wordle_rl.prompt import Shape
 from wordle_rl.reward import SwitchSchedule
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
 from wordle_rl.runs import Run, RunError, append_jsonl
@@ -164,20 +165,29 @@ def check_settings(config: RunConfig) -> None:
     Raises:
         ConfigError: With the setting and its mend.
     """
-    grpo = config.grpo
+    grpo, given = config.grpo, config.grpo.model_fields_set
     wrong = {
         'algorithm: only "grpo" is trained this way': config.algorithm != "grpo" or grpo.is_skipped,
+        'game.shape: games are counted by their rows, one each; set it to "transcript"': (
+            config.game.shape is not Shape.TRANSCRIPT
+        ),
         'grpo.credit: whole games are credited; set it to "game"': grpo.credit != "game",
         "grpo.scale_advantages: they are divided by the spread of their group; set it to true": (
             not grpo.scale_advantages
         ),
+        'grpo.loss_type: a backward pass takes the mean over its tokens; leave it out, or set it to "bnpo"': (
+            "loss_type" in given and grpo.loss_type != "bnpo"
+        ),
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
         "grpo.outside_rate: secrets are answers; set it to 0": grpo.outside_rate > 0,
         "traces.rl_only_share: all training secrets are played; set it to 0": config.traces.rl_only_share > 0,
+        "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
         "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
+        "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,
         "grpo.replay_games: no teacher games are learnt beside; set it to 0": grpo.replay_games > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
+        "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
         "grpo.sequence_importance: tokens are weighed one by one; set it to false": grpo.sequence_importance,
         "grpo.reward: weights move on by steps here; set grpo.reward.over_steps": (
             isinstance(grpo.reward.schedule(), SwitchSchedule)
