@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from chat_families import family_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -186,11 +187,52 @@ def test_a_good_reply_may_be_said_in_any_tokens(
     constraint = constraint_of(codec, small_words, prompter)
     stop = codec.turn_end_ids[0]
     for ids in spellings(codec, reply, 20):
-        state: State | None = START
+        state = constraint.start
         for token in [*ids, stop]:
             allowed = constraint.allowed(state)
             assert allowed is None or token in allowed
             state = constraint.after(state, token)
+
+
+# --- where the prompt has opened the thought ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened() -> ChatCodec:
+    """DeepSeek-R1's template ends a prompt in an opened thought."""
+    codec = ChatCodec(family_tokenizer("deepseek-r1"))
+    assert codec.frame.opened == "<think>\n"
+    return codec
+
+
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.TEXTARENA])
+@pytest.mark.parametrize("thought", ["the form is <guess>word</guess>, or [zzzzz], so", None])
+def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
+    style: Style, thought: str | None, opened: ChatCodec, small_words: WordList
+) -> None:
+    prompter = Prompter(style=style)
+    constraint = constraint_of(opened, small_words, prompter)
+    said = opened.reply_ids(prompter.reply("crane", thought))
+    state, num_limited = constraint.start, 0
+    for token in said:
+        allowed = constraint.allowed(state)
+        assert allowed is None or token in allowed
+        num_limited += allowed is not None and len(allowed) < len(opened.tokenizer) // 2
+        state = constraint.after(state, token)
+    assert num_limited >= len(opened.encode("crane"))
+    logits = np.zeros(len(opened.tokenizer))
+    assert np.isfinite(constraint(opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
+
+
+def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCodec, small_words: WordList) -> None:
+    constraint = constraint_of(opened, small_words, Prompter())
+    seen: list[State | None] = []
+    allowed = constraint.allowed
+    constraint.allowed = lambda state: (seen.append(state), allowed(state))[1]  # type: ignore[method-assign]
+    model = make_model(opened.tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
+    settings = WORDS.model_copy(update={"max_completion_tokens": 1})
+    TransformersSampler(model, opened, settings, 0, constraint).sample([Request(0, (), (), opened.encode("5x6"))])
+    assert seen == [State(Phase.THINKING)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

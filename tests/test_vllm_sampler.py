@@ -7,9 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from chat_families import family_tokenizer  # noqa: E402
 from fake_vllm import FakeLLM, SamplingParams, fake_vllm  # noqa: E402
 from training_fixtures import compact, small_model  # noqa: E402
 
+from wordle_rl.chat import ChatCodec  # noqa: E402
 from wordle_rl.config import ConfigError, SamplingSettings  # noqa: E402
 from wordle_rl.modeling import save_model  # noqa: E402
 from wordle_rl.players import make_player, model_sampler  # noqa: E402
@@ -117,13 +119,16 @@ def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> No
         VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
 
 
-def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_once(codec, small_words) -> None:
+@pytest.mark.parametrize("family", [None, "deepseek-r1"])
+def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_once(family, codec, small_words) -> None:
+    """Also of a family whose prompts open the thought."""
+    codec = codec if family is None else ChatCodec(family_tokenizer(family))
     constraint = make_constraint(SamplingSettings(constrain="words"), small_words, Prompter(Style.COMPACT), codec)
     assert constraint is not None
     read: list[int] = []
     after = constraint.after
     constraint.after = lambda state, token: (read.append(token), after(state, token))[1]
-    follower, ids = Follower(constraint), codec.reply_ids("<guess>kudzu</guess>")
+    follower, ids = Follower(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
     for place in range(len(ids)):
         logits = torch.zeros(len(codec.tokenizer))
         read.clear()

@@ -67,13 +67,21 @@ class WordConstraint:
         tags: What opens and what closes a guess.
         texts: The text of each token, by its id.
         stop_ids: The tokens that end a turn.
+        opened: The beginning of a reply that its prompt already holds, such as an opened thought.
+
+    `start` is the state in which a reply begins.
 
     Raises:
         ConfigError: If the tokens cannot spell any of the words.
     """
 
     def __init__(
-        self, words: Iterable[str], tags: tuple[str, str], texts: Sequence[str], stop_ids: Iterable[int]
+        self,
+        words: Iterable[str],
+        tags: tuple[str, str],
+        texts: Sequence[str],
+        stop_ids: Iterable[int],
+        opened: str = "",
     ) -> None:
         self._words = frozenset(words)
         self._prefixes = frozenset(word[:length] for word in self._words for length in range(len(word) + 1))
@@ -85,6 +93,7 @@ class WordConstraint:
         self._openers = [i for i, text in enumerate(texts) if self._open[-1] in text]
         self._allowed: dict[State | None, TokenIds | None] = {}
         self._can_end: dict[State, bool] = {}
+        self.start = self._follow(START, opened)
         if not self._ends(State(Phase.BEFORE_WORD)):
             raise ConfigError(
                 'constrain "words" cannot work: the tokenizer has no tokens that spell a listed word and end the guess'
@@ -100,7 +109,7 @@ class WordConstraint:
         Returns:
             The same array, minus infinity at tokens that may not follow.
         """
-        state: State | None = START
+        state = self.start
         for token in token_ids:
             state = self.after(state, token)
         return self.limit(state, logits)
@@ -228,7 +237,8 @@ def make_constraint(
     """
     if settings.constrain == "none":
         return None
-    return WordConstraint(words.guesses, prompter.guess_tags, token_texts(codec.tokenizer), codec.stop_ids)
+    texts = token_texts(codec.tokenizer)
+    return WordConstraint(words.guesses, prompter.guess_tags, texts, codec.stop_ids, codec.frame.opened)
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:

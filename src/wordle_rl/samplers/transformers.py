@@ -19,7 +19,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.constrain import START, State, WordConstraint
+from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
 from wordle_rl.samplers.kv_cache import GameCache, joined
 
@@ -189,7 +189,7 @@ class TransformersSampler:
         else:
             logits = self._read(batch.cache, batch.unread)
         rows = torch.tensor([batch.row_of[request.game_id] for request in requests], device=logits.device)
-        states: list[State | None] = [START] * len(requests)
+        states = [None if self._constraint is None else self._constraint.start] * len(requests)
         said = self._speak(batch.cache, logits, rows, states, self.settings.max_completion_tokens)
         batch.row_of = {request.game_id: row for request, row in zip(requests, said.rows, strict=True)}
         completions = {}

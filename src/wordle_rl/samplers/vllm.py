@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.constrain import START, State, WordConstraint
+from wordle_rl.samplers.constrain import WordConstraint
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -230,7 +230,7 @@ class Follower:
 
     def __init__(self, constraint: WordConstraint) -> None:
         self._constraint = constraint
-        self._state: State | None = START
+        self._state = constraint.start
         self._seen = 0
 
     def __call__(self, token_ids: list[int], logits: Any) -> Any:
