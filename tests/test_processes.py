@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from test_grpo import Training  # noqa: E402
 from training_fixtures import compact, fast, rows, write_config  # noqa: E402
-from two_processes import BATCH, GROUP_SIZE, GROUPS, SIZE, STEPS, train_both  # noqa: E402
+from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both  # noqa: E402
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.audit import audit  # noqa: E402
@@ -52,7 +52,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
             sampling=SamplingSettings(max_completion_tokens=6),
         )  # fmt: skip
         training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
-    examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: STEPS * BATCH]
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: (STEPS - 1) * BATCH + LAST_BATCH]
     games = out / "games.json"
     traces = [trace.to_row() for trace in plain_traces]
     shared = {"rows": training.given, "examples": [asdict(example) for example in examples], "traces": traces}

@@ -145,6 +145,9 @@ def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together(
         assert sorted(order) == list(range(400))
         batches = [{lengths[i] for i in order[start : start + 8]} for start in range(0, 400, 8)]
         assert sum(len(batch) for batch in batches) / len(batches) < 2.5
+    filled = EpochOrder(8, lengths, 0, lambda: 1, num_fillers=3)
+    assert list(filled) == [*orders[0, 1], 400, 401, 402]
+    assert len(filled) == 403
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from wordle_rl.tiny import make_model, make_tokenizer
 from wordle_rl.words import load_words
 
 SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
+LAST_BATCH = 5
+"""Games that are left for the last step of SFT: fewer than one of two processes takes."""
 OPTIMIZER = OptimizerSettings(learning_rate=3e-3, warmup_share=0.0, schedule="constant")
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 

@@ -30,6 +30,7 @@ from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.dataset import Example
 from wordle_rl.modeling import SMALL_VOCABULARY
 from wordle_rl.optimizer import wants_bf16
+from wordle_rl.processes import num_processes
 from wordle_rl.runs import Run
 from wordle_rl.trackers import keep_tensorboard
 from wordle_rl.training import (
@@ -44,6 +45,9 @@ from wordle_rl.training import (
     save_trained,
     train_epochs,
 )
+
+_FILLER = Example([0, 0], [0, 0])
+"""A row that teaches nothing."""
 
 
 def train_sft(
@@ -106,7 +110,7 @@ def fit_games(
     trainer = GameSFTTrainer(
         model=model,
         args=_arguments(settings, checkpoints, seed, report_to),
-        train_dataset=as_dataset(examples),
+        train_dataset=as_dataset([*examples, *_fillers(len(examples), settings.batch_size, num_processes())]),
         processing_class=codec.tokenizer,
         callbacks=[callback.guard, callback],
     )
@@ -144,13 +148,14 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
     """
 
     lengths: Sequence[int]
-    """Tokens per game, in the order of the training set."""
+    """Tokens per game, in the order of the training set, which may end on rows that only fill up a batch."""
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
         del train_dataset  # there is only one
         # All processes take their batches from one order, in turn: a step sees the same games however many there are.
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0))
+        num_fillers = len(self.train_dataset) - len(self.lengths)  # type: ignore[arg-type]  # a table
+        return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0), num_fillers)
 
     def compute_loss(
         self,
@@ -169,8 +174,9 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         targets = targets[learnt]
         count = len(targets) if num_items_in_batch is None else num_items_in_batch
         loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / max(int(count), 1)
-        accuracy = (logits.detach().argmax(-1) == targets).float().mean()
-        self._metrics["train"]["mean_token_accuracy"].append(accuracy.item())
+        if len(targets):  # else all rows are fillers
+            accuracy = (logits.detach().argmax(-1) == targets).float().mean()
+            self._metrics["train"]["mean_token_accuracy"].append(accuracy.item())
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes
         return loss
@@ -180,16 +186,28 @@ class EpochOrder(LengthGroupedSampler):
     """Games of similar length side by side, in an order that only the seed and the epoch decide.
 
     The sampler of transformers draws from the global random stream, so that a training resumed in its second epoch
-    would meet some games of that epoch twice and others never.
+    would meet some games of that epoch twice and others never. The last rows of the training set may be fillers, which
+    come last in every epoch.
     """
 
-    def __init__(self, batch_size: int, lengths: Sequence[int], seed: int, epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, batch_size: int, lengths: Sequence[int], seed: int, epoch: Callable[[], int], num_fillers: int = 0
+    ) -> None:
         super().__init__(batch_size, lengths=list(lengths))
-        self._seed, self._epoch = seed, epoch
+        self._seed, self._epoch, self._num_fillers = seed, epoch, num_fillers
+
+    def __len__(self) -> int:
+        return len(self.lengths) + self._num_fillers
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed((self._seed << 16) + self._epoch())
-        return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
+        games = get_length_grouped_indices(self.lengths, self.batch_size, generator=generator)
+        return iter([*games, *range(len(games), len(self))])
+
+
+def _fillers(num_games: int, batch_size: int, processes: int) -> list[Example]:
+    """What fills up the last batches of several processes; accelerate would take games of the epoch once more."""
+    return [] if processes == 1 else [_FILLER] * (-num_games % (batch_size * processes))
 
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:
