@@ -241,6 +241,40 @@ def test_two_steps_leave_a_model_metrics_and_games(shape, train, tmp_path) -> No
     assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo"])
+def test_a_step_does_not_depend_on_turns_that_are_not_played(loss_type, beta, train, tmp_path, monkeypatch) -> None:
+    """The same games in rows for three turns and for eight of them; the length of gradients is that of the loss."""
+    save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
+    found = []
+    for num_rows in (3, 8):
+        monkeypatch.setattr(Roller, "rows_per_game", num_rows)
+        model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
+        directory = tmp_path / f"{num_rows}"
+        train(directory, update(SETTINGS, loss_type=loss_type, beta=beta), Shape.STATE, model)
+        found.append(rows(directory / "metrics.jsonl"))
+    assert [len(given["env_mask"]) for given in train.given] == [24, 24, 64, 64]
+    for name in ("loss", "grad_norm"):
+        few, many = ([row[name] for row in steps] for steps in found)
+        assert many == pytest.approx(few, rel=1e-3, abs=1e-6)
+    assert min(row["grad_norm"] for row in found[0]) > 1e-3
+
+
+def test_a_mean_over_rows_is_one_over_the_turns_played(train, tmp_path, monkeypatch) -> None:
+    """Every token is worth 1, so a turn is too, and so is the mean of the turns played."""
+    lay_out = Roller._rows
+
+    def worth_one(self, games):
+        found = lay_out(self, games)
+        return found | {"token_advantages": [list(map(float, mask)) for mask in found["env_mask"]]}
+
+    monkeypatch.setattr(Roller, "_rows", worth_one)
+    train(tmp_path, update(SETTINGS, steps=1, loss_type="grpo", max_given=2), Shape.STATE)
+    assert not all(any(mask) for mask in train.given[0]["env_mask"])
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert row["loss"] == pytest.approx(-1.0, abs=1e-5)
+
+
 @pytest.mark.parametrize("shape", Shape)
 def test_micro_batches_add_up_to_the_whole(shape, train, tmp_path) -> None:
     models = [

@@ -22,6 +22,8 @@ from wordle_rl.training import STATE_FILE, WholeCheckpoints
 
 _TOKEN_MEANS = {"entropy", "kl"}
 _SUMS = {"cumulative_wins", "refilled_groups", "skipped_groups"}
+_ROW_MEANS = {"grpo", "dr_grpo"}
+"""TRL's losses that are means over rows."""
 
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
@@ -30,6 +32,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     roller: Roller
     replay: ReplayLoss | None = None
     _buffered_inputs: Any  # TRL's micro-batches of the step
+    _filled_share = 1.0  # of the rows of a step, those of all processes
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
@@ -43,6 +46,8 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         output["advantages"] = torch.tensor(
             padded, dtype=torch.float32, device=output["completion_ids"].device
         )  # (B, T)
+        filled = torch.tensor([self.roller.filled_share], device=output["completion_ids"].device)
+        self._filled_share = float(self.accelerator.gather(filled).mean())
         metrics = self.roller.metrics | sent
         if limit := self.roller.settings.importance_cap:
             metrics |= self._correct_for_the_sampler(output, limit)
@@ -103,9 +108,11 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return together([(theirs, counts) for theirs, counts, _ in everyone])
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss, timed."""
+        """TRL's loss, timed; where it is a mean over rows, blank ones do not count."""
         started = time.perf_counter()
         loss = super().compute_loss(*args, **kwargs)
+        if self.loss_type in _ROW_MEANS:
+            loss = loss / self._filled_share
         if self.replay is not None:
             parts = self.args.gradient_accumulation_steps
             model = kwargs["model"] if "model" in kwargs else args[0]

@@ -83,6 +83,8 @@ class Roller:
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
         self.counts: dict[str, int] = {}
+        self.filled_share = 1.0
+        """Share of the rows of a step that hold something a policy said."""
 
     @property
     def rows_per_game(self) -> int:
@@ -254,6 +256,8 @@ class Roller:
                 rows["env_mask"].append(list(segment.loss_mask))
                 rows["token_advantages"].append(token_advantages(segment, game.advantages))
                 rows["game_reward"].append(game.reward.total)
+        num_filled = sum(len(game.trajectory.segments) for game in games)
+        self.filled_share = num_filled / len(rows["prompt_ids"])
         return rows
 
 
