@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 from trl.generation.vllm_generation import VLLMGeneration  # noqa: E402
 
 import wordle_rl.colocate as colocate_module  # noqa: E402
-from wordle_rl.adapters import add_adapters  # noqa: E402
+from wordle_rl.adapters import add_adapters, has_adapters  # noqa: E402
 from wordle_rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
 from wordle_rl.config import (  # noqa: E402
     ConfigError,
@@ -28,8 +28,9 @@ from wordle_rl.config import (  # noqa: E402
     VLLMSettings,
 )
 from wordle_rl.fit import longest_game  # noqa: E402
-from wordle_rl.grpo import _whole_weights_for, train_grpo  # noqa: E402
+from wordle_rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.processes import asks_for_whole  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.training import check_launch  # noqa: E402
@@ -276,17 +277,18 @@ def launched(kind: str) -> SimpleNamespace:
 @pytest.mark.parametrize("kind", ["fsdp", "zero3"])
 def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(kind, tokenizer) -> None:
     adam, model = OptimizerSettings(), small_model(tokenizer)
-    check_launch(launched(kind), adam, "grpo", _whole_weights_for(VLLM, model))
+    check_launch(launched(kind), adam, "grpo", asks_for_whole(VLLM, has_adapters(model)))
     for settings, policy, named in (
         (SETTINGS, model, "grpo.engine"),
         (update(VLLM, validate_every_steps=2), model, "validate_every_steps"),
         (VLLM, add_adapters(small_model(tokenizer), LoraSettings(rank=2), "base"), "adapters"),
     ):
+        asks = asks_for_whole(settings, has_adapters(policy))
         with pytest.raises(ConfigError, match=named):
-            check_launch(launched(kind), adam, "grpo", _whole_weights_for(settings, policy))
-        check_launch(launched("ddp"), adam, "grpo", _whole_weights_for(settings, policy))
+            check_launch(launched(kind), adam, "grpo", asks)
+        check_launch(launched("ddp"), adam, "grpo", asks)
     with pytest.raises(ConfigError, match="muon"):
-        check_launch(launched(kind), OptimizerSettings(name="muon"), "grpo", _whole_weights_for(VLLM, model))
+        check_launch(launched(kind), OptimizerSettings(name="muon"), "grpo", asks_for_whole(VLLM, has_adapters(model)))
 
 
 def test_trl_still_has_what_is_used_of_it() -> None:

@@ -19,6 +19,7 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.fit import fit_problems, longest_game, longest_reply
 from wordle_rl.game import Dictionary
+from wordle_rl.outlook import look_ahead
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.players import find_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -301,6 +302,33 @@ def test_what_cannot_work_is_refused_before_anything_is_written(case, word_direc
     with pytest.raises(ConfigError, match=message):
         Pipeline(mini(tmp_path, word_directory, **changes), tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
+
+
+LAUNCHES = {
+    "expert_iteration": ({"WORLD_SIZE": "2"}, "expert_iteration trains in one process"),
+    "dpo": ({"WORLD_SIZE": "2"}, "dpo trains in one process"),
+    "dagger": ({"WORLD_SIZE": "2"}, "dagger trains in one process"),
+    "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
+}
+
+
+@pytest.mark.parametrize("algorithm", LAUNCHES)
+def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_plays(
+    algorithm, word_directory, tmp_path: Path, monkeypatch
+) -> None:
+    """SFT itself trains on them."""
+    launch, message = LAUNCHES[algorithm]
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
+    config = mini(tmp_path, word_directory)
+    section = getattr(config, algorithm).model_copy(update={"sampling": config.grpo.sampling})
+    config = config.model_copy(update={"algorithm": algorithm, algorithm: section})
+    pipeline = Pipeline(config, tmp_path / "run", QUIET)
+    with pytest.raises(ConfigError, match=message):
+        pipeline()
+    assert not (tmp_path / "run").exists()
+    outlook = look_ahead(config, pipeline.words, pipeline.split, tmp_path / "run", ("traces", "sft"), anew=False)
+    assert outlook.untrained
 
 
 def test_a_run_with_other_settings_is_refused(finished_run, word_directory, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, tr
 
 import wordle_rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.audit import audit  # noqa: E402
-from wordle_rl.config import GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SamplingSettings  # noqa: E402
 from wordle_rl.dataset import encode_traces  # noqa: E402
 from wordle_rl.grpo_trainer import merged, together  # noqa: E402
-from wordle_rl.processes import is_first, num_processes, wait_for_all  # noqa: E402
+from wordle_rl.processes import check_processes, is_first, num_processes, wait_for_all  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.tiny import make_model  # noqa: E402
 from wordle_rl.words import load_words  # noqa: E402
@@ -154,6 +154,38 @@ def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert (num_processes(), is_first()) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("launch", "settings", "named"),
+    [
+        ({"WORLD_SIZE": "3"}, {"grpo": {"engine": "vllm", "vllm": {"tensor_parallel_size": 2}}}, "divide the 3"),
+        ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, {}, "grpo.engine"),
+        (
+            {"ACCELERATE_USE_FSDP": "true"},
+            {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}},
+            "adapters",
+        ),
+        ({"ACCELERATE_USE_FSDP": "true"}, {"sft": {"optimizer": {"name": "muon"}}}, "sft.optimizer.name 'muon'"),
+    ],
+)
+def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings, named, monkeypatch) -> None:
+    config = RunConfig.model_validate(settings)
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=named):
+        check_processes(config, ("sft", "grpo"))
+    check_processes(config, ())
+
+
+def test_a_launch_that_shards_no_weights_serves_everything(monkeypatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
+    check_processes(RunConfig(), ("sft", "grpo"))
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", "theirs.json")  # which may say another stage
+    check_processes(RunConfig(), ("sft", "grpo"))
 
 
 def test_metrics_of_processes_come_together_by_what_they_are() -> None:

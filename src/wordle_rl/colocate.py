@@ -20,7 +20,7 @@ import torch
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
 from wordle_rl.fit import longest_game
-from wordle_rl.processes import num_processes
+from wordle_rl.processes import check_engine_size, num_processes
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.vllm import Engine, VLLMSampler, check_vllm, close_engine, quiet_vllm
 from wordle_rl.text_part import is_text_part
@@ -67,11 +67,7 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
             saved, so that the engine has nothing to begin from, or is but a part of what was.
     """
     check_vllm('grpo.engine "vllm"')
-    size = settings.vllm.tensor_parallel_size
-    if num_processes() % size:
-        raise ConfigError(
-            f"grpo.vllm.tensor_parallel_size {size} must divide the {num_processes()} processes that were launched"
-        )
+    check_engine_size(settings.vllm.tensor_parallel_size)
     if not model.name_or_path:
         raise ConfigError('grpo.engine "vllm" reads the model from a directory; save it and load it from there')
     if is_text_part(model.name_or_path):

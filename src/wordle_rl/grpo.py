@@ -24,7 +24,7 @@ from wordle_rl.config import GRPOSettings
 from wordle_rl.grpo_trainer import StateCallback, WordleGRPOTrainer
 from wordle_rl.modeling import context_length
 from wordle_rl.optimizer import make_optimizer, wants_bf16
-from wordle_rl.processes import is_first
+from wordle_rl.processes import asks_for_whole, is_first
 from wordle_rl.replay import ReplayLoss
 from wordle_rl.roller import Arena, Roller, prompt_budget
 from wordle_rl.runs import Outbox, Run
@@ -98,7 +98,7 @@ def train_grpo(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.guard = guard
-        check_launch(trainer, settings.optimizer, "grpo", _whole_weights_for(settings, model))
+        check_launch(trainer, settings.optimizer, "grpo", asks_for_whole(settings, has_adapters(model)))
         trainer.roller = roller
         if trainer.is_world_process_zero():
             roller.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)
@@ -132,20 +132,6 @@ def _engine_arguments(settings: GRPOSettings, arena: Arena, codec: ChatCodec, co
     if settings.engine != "vllm":
         return {}
     return vllm_arguments(settings, arena.words, arena.prompter, codec, context)
-
-
-def _whole_weights_for(settings: GRPOSettings, model: PreTrainedModel) -> str:
-    """What asks for the whole model on every process, and what else to do; nothing if shards will do."""
-    if settings.engine != "vllm":
-        return (
-            "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
-            'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
-        )
-    if has_adapters(model):
-        return "GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml"
-    if settings.validate_every_steps:
-        return "grpo.validate_every_steps keeps the whole model of a step; set it to 0"
-    return ""
 
 
 def _best_weights(trainer: GRPOTrainer, model: PreTrainedModel, roller: Roller, directory: Path) -> BestWeights | None:

@@ -13,6 +13,7 @@ from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
+from wordle_rl.processes import check_processes
 from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
@@ -43,9 +44,9 @@ def look_ahead(
         anew: Whether a run in that directory is to be removed first.
 
     Raises:
-        ConfigError: If settings or model cannot work, a package is missing, memory does not suffice, or what is to be
-            read lies in what is to be removed; or the directory is no run yet and holds games or a model that know
-            what the run holds out.
+        ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
+            memory does not suffice, or what is to be read lies in what is to be removed; or the directory is no run yet
+            and holds games or a model that know what the run holds out.
         RunError: If the directory is a file, what is to be removed is no run, or given teacher games cannot be read.
     """
     check_place(directory)
@@ -71,6 +72,7 @@ def look_ahead(
             _check_given_replies(config, words, split)
     models = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
     ahead = {name for name in models if name in chain and missing(name)}
+    check_processes(config, ahead)
     evaluated = not ahead and all((directory / "eval" / f"{name}.json").is_file() for name in models)
     to_evaluate = "report" in chain and not evaluated
     # vLLM has a type and a share of its own, and is asked when it is started.

@@ -7,8 +7,11 @@ one does what is done once (teacher games, evaluation, files) while the others w
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+
+from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
 
 _LONGEST_WAIT = timedelta(hours=24)
 
@@ -57,6 +60,94 @@ def sharding() -> Sharding:
     places = (os.environ.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{part}_DEVICE", "none") for part in ("OPTIMIZER", "PARAM"))
     weights, gradients, optimizer = (count if int(stage) >= least else 1 for least in (3, 2, 1))
     return Sharding(weights, gradients, optimizer, offloaded=any(place != "none" for place in places))
+
+
+def check_processes(config: RunConfig, stages: Collection[str]) -> None:
+    """Refuse stages that cannot work on the processes that were launched, as far as the launch says how.
+
+    Args:
+        config: Every setting.
+        stages: `sft`, and the name of the algorithm; others are not looked at.
+
+    Raises:
+        ConfigError: With the setting and its mend.
+    """
+    sharded = _is_sharded()
+    if "sft" in stages and sharded:
+        check_sharded(config.sft.optimizer, "sft")
+    if config.algorithm not in stages:
+        return
+    if config.algorithm != "grpo":
+        check_alone(config.algorithm)
+        return
+    if config.grpo.engine == "vllm":
+        check_engine_size(config.grpo.vllm.tensor_parallel_size)
+    if sharded:
+        check_sharded(config.grpo.optimizer, "grpo", asks_for_whole(config.grpo, config.model.lora.rank > 0))
+
+
+def check_alone(name: str) -> None:
+    """Refuse an algorithm that trains in one process where there are several.
+
+    Raises:
+        ConfigError: If there are.
+    """
+    if num_processes() > 1:
+        raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
+
+
+def check_engine_size(size: int) -> None:
+    """Refuse vLLM engines of so many GPUs that do not divide the processes.
+
+    Raises:
+        ConfigError: If they do not.
+    """
+    if num_processes() % size:
+        raise ConfigError(
+            f"grpo.vllm.tensor_parallel_size {size} must divide the {num_processes()} processes that were launched"
+        )
+
+
+def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "") -> None:
+    """Refuse what cannot work on weights that are spread over processes.
+
+    Args:
+        optimizer: Optimizer and schedule.
+        stage: `sft` or `grpo`, for the message.
+        wants_whole: What needs the whole model on each process, and the mend; empty: nothing does.
+
+    Raises:
+        ConfigError: If something asks for whole weights, or Muon is asked for.
+    """
+    if wants_whole:
+        raise ConfigError(f"the launch file shards the model (FSDP or ZeRO-3): {wants_whole}")
+    if optimizer.name == "muon":
+        raise ConfigError(
+            f"{stage}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
+        )
+
+
+def asks_for_whole(settings: GRPOSettings, has_adapters: bool) -> str:
+    """What asks for the whole model on every process, and what else to do; nothing if shards will do."""
+    if settings.engine != "vllm":
+        return (
+            "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
+            'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
+        )
+    if has_adapters:
+        return "GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml"
+    if settings.validate_every_steps:
+        return "grpo.validate_every_steps keeps the whole model of a step; set it to 0"
+    return ""
+
+
+def _is_sharded() -> bool:
+    """Whether the launch says that weights are spread; a file of DeepSpeed's own is not read."""
+    if _is_set("ACCELERATE_USE_FSDP"):
+        return True
+    own_file = "ACCELERATE_DEEPSPEED_CONFIG_FILE" in os.environ
+    is_zero3 = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
+    return _is_set("ACCELERATE_USE_DEEPSPEED") and is_zero3 and not own_file
 
 
 def _is_set(name: str) -> bool:

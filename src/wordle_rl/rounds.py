@@ -7,7 +7,6 @@ an interrupted training goes on inside the round in which it stopped.
 from __future__ import annotations
 
 import gc
-import os
 import random
 import shutil
 import statistics
@@ -23,10 +22,11 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 
 from wordle_rl.adapters import has_adapters
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, ModelSettings, RoundSettings
+from wordle_rl.config import ModelSettings, RoundSettings
 from wordle_rl.env import random_given
 from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.modeling import load_model, save_model
+from wordle_rl.processes import check_alone
 from wordle_rl.roller import Arena, Scored, game_row, measured, prompt_budget
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
@@ -113,8 +113,7 @@ class Rounds:
         progress: Progress | None = None,
         outside_rate: float = 0.0,
     ) -> None:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
+        check_alone(name)
         self.name, self.model, self.codec, self.arena = name, model, codec, arena
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
         self._progress, self._outside_rate = progress, outside_rate

@@ -22,10 +22,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, OptimizerSettings
+from wordle_rl.config import OptimizerSettings
 from wordle_rl.modeling import save_model
 from wordle_rl.optimizer import make_optimizer, rate_factor
-from wordle_rl.processes import num_processes
+from wordle_rl.processes import check_sharded, num_processes
 from wordle_rl.provenance import resident_memory_gib
 from wordle_rl.runs import Run, RunError
 
@@ -277,27 +277,11 @@ def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, whole_weights_for: str = "") -> None:
-    """Refuse what cannot work on weights that are spread over processes.
-
-    Args:
-        trainer: The trainer, which knows how it was launched.
-        settings: Optimizer and schedule.
-        stage: `sft` or `grpo`, for the message.
-        whole_weights_for: What needs the whole model on each process, and the mend; empty: nothing does.
-
-    Raises:
-        ConfigError: If something asks for whole weights, or Muon is asked for, and they are sharded.
-    """
+def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, wants_whole: str = "") -> None:
+    """As `check_sharded`, where the trainer's weights are spread over processes; it knows how it was launched."""
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    if not (trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3)):
-        return
-    if whole_weights_for:
-        raise ConfigError(f"the launch file shards the model (FSDP or ZeRO-3): {whole_weights_for}")
-    if settings.name == "muon":
-        raise ConfigError(
-            f"{stage}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
-        )
+    if trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
+        check_sharded(settings, stage, wants_whole)
 
 
 def last_checkpoint(directory: Path, *needed: str) -> str | None:
