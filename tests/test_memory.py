@@ -120,6 +120,32 @@ def test_stages_follow_the_settings() -> None:
     assert set(no_grpo) == {"sft", "eval"}
 
 
+@pytest.mark.parametrize("name", ["expert_iteration", "dagger"])
+def test_rounds_are_counted_by_their_settings(name) -> None:
+    section = {"batch_size": 8, "groups_per_round": 3, "group_size": 4, "gradient_checkpointing": True}
+    config = RunConfig.model_validate({"algorithm": name, name: section})
+    stages = works(config, bf16={"sft": False, name: True})
+    assert list(stages) == ["sft", name, "eval"]
+    work = stages[name]
+    assert (work.rows, work.length, work.compute_bytes, work.checkpointing) == (8, 110, 2, True)
+    assert (work.cached_games, work.group_size, work.reference, work.tiled_logits) == (12, 4, False, True)
+    skipped = RunConfig.model_validate({"algorithm": name, name: {"rounds": 0}})
+    assert list(works(skipped, bf16={"sft": False, name: True})) == ["sft", "eval"]
+
+
+def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
+    section = {"batch_size": 8, "groups_per_round": 3, "group_size": 4, "judge": "outcome"}
+    bf16 = {"sft": False, "dpo": False}
+    work = works(RunConfig.model_validate({"algorithm": "dpo", "dpo": section}), bf16=bf16)["dpo"]
+    assert (work.rows, work.cached_games) == (16, 12), "a pair is two rows"
+    assert estimate(SMALL, work).reference == 4000
+    adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
+    assert (adapted.reference, adapted.gradients) == (4000, 40), "it is a copy of all, adapters or not"
+    sampled = section | {"judge": "regret", "boards_per_round": 5, "guesses_per_board": 6}
+    work = works(RunConfig.model_validate({"algorithm": "dpo", "dpo": sampled}), bf16=bf16)["dpo"]
+    assert work.cached_games == 30
+
+
 def test_replayed_games_share_the_backward_passes() -> None:
     grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, replay_games=10)
     assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 + 3

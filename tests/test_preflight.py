@@ -318,6 +318,17 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
 
 
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+def test_the_stage_of_another_algorithm_is_counted_too(name: str, cli, config: Path) -> None:
+    sampling = (f"--{name.replace('_', '-')}.sampling.max-completion-tokens", 12)
+    code, out, err = cli("preflight", config, "--algorithm", name, *sampling, "--json")
+    assert (code, err) == (0, "")
+    memory = json.loads(out)["memory"]
+    assert list(memory) == ["sft", name, "eval"]
+    assert memory[name]["cache"] > memory[name]["cache_of_a_group"] > 0
+    assert memory[name]["reference"] == (memory[name]["weights"] if name == "dpo" else 0)
+
+
 def test_the_embedded_model_is_looked_at_without_games(cli, config: Path) -> None:
     code, out, _ = cli("preflight", config)
     assert code == 0

@@ -107,6 +107,18 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_round_that_has_no_room_for_its_reference_is_refused(
+    word_directory: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory))
+    section = config.dpo.model_copy(update={"sampling": config.grpo.sampling})
+    config = config.model_copy(update={"algorithm": "dpo", "dpo": section})
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
+    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, those of the SFT model beside them"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
     just = Device("card", counted(config, rows=1))

@@ -238,13 +238,23 @@ _LESS: Mapping[Stage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
     "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
     "or set grpo.gradient_checkpointing",
+    "expert_iteration": "lower expert_iteration.batch_size, expert_iteration.groups_per_round or "
+    "expert_iteration.group_size, or set expert_iteration.gradient_checkpointing",
+    "dpo": "lower dpo.batch_size, dpo.boards_per_round, dpo.groups_per_round or dpo.group_size, "
+    "or set dpo.gradient_checkpointing",
+    "dagger": "lower dagger.batch_size, dagger.groups_per_round or dagger.group_size, "
+    "or set dagger.gradient_checkpointing",
     "eval": "lower eval.max_batch_size",
 }
 
 
+_TRAINED = "weights, gradients and optimizer"
 _COUNTED: Mapping[Stage, str] = {
-    "sft": "weights, gradients and optimizer",
-    "grpo": "weights, gradients and optimizer",
+    "sft": _TRAINED,
+    "grpo": _TRAINED,
+    "expert_iteration": _TRAINED,
+    "dpo": "weights, those of the SFT model beside them, gradients and optimizer",
+    "dagger": _TRAINED,
     "eval": "weights",
 }
 _MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from wordle_rl.config import GRPOSettings, RunConfig, SFTSettings
+from wordle_rl.config import DPOSettings, GRPOSettings, RoundSettings, RunConfig, SFTSettings
 from wordle_rl.processes import Sharding
 from wordle_rl.prompt import Shape
 
-Stage = Literal["sft", "grpo", "eval"]
+Stage = Literal["sft", "grpo", "expert_iteration", "dpo", "dagger", "eval"]
 
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
@@ -69,6 +69,7 @@ class Work:
     `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
     wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
     training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
+    `reference`: what is trained is kept as it was, too; `whole_reference`: all of the model is, also beside adapters.
     `tiled_logits`: the loss looks at a few positions at a time. `engine`: games are played by a vLLM engine, which
     has a cache of its own. No rows: nothing is trained.
     """
@@ -80,6 +81,7 @@ class Work:
     cached_games: int = 0
     group_size: int = 0
     reference: bool = False
+    whole_reference: bool = False
     checkpointing: bool = False
     eager_attention: bool = False
     tiled_logits: bool = False
@@ -135,10 +137,11 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
     weights += model.num_trainable * (each - model.weight_bytes)
     trainable = model.num_trainable * each if work.rows else 0
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
+    # Adapters have their reference beside them, a second set of adapters on the same base, or a copy of all.
+    whole = work.whole_reference or model.num_trainable == model.num_parameters
     return MemoryEstimate(
         weights=weights,
-        # Adapters have their reference beside them, a second set of adapters on the same base.
-        reference=(weights if model.num_trainable == model.num_parameters else trainable) if work.reference else 0,
+        reference=(weights if whole else trainable) if work.reference else 0,
         gradients=trainable,
         optimizer=trainable * work.optimizer_numbers,
         activations=activation_bytes(model, work) + _working_copy(model, work),
@@ -166,43 +169,72 @@ def stage_works(
         teacher_length: Tokens of the longest teacher game.
         game_length: Tokens of the longest game a policy may play.
         num_secrets: Games of an evaluation.
-        bf16: Whether a stage trains under bfloat16 autocast.
+        bf16: Whether a stage trains under bfloat16 autocast: SFT, and the chosen algorithm.
         eager_attention: Whether attention is the plain one.
         tiled_sft: Whether SFT's loss looks at a few positions at a time.
     """
-    sft, grpo = config.sft, config.grpo
+    sft, play = config.sft, config.play_settings
+    works: dict[Stage, Work] = {
+        "sft": replace(_trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
+    }
+    if isinstance(play, GRPOSettings):
+        works["grpo"] = _grpo_work(config, game_length, bf16["grpo"])
+    else:
+        works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
+    if play.is_skipped:
+        del works[config.algorithm]
+    games = min(config.eval.max_batch_size, num_secrets)
+    works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=games)
+    return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
+
+
+def _trained(settings: SFTSettings | GRPOSettings | RoundSettings, rows: int, length: int, half: bool) -> Work:
+    return Work(
+        rows=rows,
+        length=length,
+        compute_bytes=2 if half else 4,
+        optimizer_numbers=1 if settings.optimizer.name == "muon" else 2,
+        checkpointing=settings.gradient_checkpointing,
+    )
+
+
+def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
+    grpo = config.grpo
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
     replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.prompter(1).rules.max_replies if row_per_turn else 1
+    plays = grpo.engine != "vllm"
+    return replace(
+        _trained(grpo, micro * rows_per_game + replayed, length, half),
+        cached_games=games if plays else 0,
+        group_size=grpo.group_size if plays else 0,
+        reference=grpo.beta > 0,
+        engine=not plays,
+    )
 
-    def trained(settings: SFTSettings | GRPOSettings, rows: int, length: int, half: bool) -> Work:
-        return Work(
-            rows=rows,
-            length=length,
-            compute_bytes=2 if half else 4,
-            optimizer_numbers=1 if settings.optimizer.name == "muon" else 2,
-            checkpointing=settings.gradient_checkpointing,
-            eager_attention=eager_attention,
-        )
 
-    works: dict[Stage, Work] = {
-        "sft": replace(trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft),
-        "grpo": replace(
-            trained(grpo, micro * rows_per_game + replayed, game_length, bf16["grpo"]),
-            cached_games=0 if grpo.engine == "vllm" else games,
-            group_size=0 if grpo.engine == "vllm" else grpo.group_size,
-            reference=grpo.beta > 0,
-            engine=grpo.engine == "vllm",
-        ),
-        "eval": Work(
-            rows=0, length=game_length, compute_bytes=4, cached_games=min(config.eval.max_batch_size, num_secrets)
-        ),
-    }
-    if config.algorithm != "grpo" or grpo.is_skipped:
-        del works["grpo"]
-    return works
+def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -> Work:
+    """A round of expert iteration, DPO or DAgger: its games, and what is trained on them."""
+    games = settings.groups_per_round * settings.group_size
+    work = replace(
+        _trained(settings, settings.batch_size, length, half),
+        cached_games=games,
+        group_size=settings.group_size,
+        tiled_logits=tiled,
+    )
+    if not isinstance(settings, DPOSettings):
+        return work
+    sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
+    return replace(
+        work,
+        rows=2 * settings.batch_size,  # a pair is two replies
+        cached_games=max(games, sampled),
+        tiled_logits=True,
+        reference=True,
+        whole_reference=True,
+    )
 
 
 def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:

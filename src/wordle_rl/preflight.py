@@ -218,7 +218,7 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
     Args:
         config: Every setting.
         model: Where the stages begin: the base model, or what SFT made of it.
-        stages: `sft`, `grpo`, `eval`; others are not counted.
+        stages: `sft`, the name of the algorithm, `eval`; others are not counted.
     """
     from wordle_rl.modeling import device_memory, load_numbers
 
@@ -269,7 +269,10 @@ def _memory(
         teacher_length=teacher_length or longest,
         game_length=min(game_length or longest, numbers.context or game_length or longest),
         num_secrets=num_secrets,
-        bf16={"sft": wants_bf16(config.sft.precision), "grpo": wants_bf16(config.grpo.precision)},
+        bf16={
+            "sft": wants_bf16(config.sft.precision),
+            config.algorithm: wants_bf16(config.play_settings.precision),
+        },
         eager_attention=attention_of(config.model) == "eager",
         tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,
     )
