@@ -37,7 +37,9 @@ class FakeLLM:
         self.events: list[str] = []
         core = SimpleNamespace(shutdown=lambda: self.events.append("shutdown"))
         config = SimpleNamespace(max_model_len=max_model_len)
-        self.llm_engine = SimpleNamespace(model_config=config, engine_core=core)
+        worker = SimpleNamespace(model_runner=SimpleNamespace(model=self.model))
+        executor = SimpleNamespace(driver_worker=worker)
+        self.llm_engine = SimpleNamespace(model_config=config, engine_core=core, model_executor=executor)
 
     def generate(self, prompts: Any, sampling_params: Any, *, use_tqdm: bool = True) -> list[Any]:
         assert not use_tqdm

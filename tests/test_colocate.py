@@ -261,6 +261,27 @@ def test_an_engine_over_processes_that_it_does_not_divide_is_refused(engine) -> 
         engine(vllm=VLLMSettings(tensor_parallel_size=2))
 
 
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_packed, engine, monkeypatch) -> None:
+    """On some processors vLLM keeps a form of its own of each linear layer, in `cpu_linear`, and empties the layer."""
+    begin = FakeGeneration.__init__
+
+    def pack(self, *given, **more) -> None:
+        begin(self, *given, **more)
+        layer = next(module for module in self.llm.model.modules() if isinstance(module, torch.nn.Linear))
+        layer.cpu_linear = torch.nn.functional.linear
+        if is_packed:
+            layer.weight = torch.nn.Parameter(torch.empty(0))
+
+    monkeypatch.setattr(FakeGeneration, "__init__", pack)
+    if not is_packed:
+        assert "weights" in engine(steps=1).llm.events
+        return
+    with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
+        engine(steps=1)
+    assert FakeGeneration.last.llm.events == []
+
+
 def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:  # noqa: F811
     arena = Arena(sixty, compact(), sixty.answers, None)
     with pytest.raises(ConfigError, match="reads the model from a directory"):
@@ -294,7 +315,8 @@ def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_wh
 def test_trl_still_has_what_is_used_of_it() -> None:
     source = inspect.getsource(VLLMGeneration)
     for name in ("self._llm_weights_sleeping", "self.tp_group", "self.llm.sleep(level=2)", "self.enable_sleep_mode",
-                 "self.tensor_parallel_size", 'logprobs_mode="processed_logprobs"', "external_launcher"):  # fmt: skip
+                 "self.tensor_parallel_size", "self.llm.llm_engine.model_executor.driver_worker.model_runner.model",
+                 'logprobs_mode="processed_logprobs"', "external_launcher"):  # fmt: skip
         assert name in source, name
     assert callable(VLLMGeneration.sync_weights)
     generating = inspect.getsource(trl_module.GRPOTrainer._generate)

@@ -15,7 +15,7 @@ from test_constrain import hasty  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, weights_of, write_config  # noqa: E402
 
 from wordle_rl.chat import ChatCodec  # noqa: E402
-from wordle_rl.config import GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config  # noqa: E402
+from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.evaluate import load_evaluation  # noqa: E402
 from wordle_rl.game import Outcome  # noqa: E402
 from wordle_rl.lineage import Lineage, leave_lineage, lesson_of  # noqa: E402
@@ -191,8 +191,20 @@ def test_an_evaluation_by_vllm_is_that_by_transformers(
 # --- beside a training ----------------------------------------------------------------------------------------------
 
 
+def packs_weights() -> bool:
+    """Whether vLLM empties linear layers for this processor (AMX, for one), so that an engine takes no weights."""
+    from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+    layer = torch.nn.Linear(128, 128, bias=False, dtype=torch.bfloat16).requires_grad_(False)
+    dispatch_cpu_unquantized_gemm(layer, remove_weight=True)
+    return not layer.weight.numel()
+
+
 def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(directory, sixty, tmp_path) -> None:
-    """TRL's own engine and weights, in bfloat16 as TRL has it: each step's tokens are as likely to the trainer."""
+    """TRL's own engine and weights, in bfloat16 as TRL has it: each step's tokens are as likely to the trainer.
+
+    Where vLLM has packed its weights that cannot be, and is said before a game is played.
+    """
     from wordle_rl.grpo import train_grpo
     from wordle_rl.roller import Arena
 
@@ -214,6 +226,11 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         validate_every_steps=2,
     )
     arena = Arena(sixty, compact(max_turns=3), sixty.answers[:20], None, sixty.answers[20:24])
+    if packs_weights():
+        with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
+            train_grpo(policy, codec, arena, settings, make_run(tmp_path, sixty))
+        assert not (tmp_path / "secrets.jsonl").exists()
+        return
     train_grpo(policy, codec, arena, settings, make_run(tmp_path, sixty))
     found = rows(tmp_path / "metrics.jsonl")
     written = [row for row in found if row["stage"] == "grpo"]

@@ -4,8 +4,8 @@ TRL's own way of generating calls the engine once and then may put it to sleep, 
 sending all weights six times. Here the engine is woken for a whole rollout. Where several GPUs hold one engine together
 (tensor parallelism), all their processes must ask it at once and for the same, however their games go.
 
-What of TRL is used here is private to it: `vllm_generation` and its `llm`, `tp_group`, `_llm_weights_sleeping`, and the
-trainer's `_last_loaded_step`. A test holds that they are there.
+What of TRL is used here is private to it: `vllm_generation` and its `llm`, `tp_group`, `_llm_weights_sleeping`, the way
+to the engine's model, and the trainer's `_last_loaded_step`. A test holds that they are there.
 """
 
 from __future__ import annotations
@@ -83,13 +83,33 @@ def send_weights(trainer: GRPOTrainer) -> float:
 
     Returns:
         The seconds it took.
+
+    Raises:
+        ConfigError: If the engine takes none.
     """
     generation, step = trainer.vllm_generation, trainer.state.global_step
     started = time.perf_counter()
     if step != trainer._last_loaded_step or generation._llm_weights_sleeping:
+        _check_takes_weights(trainer)
         generation.sync_weights()
         trainer._last_loaded_step = step
     return time.perf_counter() - started
+
+
+def _check_takes_weights(trainer: GRPOTrainer) -> None:
+    """Refuse an engine that takes no weights: for some processors vLLM packs its own and empties the layers.
+
+    Raises:
+        ConfigError: If it has done so; on a GPU it never does.
+    """
+    if trainer.accelerator.device.type != "cpu":
+        return
+    model = trainer.vllm_generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
+    if any(hasattr(layer, "cpu_linear") and not layer.weight.numel() for layer in model.modules()):
+        raise ConfigError(
+            "vLLM has packed its weights for this processor and takes no others; "
+            'use grpo.engine "transformers" on a CPU'
+        )
 
 
 @contextmanager
