@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from wordle_rl.display import board, comparison_table, game_panel, results_table, tiles
+from wordle_rl.display import board, comparison_table, game_panel, results_table, standings_table, tiles
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import Evaluation, Figures, GameRecord, TurnRecord, compare, measure
+from wordle_rl.evaluate import Evaluation, Figures, GameRecord, TurnRecord, compare, measure, standings
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
 
 
@@ -134,6 +134,16 @@ def test_names_are_text_and_never_markup() -> None:
     assert "[b]x" in rendered(results_table({"[b]x": figures}, title="[red]t"))
     a = evaluation("[i]a", [game("crane", "crane")])
     assert "only [i]a won" in rendered(comparison_table(compare(a, a)))
+
+
+def test_an_interval_that_says_nothing_is_not_shown() -> None:
+    a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
+    b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "crate", "grape")])
+    lines = rendered(comparison_table(compare(a, b))).splitlines()
+    assert next(line for line in lines if "mean guesses" in line).split()[-1] == "+1.00"
+    assert "(95 %: -65." in next(line for line in lines if "win rate" in line)
+    row = next(line for line in rendered(standings_table(standings([a, b]))).splitlines() if line.startswith(" b"))
+    assert row.split()[4:7] == ["+1.00", "–", "–"]
 
 
 def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None:

@@ -105,6 +105,13 @@ def test_figures_match_hand_arithmetic() -> None:
     )
 
 
+def test_games_played_again_make_no_figure_surer_than_their_words_do() -> None:
+    games = [("crane", ["crane"]), ("speed", ["fuzzy"] * 6), ("grape", ["drape", "grape"])]
+    figures = play_script(games * 8).figures()
+    assert (figures.num_games, figures.win_rate) == (24, 2 / 3)
+    assert (figures.win_rate_low, figures.win_rate_high) == pytest.approx(wilson_interval(2, 3))
+
+
 def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
     failed = play_script(GAMES).records[3]
     assert (failed.failed, failed.error, failed.stop_reason) == (True, NOT_SENT, StopReason.REQUEST_FAILED)

@@ -7,6 +7,7 @@ from test_evaluate import ANSWERS, NOT_SENT, play_script
 
 from wordle_rl.evaluate import EvaluationError, compare
 from wordle_rl.game import Rules
+from wordle_rl.stats import paired_score_interval
 
 LOSE = ["fuzzy"] * 6
 
@@ -35,8 +36,10 @@ def test_the_better_player_wins_the_comparison_from_either_side() -> None:
     there, back = compare(bad, good), compare(good, bad)
     assert there.p_value == back.p_value == 2 / 2**12
     assert there.guesses_p_value == back.guesses_p_value == pytest.approx(2 / 2**12)
-    assert there.win_rate_difference == (1.0, 1.0, 1.0)
+    assert there.win_rate_difference == paired_score_interval(0, 12, 12)
+    assert 0 < there.win_rate_difference.low < there.win_rate_difference.mean == 1
     assert there.guesses_difference == (-6.0, -6.0, -6.0)
+    assert not there.guesses_difference.has_width
     assert back.win_rate_difference.mean == -1
     assert (there.only_a, there.only_b) == (back.only_b, back.only_a) == (0, 12)
 
@@ -74,7 +77,18 @@ def test_games_played_again_say_nothing_new_of_other_words() -> None:
     a = [(secret, LOSE if secret in ANSWERS[:4] else [secret]) for secret in ANSWERS]
     b = [(secret, LOSE if secret in ANSWERS[3:5] else [secret]) for secret in ANSWERS]
     once = compare(play_script(a), play_script(b))
-    often = compare(play_script(a * 5), play_script(b * 5))
-    assert often.win_rate_difference == pytest.approx(once.win_rate_difference)
+    twice, often = (compare(play_script(a * times), play_script(b * times)) for times in (2, 5))
+    assert often.win_rate_difference == pytest.approx(twice.win_rate_difference)
+    assert often.win_rate_difference.mean == pytest.approx(once.win_rate_difference.mean)
     assert often.guesses_difference == pytest.approx(once.guesses_difference)
     assert often.guesses_p_value == pytest.approx(once.guesses_p_value)
+
+
+def test_a_few_games_won_by_one_side_prove_no_difference() -> None:
+    a = play_script([(secret, LOSE) for secret in ANSWERS[:3]])
+    b = play_script([(secret, [secret]) for secret in ANSWERS[:3]])
+    found = compare(a, b)
+    assert found.p_value == 0.25
+    assert found.win_rate_difference.low < 0
+    alike = compare(a, a).win_rate_difference
+    assert alike.low == -alike.high < 0, "no game that sets players apart is no proof that none would"

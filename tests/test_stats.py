@@ -7,7 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wordle_rl.stats import StatsError, mcnemar_exact, paired_bootstrap, sign_flip_exact, wilson_interval
+from wordle_rl.stats import (
+    StatsError,
+    clustered_wilson_interval,
+    mcnemar_exact,
+    paired_bootstrap,
+    paired_score_interval,
+    sign_flip_exact,
+    wilson_interval,
+)
 
 Z_95 = 1.959963984540054
 
@@ -60,6 +68,53 @@ def test_wilson_refuses_impossible_counts(wins: int, n: int, confidence: float) 
         wilson_interval(wins, n, confidence)
 
 
+# --- Wilson, of games that come in clusters -------------------------------------------------------------------------
+
+CLUSTERS = st.lists(st.integers(1, 9).flatmap(lambda m: st.tuples(st.integers(0, m), st.just(m))), min_size=1)
+
+
+def test_games_of_one_secret_widen_the_interval_as_resampling_secrets_does() -> None:
+    rng = np.random.default_rng(4)
+    games = rng.integers(4, 12, 300)
+    wins = rng.binomial(games, rng.beta(0.8, 0.5, 300))  # some secrets are found nearly always, some hardly ever
+    drawn = rng.integers(0, 300, (20_000, 300))
+    resampled = np.quantile(wins[drawn].sum(axis=1) / games[drawn].sum(axis=1), [0.025, 0.975])
+    low, high = clustered_wilson_interval(wins.tolist(), games.tolist())
+    assert (low, high) == pytest.approx(resampled, abs=0.004)
+    alone = wilson_interval(int(wins.sum()), int(games.sum()))
+    assert high - low > 1.7 * (alone[1] - alone[0])
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(1, 9))
+def test_games_that_only_repeat_each_other_count_once(won: list[int], times: int) -> None:
+    once = wilson_interval(sum(won), len(won))
+    again = clustered_wilson_interval([times * win for win in won], [times] * len(won))
+    assert again == pytest.approx(once)
+    assert times > 1 or again == once
+
+
+@given(CLUSTERS)
+def test_clusters_never_tell_more_than_their_games_nor_lose_the_rate(clusters: list[tuple[int, int]]) -> None:
+    wins, games = [w for w, _ in clusters], [m for _, m in clusters]
+    low, high = clustered_wilson_interval(wins, games)
+    alone_low, alone_high = wilson_interval(sum(wins), sum(games))
+    assert 0 <= low <= alone_low + 1e-9
+    assert alone_high - 1e-9 <= high <= 1
+    mirrored = clustered_wilson_interval([m - w for w, m in clusters], games)
+    assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=1e-9)
+
+
+def test_where_all_games_end_alike_each_secret_counts_as_one() -> None:
+    assert clustered_wilson_interval([8] * 5, [8] * 5) == pytest.approx(wilson_interval(5, 5))
+    assert clustered_wilson_interval([0, 0], [3, 9]) == pytest.approx(wilson_interval(0, 2))
+
+
+@pytest.mark.parametrize(("wins", "games"), [([], []), ([1], [1, 1]), ([2], [1]), ([0], [0]), ([-1, 2], [1, 2])])
+def test_impossible_clusters_are_refused(wins: list[int], games: list[int]) -> None:
+    with pytest.raises(StatsError, match="at least 1 game each"):
+        clustered_wilson_interval(wins, games)
+
+
 # --- McNemar --------------------------------------------------------------------------------------------------------
 
 
@@ -92,6 +147,62 @@ def test_mcnemar_is_a_probability_and_knows_no_sides(only_a: int, only_b: int) -
 def test_mcnemar_refuses_negative_counts() -> None:
     with pytest.raises(StatsError, match="negative"):
         mcnemar_exact(-1, 3)
+
+
+# --- Tango ----------------------------------------------------------------------------------------------------------
+
+
+def score_oracle(only_a: int, only_b: int, n: int, difference: float) -> float:
+    """Chi-squared of one difference; the shares under it are found by trying out 20,001 of them."""
+    share_a = np.linspace(max(0.0, -difference), (1 - difference) / 2, 20_001)
+    shares = np.stack([share_a, share_a + difference, 1 - 2 * share_a - difference])
+    counts = np.array([[only_a], [only_b], [n - only_a - only_b]])
+    logs = np.log(np.clip(shares, 1e-300, None))
+    likeliest = share_a[np.argmax((counts * logs).sum(axis=0))]
+    variance = (2 * likeliest + difference - difference**2) / n
+    return float(((only_b - only_a) / n - difference) ** 2 / variance)
+
+
+@pytest.mark.parametrize("case", [(3, 0, 3), (0, 0, 100), (1, 0, 44), (5, 12, 40), (11, 36, 300), (36, 11, 700)])
+def test_the_ends_are_the_differences_that_the_score_just_does_not_rule_out(case: tuple[int, int, int]) -> None:
+    mean, low, high = paired_score_interval(*case)
+    assert -1 <= low <= mean <= high <= 1
+    for end in (low, high):
+        assert abs(end) == 1 or score_oracle(*case, end) == pytest.approx(Z_95**2, rel=1e-3)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 400))
+@example(0, 0, 1)
+def test_no_difference_is_ruled_out_just_where_mcnemars_chi_squared_rules_it_out(
+    only_a: int, only_b: int, others: int
+) -> None:
+    num_pairs = max(1, only_a + only_b + others)
+    mean, low, high = paired_score_interval(only_a, only_b, num_pairs)
+    chi_squared = (only_a - only_b) ** 2 / max(1, only_a + only_b)
+    assert (low <= 0 <= high) == (chi_squared <= Z_95**2)
+    assert mean == (only_b - only_a) / num_pairs
+    assert paired_score_interval(only_b, only_a, num_pairs) == (-mean, -high, -low)
+
+
+def test_an_interval_keeps_its_width_where_nothing_sets_players_apart() -> None:
+    # Then its ends are z^2 / (n + z^2) away, as far as Wilson's of no win in n games.
+    for num_pairs in (1, 28, 100):
+        assert paired_score_interval(0, 0, num_pairs).high == pytest.approx(wilson_interval(0, num_pairs)[1])
+    low = paired_score_interval(0, 3, 3).low
+    assert low < 0, "three wins more are no proof: McNemar's p is 0.25"
+
+
+def test_the_interval_holds_the_true_difference_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(8)
+    only_a, only_b, _ = rng.multinomial(60, [0.05, 0.15, 0.8], size=4000).T
+    found = [paired_score_interval(int(a), int(b), 60) for a, b in zip(only_a, only_b, strict=True)]
+    assert np.mean([low <= 0.1 <= high for _, low, high in found]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("counts", [(-1, 0, 5), (3, 3, 5), (0, 0, 0)])
+def test_impossible_pairs_are_refused(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(StatsError, match="give no interval"):
+        paired_score_interval(*counts)
 
 
 # --- sign flips -----------------------------------------------------------------------------------------------------
@@ -191,6 +302,8 @@ def test_clusters_are_given_for_every_pair() -> None:
 
 def test_bootstrap_of_equal_differences_has_no_width() -> None:
     assert paired_bootstrap([0.5] * 7) == (0.5, 0.5, 0.5)
+    assert not paired_bootstrap([0.5] * 7).has_width
+    assert paired_bootstrap([0.5, 0.0, 0.0]).has_width
 
 
 @pytest.mark.parametrize("diffs", [[], [1.0, float("nan")], [[1.0], [2.0]]])

@@ -192,8 +192,7 @@ def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
     for run in found.runs:
         if run.against_base is not None:
             pair = run.against_base
-            points = [f"{100 * value:+.1f}" for value in pair.win_rate_difference]
-            guesses = [f"{value:+.2f}" for value in pair.guesses_difference]
+            points, guesses = _ends(pair.win_rate_difference, 100, 1), _ends(pair.guesses_difference, 1, 2)
             tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
     notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
     notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
@@ -282,8 +281,14 @@ _FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
 
 
 def _difference(estimate: Estimate, scale: float, unit: str) -> str:
-    mean, low, high = (scale * value for value in estimate)
-    return f"{mean:+.2f}{unit} (95 %: {low:+.2f} to {high:+.2f})"
+    mean, low, high = _ends(estimate, scale, 2)
+    return f"{mean}{unit} (95 %: {low} to {high})" if estimate.has_width else f"{mean}{unit}"
+
+
+def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
+    """The mean, and the interval's ends, which are dashes where it says nothing."""
+    mean, *ends = (f"{scale * value:+.{digits}f}" for value in estimate)
+    return [mean, *(ends if estimate.has_width else [_MISSING] * 2)]
 
 
 def _guesses(guesses: int | None) -> str:

@@ -1,4 +1,4 @@
-"""How sure a figure is: Wilson's interval, McNemar's exact test, a sign-flip test, a paired bootstrap.
+"""How sure a figure is: Wilson's interval, McNemar's exact test and Tango's interval, a sign-flip test, a bootstrap.
 
 NumPy and the standard library.
 """
@@ -27,6 +27,11 @@ class Estimate(NamedTuple):
     mean: float
     low: float
     high: float
+
+    @property
+    def has_width(self) -> bool:
+        """Whether the interval says anything; one from resampling does not where all that is resampled is alike."""
+        return self.low < self.high
 
 
 def wilson_interval(wins: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -57,8 +62,57 @@ def wilson_interval(wins: int, n: int, confidence: float = 0.95) -> tuple[float,
     """
     if n < 1 or not 0 <= wins <= n:
         raise StatsError(f"{wins} wins of {n} games give no interval; n must be at least 1 and wins within 0..n")
-    z = _normal_quantile(confidence)
-    spread = z * math.sqrt(wins * (n - wins) / n + z * z / 4)
+    return _score_interval(wins, n, _normal_quantile(confidence))
+
+
+def clustered_wilson_interval(
+    wins: Sequence[int], games: Sequence[int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """The score interval of a win rate over games that come in clusters, such as several games of each secret.
+
+    Games of one secret are won or lost together more often than not, so that they count for fewer: for the games
+    divided by the design effect, which is the variance of the rate over that of so many games on their own. With the
+    rate p and the wins w and games m of each cluster that variance is the sum of (w - p * m)^2 over (sum of m)^2. The
+    effect is taken to be at least 1; where all games are won or all lost it cannot be seen, and each cluster counts
+    as one game. Clusters of one game each give Wilson's interval. With a dozen clusters or fewer it is too narrow.
+
+    Args:
+        wins: Games won of each cluster.
+        games: Games played of each cluster, at least 1 each, and at least one cluster.
+        confidence: Coverage, strictly between 0 and 1.
+
+    Returns:
+        Low and high end, 0 <= low <= rate <= high <= 1.
+
+    Raises:
+        StatsError: If there is no cluster, or counts or confidence are impossible.
+
+    Source: L. Kish, Survey Sampling (1965), section 8.2 (effective number); N. Dean and M. Pagano, J. Surv. Stat.
+    Methodol. 3 (2015), 484-503 (in Wilson's interval).
+
+    Examples:
+        >>> clustered_wilson_interval([8, 0], [8, 8]) == wilson_interval(1, 2)
+        True
+    """
+    if not games or len(wins) != len(games) or not all(0 <= w <= m and m for w, m in zip(wins, games, strict=True)):
+        raise StatsError(
+            f"{len(wins)} counts of wins and {len(games)} of games give no interval; give both for each of at least "
+            "one cluster, at least 1 game each and wins within them"
+        )
+    num_wins, num_games = sum(wins), sum(games)
+    if max(games) == 1:
+        return wilson_interval(num_wins, num_games, confidence)
+    counted = float(len(games))
+    if 0 < num_wins < num_games:
+        rate = num_wins / num_games
+        spread = sum((w - rate * m) ** 2 for w, m in zip(wins, games, strict=True)) / num_games
+        counted = num_games / max(1.0, spread / (rate * (1 - rate)))
+    return _score_interval(num_wins / num_games * counted, counted, _normal_quantile(confidence))
+
+
+def _score_interval(wins: float, n: float, z: float) -> tuple[float, float]:
+    """Wilson's interval; of an effective number of games neither count need be whole."""
+    spread = z * math.sqrt(max(0.0, wins * (n - wins)) / n + z * z / 4)
     centre = wins + z * z / 2
     # Rounding must not push the ends past the rate itself, nor off 0 and 1 where they are exact.
     low = 0.0 if wins == 0 else min((centre - spread) / (n + z * z), wins / n)
@@ -99,6 +153,55 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
         total += term
     tail_probability: float = total / 2**discordant
     return min(1.0, 2 * tail_probability)
+
+
+def paired_score_interval(only_a: int, only_b: int, num_pairs: int, confidence: float = 0.95) -> Estimate:
+    """Difference of two win rates on the same words, b minus a, with its score interval.
+
+    It holds every difference that McNemar's chi-squared test, asked about that difference instead of 0, does not rule
+    out. Unlike a bootstrap it keeps its width where few games, or none, set the players apart.
+
+    Args:
+        only_a: Games that only the first player won.
+        only_b: Games that only the second player won.
+        num_pairs: All games, each of another word, at least 1.
+        confidence: Coverage, strictly between 0 and 1.
+
+    Returns:
+        The difference and its ends, all within -1 to 1.
+
+    Raises:
+        StatsError: If the counts or the confidence are impossible.
+
+    Source: T. Tango, Stat. Med. 17 (1998), 891-908.
+
+    Examples:
+        >>> [round(value, 3) for value in paired_score_interval(0, 0, 100)]  # McNemar's p is 1
+        [0.0, -0.037, 0.037]
+    """
+    if min(only_a, only_b) < 0 or num_pairs < max(1, only_a + only_b):
+        raise StatsError(
+            f"{only_a} and {only_b} of {num_pairs} games give no interval; counts must not be negative and be of at "
+            "least 1 game"
+        )
+    z = _normal_quantile(confidence)
+    mean = (only_b - only_a) / num_pairs
+    low = -_highest_difference(only_b, only_a, num_pairs, z)
+    high = _highest_difference(only_a, only_b, num_pairs, z)
+    return Estimate(mean, min(low, mean), max(high, mean))
+
+
+def _highest_difference(only_a: int, only_b: int, n: int, z: float) -> float:
+    """The largest difference that is not ruled out, found by halving; the score falls as the difference grows."""
+    low, high = (only_b - only_a) / n, 1.0
+    while (middle := (low + high) / 2) not in (low, high):
+        # The likeliest share of games that only a wins, if the difference were `middle`.
+        b = (2 * n + only_a - only_b) * middle - only_a - only_b
+        share = (math.sqrt(max(0.0, b * b + 8 * n * only_a * middle * (1 - middle))) - b) / (4 * n)
+        variance = n * (2 * share + middle * (1 - middle))
+        inside = (n * middle - (only_b - only_a)) ** 2 <= z * z * variance
+        low, high = (middle, high) if inside else (low, middle)
+    return high
 
 
 def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:

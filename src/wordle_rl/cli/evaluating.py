@@ -75,8 +75,8 @@ def compare(
     top: int = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare evaluations on the words all of them played: figures, and McNemar's exact test and a paired bootstrap
-    of each against the first.
+    """Compare evaluations on the words all of them played: figures, and McNemar's exact test, Tango's interval and a
+    paired bootstrap of each against the first.
 
     Args:
         runs: Evaluation files (JSON or CSV), two or more; the first is the base.

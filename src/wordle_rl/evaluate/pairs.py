@@ -10,7 +10,7 @@ import numpy as np
 
 from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
-from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap, sign_flip_exact
+from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,10 @@ class Comparison:
         neither: Pairs both lost.
         p_value: Two-sided, McNemar's exact test on `only_a` and `only_b`: the chance of it if the players were alike
             on every secret.
-        win_rate_difference: With its 95 % paired bootstrap interval. Secrets are drawn anew, each with all its games,
-            so that it speaks of words like these.
-        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; likewise.
+        win_rate_difference: With its 95 % interval, which speaks of words like these: Tango's score interval, or, where
+            a secret was played more than once, a paired bootstrap that draws secrets anew, each with all its games.
+        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; with such a bootstrap
+            in any case. One of no width says nothing: all that was drawn from is alike.
         guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses, summed per secret.
         num_unpaired: Games of either player whose secret the other did not play as often.
         num_errors: Pairs left out because at least one side is an error.
@@ -89,6 +90,10 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     of_secret = np.unique([row.secret for row in rows], return_inverse=True)[1]
     wins = Counter((row.guesses_a is not None, row.guesses_b is not None) for row in rows)
     cost = np.array([(row.guesses_a or loss, row.guesses_b or loss) for row in rows])  # (pairs, 2)
+    if of_secret.max() + 1 == len(rows):
+        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(rows))
+    else:
+        win_rate_difference = paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret)
     return Comparison(
         name_a=a.label,
         name_b=b.label,
@@ -98,7 +103,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         only_b=wins[False, True],
         neither=wins[False, False],
         p_value=mcnemar_exact(wins[True, False], wins[False, True]),
-        win_rate_difference=paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret),
+        win_rate_difference=win_rate_difference,
         guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
         guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),
         num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),

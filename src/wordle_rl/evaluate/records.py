@@ -14,7 +14,7 @@ from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import write_text_atomically
 from wordle_rl.split import Split, SplitName
-from wordle_rl.stats import wilson_interval
+from wordle_rl.stats import clustered_wilson_interval
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""
@@ -68,7 +68,7 @@ class Figures:
     Attributes:
         num_games: Games won or lost; errors are not among them.
         win_rate: Share of them won.
-        win_rate_low: Lower end of its 95 % Wilson interval.
+        win_rate_low: Lower end of its 95 % Wilson interval; several games of a secret count for as many as they tell.
         win_rate_high: Upper end.
         mean_guesses_on_wins: Turns used, over the won games.
         mean_guesses_loss_as_7: Turns used, a loss counted as one more than the game has turns (7 of 6).
@@ -190,7 +190,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins
     guesses_on_wins = sum(used * count for used, count in won_in.items())
-    low, high = wilson_interval(wins, num_games) if played else (None, None)
+    low, high = _win_rate_interval(played) if played else (None, None)
     regrets = [turn.regret for turn in turns if turn.regret is not None]
     return Figures(
         num_games=num_games,
@@ -208,6 +208,13 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         num_errors=len(records) - num_games,
         guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
     )
+
+
+def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
+    """The win rate's interval as one of words like these: games of one secret are no games of other words."""
+    games = Counter(record.secret for record in played)
+    wins = Counter(record.secret for record in played if record.won)
+    return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
 
 
 def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:

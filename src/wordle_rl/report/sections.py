@@ -121,8 +121,9 @@ def results_section(results: Results) -> str:
             if part in parts:
                 body += _result_row(player, parts[part], place)
     return (
-        "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval. Guesses are "
-        "counted on won games, then with each loss as one more than the last turn. Rates on the right are per turn.</p>"
+        "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval, in which several "
+        "games of a word count for as many as they tell. Guesses are counted on won games, then with each loss as one "
+        "more than the last turn. Rates on the right are per turn.</p>"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
@@ -169,8 +170,9 @@ def comparison_section(run: RunRecord) -> str:
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     return (
         f"<section><h2>{heading} against SFT, word by word</h2><p>Differences are {title} minus SFT on the same words, "
-        "with 95 % paired bootstrap intervals; losses are counted in guesses as above. p is McNemar's exact test for "
-        "wins and the exact sign-flip test for guesses.</p>"
+        "with 95 % intervals: Tango's of wins (a paired bootstrap where words were played more than once), a paired "
+        "bootstrap of guesses; losses are counted in guesses as above. p is McNemar's exact test for wins and the "
+        "exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}</section>"
     )
@@ -315,7 +317,7 @@ def _beside(results: Results, player: str | None, key: str, percent: bool) -> st
 
 def _difference(estimate: Estimate, scale: float, digits: str) -> str:
     mean, low, high = (format(scale * value, f"+{digits}") for value in estimate)
-    return f"{mean} <small>({low} to {high})</small>"
+    return f"{mean} <small>({low} to {high})</small>" if estimate.has_width else mean
 
 
 def _interval(figures: Mapping[str, Any]) -> str:
