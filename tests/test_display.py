@@ -8,10 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from wordle_rl.display import board, comparison_table, game_panel, results_table, standings_table, tiles
+from wordle_rl.config import SamplingSettings
+from wordle_rl.display import (
+    board,
+    comparison_notes,
+    comparison_table,
+    game_panel,
+    results_table,
+    standings_table,
+    tiles,
+)
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import Evaluation, Figures, GameRecord, TurnRecord, compare, measure, standings
+from wordle_rl.evaluate import (
+    Conditions,
+    Evaluation,
+    Figures,
+    GameRecord,
+    TurnRecord,
+    compare,
+    measure,
+    standings,
+)
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
+from wordle_rl.prompt import Shape, Style, Thinking
 
 
 def rendered(item: RenderableType, *, colors: Literal["standard", "truecolor"] | None = None, width: int = 80) -> str:
@@ -155,7 +174,7 @@ def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None
     assert ["both", "won", "2"] in lines
     assert ["only", "b", "won", "1"] in lines
     assert "p = 1" in text
-    assert "without a counterpart: 1" in text
+    assert "games without a counterpart, since not all played the word as often: 1" in text
     assert lines.index(["grape", "lost", "1"]) < lines.index(["crane", "1", "2"])
     assert not any(line[:1] == ["trace"] for line in lines)
 
@@ -165,3 +184,29 @@ def test_a_comparison_shows_no_more_words_than_asked() -> None:
     b = evaluation("b", [game("crane", *LOST), game("grape", *LOST)])
     assert "grape" not in rendered(comparison_table(compare(a, b), max_rows=1))
     assert "crane" not in rendered(comparison_table(compare(a, b), max_rows=0))
+
+
+# --- how players were asked -------------------------------------------------------------------------------------------
+
+
+def notes_of(a: Conditions | None, b: Conditions | None) -> list[str]:
+    games = [game("crane", "crane")]
+    left, right = (replace(evaluation(name, games), conditions=asked) for name, asked in (("a", a), ("b", b)))
+    return comparison_notes(compare(left, right))
+
+
+def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() -> None:
+    worded = Conditions(Style.ENGLISH, Shape.STATE, Thinking.OFF)
+    greedy = worded.drawing(SamplingSettings(temperature=0.0), engine="transformers")
+    sampled = worded.drawing(SamplingSettings(temperature=1.0), engine="transformers", seed=3)
+    assert notes_of(greedy, sampled) == ["a and b were not asked alike: temperature 0 and 1"]
+    assert notes_of(sampled, replace(sampled, seed=4)) == []
+    assert notes_of(greedy, replace(greedy, style=Style.COMPACT, max_completion_tokens=9)) == [
+        "a and b were not asked alike: style english and compact, max_completion_tokens 512 and 9"
+    ]
+    served = worded.drawing(SamplingSettings(temperature=0.0), own_drawing=True)
+    assert notes_of(greedy, served) == ["a and b were not asked alike: temperature 0 and its own, top_p 1 and its own"]
+    assert notes_of(greedy, replace(greedy, engine="vllm"))[0].endswith("engine transformers and vllm")
+    assert notes_of(worded, sampled) == [], "a player without tokens is not asked for any"
+    assert notes_of(None, sampled) == ["it is not recorded how a was asked, so perhaps not as b was"]
+    assert notes_of(None, None) == []

@@ -78,9 +78,13 @@ def test_the_same_command_plays_only_what_is_missing(cli, serve: Start, word_dir
     assert cli(*command)[0] == 0
     assert len(endpoint.requests) == before, "nothing is missing any more"
     code, out, err = cli(*command, "--temperature", 0.5)
-    assert (code, out) == (2, "")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "m.json holds an evaluation of openai:org/m, this would be" in err
+    assert "with temperature 0.5 instead of 0;" in err
+    (tmp_path / "m.json").unlink()
+    code, out, err = cli(*command, "--temperature", 0.5)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert "m.games.jsonl holds games with temperature 0.0, not 0.5" in err
-    assert err.count("\n") == 1
     assert cli(*command, "--temperature", 0.5, "--overwrite")[0] == 0
     assert len(endpoint.requests) == before + 6 * len(split.test)
 
@@ -128,9 +132,30 @@ def test_drawing_can_be_left_to_the_endpoint(cli, serve: Start, word_directory, 
     assert cli(*command, "--temperature", "None")[0] == 0
     assert not {"temperature", "top_p"} & set(endpoint.requests[0])
     assert '"temperature":null,"top_p":null' in (tmp_path / "m.games.jsonl").read_text()
+    assert load_evaluation(tmp_path / "m.json").conditions.temperature is None
+    assert "with temperature 0 instead of its own, with top_p 1 instead of its own;" in cli(*command)[2]
+    (tmp_path / "m.json").unlink()
     assert "with temperature null, not 0.0" in cli(*command)[2]
     code, _, err = cli("eval", "--player", "solver", "--words", word_directory, "--temperature", "None")
     assert (code, err) == (2, "error: --temperature None is for openai:MODEL; give solver a number, 0 is greedy\n")
+
+
+def test_each_seed_of_a_sampled_endpoint_is_a_replication(
+    cli, serve: Start, word_directory, split, tmp_path: Path
+) -> None:
+    endpoint = serve(first_word(split))
+    command = arguments(endpoint, word_directory, "--temperature", 1, "--max-games", 2, "--no-regret")
+    for seed in (1, 2):  # names that differ in what looks like a suffix
+        before = len(endpoint.requests)
+        assert cli(*command, "--seed", seed, "--out", tmp_path / f"rep.{seed}")[0] == 0
+        assert len(endpoint.requests) > before, "the games of one replication are not those of another"
+    assert {path.name for path in tmp_path.glob("*.jsonl")} == {"rep.1.games.jsonl", "rep.2.games.jsonl"}
+    assert "with seed 2 instead of 1;" in cli(*command, "--seed", 2, "--out", tmp_path / "rep.1")[2]
+    (tmp_path / "rep.1").unlink()
+    assert "holds games with seed 1, not 2" in cli(*command, "--seed", 2, "--out", tmp_path / "rep.1")[2]
+    before = len(endpoint.requests)
+    assert cli(*command, "--seed", 1, "--out", tmp_path / "rep.1")[0] == 0
+    assert len(endpoint.requests) == before
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,75 @@ def test_an_evaluation_under_other_conditions_is_not_written_over(
     assert (tmp_path / "x.json").read_bytes() == before
 
 
+def test_games_that_would_not_be_played_again_are_not_written_over(into_file, tmp_path: Path) -> None:
+    assert into_file("solver", "--max-games", 4)[0] == 0
+    before = (tmp_path / "x.json").read_bytes()
+    code, out, err = into_file("solver", "--max-games", 3)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "this would be one of solver, without 1 of its games; name another --out, or pass --overwrite" in err
+    code, _, err = into_file("solver", "--max-games", 4, "--split-seed", 5)
+    assert code == 2
+    assert "of its games" in err
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver", "--max-games", 4)[0] == 0
+    assert into_file("solver", "--max-games", 5)[0] == 0, "none of the games is lost"
+
+
+def test_an_evaluation_of_an_earlier_release_may_be_played_again(into_file, tmp_path: Path) -> None:
+    assert into_file("solver")[0] == 0
+    stored = read_object(tmp_path / "x.json")
+    assert stored.pop("conditions")["style"] == "english"
+    write_json(tmp_path / "x.json", stored)
+    assert Evaluation.load(tmp_path / "x.json").conditions is None
+    assert into_file("solver")[0] == 0
+
+
+def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory, "--no-regret", "--max-games", 2]
+    command += ["--out", tmp_path / "x.json", "--max-completion-tokens", 12]
+    assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
+    kept = Evaluation.load(tmp_path / "x.json").conditions
+    assert kept is not None
+    assert (kept.temperature, kept.top_p, kept.max_completion_tokens) == (1.0, 1.0, 12)
+    assert (kept.engine, kept.seed) == ("transformers", 3)
+    code, _, err = cli(*command)
+    assert code == 2
+    assert "with temperature 0 instead of 1;" in err
+    assert "with seed 4 instead of 3;" in cli(*command, "--temperature", 1, "--seed", 4)[2]
+    assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
+    cli(
+        "eval", "--player", finished_run, "--words", word_directory, "--max-games", 2, "--out", tmp_path / "greedy.json"
+    )
+    out = cli("compare", tmp_path / "x.json", tmp_path / "greedy.json", "--names", "a", "b")[1]
+    assert "a and b were not asked alike: temperature 1 and 0, max_completion_tokens 12 and 512" in " ".join(
+        out.split()
+    )
+    assert cli("compare", tmp_path / "x.json", finished_run / "eval" / "sft.json")[0] == 0
+
+
+def test_a_run_keeps_how_its_models_were_asked(finished_run) -> None:
+    kept = Evaluation.load(finished_run / "eval" / "grpo.json").conditions
+    assert kept is not None
+    assert (kept.temperature, kept.engine) == (0.0, "transformers")
+
+
+def test_some_of_all_secrets_have_figures_of_each_part_and_none_of_all(cli, word_directory, tmp_path: Path) -> None:
+    command = ("eval", "--player", "solver", "--words", word_directory, "--split", "all", "--no-regret")
+    code, out, _ = cli(*command, "--max-games", 2, "--json", "--out", tmp_path / "x.json")
+    found = json.loads(out)
+    assert (code, "win_rate" in found) == (0, False)
+    assert {part: figures["num_games"] for part, figures in found["parts"].items()} == {
+        "train": 2, "val": 2, "held_out": 2,
+    }  # fmt: skip
+    assert Evaluation.load(tmp_path / "x.json").parts == ("train", "val", "held_out")
+    assert cli(*command, "--max-games", 2, "--out", tmp_path / "x.json")[0] == 0, "the same command again"
+    heading = next(line for line in cli(*command, "--max-games", 2)[1].splitlines() if "held out" in line)
+    assert heading.split() == ["held", "out", "train", "val"]
+    for whole in (0, 1000):
+        found = json.loads(cli(*command, "--max-games", whole, "--json")[1])
+        assert found["num_games"] == len(load_words(str(word_directory)).answers)
+
+
 def test_a_file_that_holds_no_evaluation_is_left_alone_before_any_game(into_file, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("dear diary")
     code, out, err = into_file("solver")

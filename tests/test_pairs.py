@@ -6,7 +6,7 @@ import pytest
 from test_evaluate import ANSWERS, NOT_SENT, play_script
 
 from wordle_rl.evaluate import EvaluationError, compare
-from wordle_rl.game import Rules
+from wordle_rl.game import Dictionary, Rules
 from wordle_rl.stats import paired_score_interval
 
 LOSE = ["fuzzy"] * 6
@@ -71,6 +71,15 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(a, play_script([("crane", ["crane"])], name="b", rules=Rules(max_turns=5)))
     with pytest.raises(EvaluationError, match="different word lists"):
         compare(a, replace(a, fingerprint="0" * 64))
+
+
+def test_rules_that_play_no_part_do_not_tell_games_apart() -> None:
+    a = play_script([("crane", ["crane"])], name="a")
+    b = play_script([("crane", ["crane"])], name="b", rules=Rules(max_refusals=1000))
+    assert compare(a, b).both == 1
+    app = [replace(each, rules=replace(each.rules, dictionary=Dictionary.APP)) for each in (a, b)]
+    with pytest.raises(EvaluationError, match="different rules"):
+        compare(*app)
 
 
 def test_games_played_again_say_nothing_new_of_other_words() -> None:

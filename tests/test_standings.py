@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from wordle_rl.config import SamplingSettings
 from wordle_rl.display import standings_table
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
+    Conditions,
     Evaluation,
     EvaluationError,
     GameRecord,
@@ -105,6 +107,21 @@ def test_a_csv_holds_all_of_an_evaluation_but_the_replies(games) -> None:
         save_csv(evaluation, SPLIT, path)
         assert load_evaluation(path) == without_replies(evaluation)
         assert load_evaluation(path).figures() == evaluation.figures()
+
+
+def test_a_csv_tells_how_the_player_was_asked_and_an_earlier_one_does_not(tmp_path: Path) -> None:
+    asked = Conditions.of(Prompter()).drawing(SamplingSettings(temperature=0.0), engine="transformers")
+    path = tmp_path / "eval.csv"
+    for conditions in (asked, replace(asked, temperature=0.7, seed=3), replace(asked, engine=None, top_p=None)):
+        save_csv(replace(BASE, conditions=conditions), SPLIT, path)
+        assert load_evaluation(path).conditions == conditions
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    earlier = [name for name in rows[0] if name not in {field.name for field in fields(Conditions)}]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, earlier, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    assert load_evaluation(path) == without_replies(replace(BASE, conditions=None))
 
 
 def test_a_row_tells_a_game(tmp_path: Path) -> None:

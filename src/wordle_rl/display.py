@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings
+from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
 from wordle_rl.memory import MemoryEstimate, Stage
 from wordle_rl.progress import show_progress
@@ -219,19 +219,21 @@ def game_progress(
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What a reader of a comparison must know: who was limited to listed words, and games left out; a line each."""
+    """What a reader of a comparison must know: how players were asked otherwise, and games left out; a line each."""
     notes = []
     if comparison.constrain_a != comparison.constrain_b:
         notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")
     elif comparison.constrain_a != "none":
         notes.append("the guesses of both players were limited to listed words")
+    if asked := unlike(comparison.name_a, comparison.conditions_a, comparison.name_b, comparison.conditions_b):
+        notes.append(asked)
     return notes + _left_out(comparison.num_unpaired, comparison.num_errors)
 
 
 def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
     notes = []
     if num_unpaired:
-        notes.append(f"the players did not meet the same words: games without a counterpart: {num_unpaired}")
+        notes.append(f"games without a counterpart, since not all played the word as often: {num_unpaired}")
     if num_errors:
         notes.append(f"games left out, since at least one side could not be played to its end: {num_errors}")
     return notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -84,6 +84,11 @@ class Rules:
             raise ValueError(f"max_turns must be at least 1, not {self.max_turns}")
         if self.max_refusals < 0:
             raise ValueError(f"max_refusals must not be negative, got {self.max_refusals}")
+
+    @property
+    def in_effect(self) -> Rules:
+        """The rules without what plays no part in them: how many refusals are free, where none is."""
+        return self if self.dictionary is Dictionary.APP else replace(self, max_refusals=0)
 
     @property
     def max_replies(self) -> int:

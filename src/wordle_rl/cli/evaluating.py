@@ -39,12 +39,13 @@ def evaluate(
 
     Args:
         player: solver, random, openai:MODEL, or a model or run directory.
-        split: Which secrets to play.
+        split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`; one that holds anything but an earlier
-            evaluation of the same player is left alone. Finished games are kept beside it as they end (.games.jsonl),
-            sampled ones a batch at a time, and the same command goes on with what is missing. Once the file is
-            written, an endpoint's are kept for games that were errors, the others are removed.
+            evaluation of the same player, asked alike, on the same secrets or fewer is left alone. Finished games are
+            kept beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command goes on with
+            what is missing. Once the file is written, an endpoint's are kept for games that were errors, the others are
+            removed.
         name: What to call the player in tables.
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             take no other than their own.

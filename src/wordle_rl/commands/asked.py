@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import (
     ConfigError,
-    Constrain,
     Engine,
     GameSettings,
     PatienceSettings,
@@ -20,14 +19,17 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate import (
     GAME_COLUMNS,
+    Conditions,
     Evaluation,
     EvaluationError,
     check_table,
+    differences,
     journal_path,
     num_kept,
+    occurrences,
 )
 from wordle_rl.players import Player, find_model, game_of, is_model, make_player, words_of
-from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, SplitName
 from wordle_rl.words import WordList
@@ -62,6 +64,15 @@ class Asked:
         return self.player == "random" or (
             self.player != "solver" and (self.own_drawing or self.sampling.temperature > 0)
         )
+
+    def conditions(self, prompter: Prompter) -> Conditions:
+        """How the player is asked, as its evaluation keeps it."""
+        seed = self.seed if self.draws else None
+        worded = Conditions.of(prompter)
+        if self.player in ("solver", "random"):
+            return dataclasses.replace(worded, seed=seed)
+        engine = self.engine if is_model(self.player) else None
+        return worded.drawing(self.sampling, own_drawing=self.own_drawing, engine=engine, seed=seed)
 
     def going_on(self, outputs: Outputs) -> Asked:
         """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
@@ -119,6 +130,11 @@ class Source:
         settings = words_of(self.player, self.words)
         return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
 
+    def parts(self, split: Split) -> tuple[SplitName, ...]:
+        """The parts that are played; of some secrets of each part there is no `all`: they may not weigh as all do."""
+        bounded = self.part == "all" and len(split.of_each_part(self.max_games)) < len(split.named("all"))
+        return ("train", "val", "held_out") if bounded else (self.part,)
+
     def secrets(self, split: Split) -> list[str]:
         """The secrets to play, each as often as asked for."""
         if self.part == "all":
@@ -152,8 +168,14 @@ class Outputs:
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
 
-    def check_replaced(self, who: Player, words: WordList, part: SplitName, constrain: Constrain) -> None:
+    def check_replaced(self, planned: Evaluation, secrets: Sequence[str]) -> None:
         """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
+
+        More secrets than it has are as good as the same; how it was asked is looked at where the file tells.
+
+        Args:
+            planned: The evaluation that is to come, without its games.
+            secrets: What it will play.
 
         Raises:
             ConfigError: If `json` holds something else and that is not to be overwritten.
@@ -165,15 +187,21 @@ class Outputs:
             before = Evaluation.load(self.json)
         except EvaluationError:
             raise ConfigError(f"{self.json} holds no evaluation that can be read; {mend}") from None
+        missing = set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets))
         differs = {
-            "": before.player != who.label,
-            ", with other words": before.fingerprint != words.fingerprint,
-            ", with another part of them": before.parts != (part,),
-            ", with other rules": before.rules != who.prompter.rules,
-            ", with another constraint": before.constrain != constrain,
+            "": before.player != planned.player,
+            ", with other words": before.fingerprint != planned.fingerprint,
+            ", with another part of them": before.parts != planned.parts,
+            ", with other rules": before.rules.in_effect != planned.rules.in_effect,
+            ", with another constraint": before.constrain != planned.constrain,
+            f", without {len(missing):,} of its games": bool(missing),
         }
+        if before.conditions is not None and planned.conditions is not None:
+            changed = differences(before.conditions, planned.conditions)
+            differs |= {f", with {name} {now} instead of {was}": True for name, (was, now) in changed.items()}
         if any(differs.values()):
             how = "".join(text for text, there in differs.items() if there)
             raise ConfigError(
-                f"{self.json} holds an evaluation of {before.player}, this would be one of {who.label}{how}; {mend}"
+                f"{self.json} holds an evaluation of {before.player}, this would be one of {planned.player}{how}; "
+                f"{mend}"
             )

@@ -19,11 +19,12 @@ from wordle_rl.config import (
     SamplingSettings,
 )
 from wordle_rl.evaluate import (
+    Comparison,
     Evaluation,
+    Figures,
     GameRecord,
     Journal,
     Standings,
-    compare,
     evaluate,
     evaluate_concurrently,
     journal_path,
@@ -55,22 +56,22 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     split = split_secrets(found, settings.split_seed)
     solver = Solver(found)
     who = asked.going_on(outputs).make(found, solver)
-    outputs.check_replaced(who, found, source.part, asked.sampling.constrain)
     secrets = source.secrets(split)
-    label = asked.name or Path(asked.player).name
+    planned = _planned(who, split, source, asked)
+    outputs.check_replaced(planned, secrets)
     played_with = _played_with(who, split, source.part, asked, with_regrets)
-    # What the random player draws depends on all it drew before, and takes a second: nothing is kept of it.
+    # What the random player draws depends on all it drew before, so that it begins anew: nothing is kept of it.
     with _journal(outputs, played_with if who.label != "random" else None) as journal:
         if isinstance(who.sampler, ConcurrentSampler):
-            evaluation = _play_apart(who, who.sampler, label, secrets, found, source.part, asked.patience, journal)
+            evaluation = _play_apart(who, who.sampler, planned, secrets, found, asked.patience, journal)
         else:
             regret_solver = solver if with_regrets else None
-            evaluation = _play_together(who, label, secrets, found, source.part, asked.sampling, regret_solver, journal)
+            evaluation = _play_together(who, planned, secrets, found, asked.sampling, regret_solver, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
         with messages.status("measuring regret…"):
             evaluation = with_regret(evaluation, found, solver)
-    figures = evaluation.figures()
-    if not figures.num_games:
+    figures = _figures_shown(evaluation, split, source.part)
+    if not any(part.num_games for part in figures.values()):
         reasons = Counter(record.error for record in evaluation.records)
         raise ConfigError(f"no game could be played: {reasons.most_common(1)[0][0]}")
     if outputs.json is not None:
@@ -80,10 +81,33 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
-        print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **asdict(figures)})
+        shown = {part: asdict(found) for part, found in figures.items()}
+        told = shown.get(source.part, {"parts": shown})
+        print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **told})
     else:
-        out.print(display.results_table({evaluation.label: {source.part: figures}}))
+        out.print(display.results_table({evaluation.label: figures}))
     _tell_errors(evaluation, outputs)
+
+
+def _planned(who: Player, split: Split, source: Source, asked: Asked) -> Evaluation:
+    """What will be known of the evaluation beside its games."""
+    return Evaluation(
+        name=asked.name or Path(asked.player).name,
+        player=who.label,
+        parts=source.parts(split),
+        rules=who.prompter.rules,
+        fingerprint=split.fingerprint,
+        records=(),
+        constrain=asked.sampling.constrain,
+        conditions=asked.conditions(who.prompter),
+    )
+
+
+def _figures_shown(evaluation: Evaluation, split: Split, part: SplitName) -> dict[str, Figures]:
+    """The figures of the part that was asked for; where only some of all were played, those of each part by itself."""
+    if evaluation.parts == (part,):
+        return {part: evaluation.figures()}
+    return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
 
 
 def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_regrets: bool) -> dict[str, Any]:
@@ -92,6 +116,8 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_
     if not isinstance(who.sampler, ConcurrentSampler):
         here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
         here["regret"] = with_regrets
+    elif asked.draws and asked.seed:  # an endpoint is sent none, but each names a replication; 0 goes without saying
+        here = {"seed": asked.seed}
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
     if asked.own_drawing:
         drawing |= {"temperature": None, "top_p": None}
@@ -122,10 +148,9 @@ def _journal(outputs: Outputs, settings: dict[str, Any] | None) -> Iterator[Jour
 def _play_apart(
     who: Player,
     sampler: ConcurrentSampler,
-    name: str,
+    planned: Evaluation,
     secrets: Sequence[str],
     found: WordList,
-    part: SplitName,
     patience: PatienceSettings,
     journal: Journal | None,
 ) -> Evaluation:
@@ -137,9 +162,10 @@ def _play_apart(
             who.prompter,
             sampler,
             patience,
-            name=name,
-            player=who.label,
-            parts=(part,),
+            name=planned.name,
+            player=planned.player,
+            parts=planned.parts,
+            conditions=planned.conditions,
             journal=journal,
             on_finished=tell,
         )
@@ -156,10 +182,9 @@ def _kept(journal: Journal | None, secrets: Sequence[str]) -> list[GameRecord]:
 
 def _play_together(
     who: Player,
-    name: str,
+    planned: Evaluation,
     secrets: Sequence[str],
     found: WordList,
-    part: SplitName,
     sampling: SamplingSettings,
     solver: Solver | None,
     journal: Journal | None,
@@ -172,10 +197,11 @@ def _play_together(
             found,
             who.prompter,
             who.sampler,
-            name=name,
-            player=who.label,
-            parts=(part,),
-            constrain=sampling.constrain,
+            name=planned.name,
+            player=planned.player,
+            parts=planned.parts,
+            constrain=planned.constrain,
+            conditions=planned.conditions,
             solver=solver,
             regret_games=100 if is_random else None,
             batch_size=None if is_random else sampling.max_batch_size,
@@ -217,9 +243,15 @@ def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | 
         return
     if len(evaluations) == 2:
         out.print(display.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
-        out.print(display.comparison_table(compare(*evaluations), max_rows=top))
+        out.print(display.comparison_table(_of_two(found), max_rows=top))
     else:
         out.print(display.standings_table(found, max_rows=top))
+
+
+def _of_two(found: Standings) -> Comparison:
+    """The comparison of two runs, which counts the games left out as well."""
+    pair = next(run.against_base for run in found.runs if run.against_base is not None)
+    return dataclasses.replace(pair, num_unpaired=found.num_unpaired, num_errors=found.num_errors)
 
 
 def _standings_json(found: Standings) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
+    conditions.py  Conditions: how a player was asked
     records.py     GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py        evaluate(): secrets -> Evaluation
     concurrent.py  evaluate_concurrently(): the same with a server, each game at its own pace
@@ -13,6 +14,7 @@ out of every figure, never a loss. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
+from wordle_rl.evaluate.conditions import Conditions, differences, unlike
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
 from wordle_rl.evaluate.pairs import ComparedGame, Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
@@ -38,6 +40,7 @@ __all__ = [
     "WASTED_TURN_REGRET",
     "ComparedGame",
     "Comparison",
+    "Conditions",
     "Evaluation",
     "EvaluationError",
     "Figures",
@@ -49,6 +52,7 @@ __all__ = [
     "TurnRecord",
     "check_table",
     "compare",
+    "differences",
     "evaluate",
     "evaluate_concurrently",
     "figures_by_split",
@@ -60,6 +64,7 @@ __all__ = [
     "occurrences",
     "save_csv",
     "standings",
+    "unlike",
     "with_regret",
     "write_rows",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from wordle_rl.config import PatienceSettings
 from wordle_rl.env import StopReason
+from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.play import record_of
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
@@ -28,6 +29,7 @@ def evaluate_concurrently(
     name: str = "player",
     player: str = "",
     parts: Sequence[SplitName] = (),
+    conditions: Conditions | None = None,
     journal: Journal | None = None,
     on_finished: Callable[[GameRecord], None] | None = None,
 ) -> Evaluation:
@@ -45,6 +47,7 @@ def evaluate_concurrently(
         name: See `Evaluation`.
         player: See `Evaluation`.
         parts: See `Evaluation`.
+        conditions: See `Evaluation`; None: no more is known than how prompts are worded.
         journal: Where finished games are kept as they end; those already there are not played again.
         on_finished: Called with the record of each game played now, as it ends.
 
@@ -71,7 +74,8 @@ def evaluate_concurrently(
     missing = [game_id for game_id, key in enumerate(keys) if key not in records]
     why = run_async(_play_all(missing, sampler, patience, play)) if missing else ""
     games = tuple(records.get(key) or _not_played(key[0], why) for key in keys)
-    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games)
+    asked = conditions or Conditions.of(prompter)
+    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, conditions=asked)
 
 
 async def _play_all(

@@ -124,5 +124,7 @@ def journal_path(out: Path) -> Path:
     Examples:
         >>> journal_path(Path("runs/eval.json")).as_posix()
         'runs/eval.games.jsonl'
+        >>> journal_path(Path("runs/rep.1")).as_posix()
+        'runs/rep.1.games.jsonl'
     """
-    return out.with_name(f"{out.stem}.games.jsonl")
+    return out.with_name(f"{out.stem if out.suffix == '.json' else out.name}.games.jsonl")

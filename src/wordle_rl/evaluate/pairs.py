@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wordle_rl.config import Constrain
+from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
 from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
 
@@ -50,6 +51,8 @@ class Comparison:
         rows: The pairs, by secret.
         constrain_a: What the first player's tokens were limited to.
         constrain_b: The same of the second.
+        conditions_a: How the first player was asked.
+        conditions_b: The same of the second.
     """
 
     name_a: str
@@ -68,6 +71,8 @@ class Comparison:
     rows: tuple[ComparedGame, ...] = field(repr=False)
     constrain_a: Constrain = "none"
     constrain_b: Constrain = "none"
+    conditions_a: Conditions | None = None
+    conditions_b: Conditions | None = None
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -111,6 +116,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         rows=rows,
         constrain_a=a.constrain,
         constrain_b=b.constrain,
+        conditions_a=a.conditions,
+        conditions_b=b.conditions,
     )
 
 
@@ -120,7 +127,7 @@ def check_alike(a: Evaluation, b: Evaluation) -> None:
     Raises:
         EvaluationError: If they differ.
     """
-    if a.fingerprint != b.fingerprint or a.rules != b.rules:
+    if a.fingerprint != b.fingerprint or a.rules.in_effect != b.rules.in_effect:
         what = "word lists" if a.fingerprint != b.fingerprint else "rules"
         raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config import Constrain
+from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
@@ -34,6 +35,7 @@ def evaluate(
     player: str = "",
     parts: Sequence[SplitName] = (),
     constrain: Constrain = "none",
+    conditions: Conditions | None = None,
     solver: Solver | None = None,
     regret_games: int | None = None,
     batch_size: int | None = None,
@@ -52,6 +54,7 @@ def evaluate(
         player: See `Evaluation`.
         parts: See `Evaluation`.
         constrain: See `Evaluation`.
+        conditions: See `Evaluation`; None: what prompter and sampler tell of themselves.
         solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
             from one opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in so many games only, spread evenly over `secrets`; None: in all. For players
@@ -98,7 +101,8 @@ def evaluate(
         for index in batch if drawn else ():
             keep(index)
     games = tuple(records[index] for index in range(len(secrets)))
-    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain)
+    asked = conditions or Conditions.of(prompter, sampler)
+    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain, asked)
 
 
 def _check_numbers(secrets: Sequence[str], batch_size: int | None, regret_games: int | None) -> None:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.config import Constrain
 from wordle_rl.env import StopReason
+from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import write_text_atomically
 from wordle_rl.split import Split, SplitName
@@ -111,6 +112,7 @@ class Evaluation:
         fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets asked for.
         constrain: What the player's tokens were limited to; figures of limited and free play never mix.
+        conditions: How the player was asked otherwise; None: an earlier release did not keep it.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Evaluation:
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
     constrain: Constrain = "none"
+    conditions: Conditions | None = None
 
     @property
     def label(self) -> str:

@@ -14,13 +14,15 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.split import Split
 
-_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records"))
+_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records", "conditions"))
 _RULES = tuple(field.name for field in fields(Rules))
+_CONDITIONS = tuple(field.name for field in fields(Conditions))  # of an earlier release's table not columns yet
 _EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
@@ -40,6 +42,7 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
     part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
     about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
+    about |= {name: _plain(getattr(evaluation.conditions, name, None)) for name in _CONDITIONS}
     rows = [{**_row(record), "split": part_of.get(record.secret, "outside"), **about} for record in evaluation.records]
     write_rows(path, rows)
 
@@ -114,6 +117,8 @@ def _row(record: GameRecord) -> dict[str, str | int | float]:
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value))
+    if value is None:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -123,15 +128,17 @@ def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
     try:
         for row in rows:
             same = {name: row[name] for name in (*_ABOUT, *_RULES)}
+            same |= {name: row.get(name, "") for name in _CONDITIONS}
             if about not in (None, same):
-                raise ValueError("its player or rules differ from the first row's")
+                raise ValueError("its player, rules or conditions differ from the first row's")
             about = same
             records.append(_record(row))
         if about is None:
             raise ValueError("it has no games")
         rules = {name: about[name] for name in _RULES}
+        asked = {name: about[name] or None for name in _CONDITIONS} if about["style"] else None
         whole = {name: about[name] for name in _ABOUT} | {"parts": about["parts"].split(), "rules": rules}
-        return _EVALUATION.validate_python({**whole, "records": records})
+        return _EVALUATION.validate_python({**whole, "conditions": asked, "records": records})
     except (KeyError, ValueError, csv.Error) as error:
         raise EvaluationError(
             f"{path}:{rows.line_num} is no evaluation: {_fault(error)}; write it with `wordle-rl eval --csv`"

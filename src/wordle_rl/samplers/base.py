@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from wordle_rl.chat import ChatCodec
+from wordle_rl.config import Engine, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Message
 
@@ -66,6 +67,19 @@ class ConcurrentSampler(Protocol):
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
         """Open what asking needs, such as connections, for as long as the context lasts."""
+
+
+@runtime_checkable
+class TokenSampler(Protocol):
+    """A player whose tokens are drawn on this machine."""
+
+    @property
+    def settings(self) -> SamplingSettings:
+        """How they are drawn."""
+
+    @property
+    def drawn_by(self) -> Engine:
+        """What draws them."""
 
 
 @runtime_checkable

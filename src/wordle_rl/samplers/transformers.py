@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config import Engine, SamplingSettings
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import State, WordConstraint
@@ -78,6 +78,8 @@ class TransformersSampler:
         ValueError: If the model has layers that remember otherwise than by keys and values, or the settings ask for
             a constraint and there is none.
     """
+
+    drawn_by: Engine = "transformers"
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
@@ -50,6 +50,8 @@ class VLLMSampler:
         seed: Seed of the streams, which run on over all games.
         max_length: The most tokens the engine takes. A longer prompt is an error, never a loss. None: no bound.
     """
+
+    drawn_by: Literal["vllm"] = "vllm"
 
     def __init__(
         self,
