@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from pages import Page, parse_page
 
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import Evaluation, EvaluationError, GameRecord, TurnRecord, figures_by_split
+from wordle_rl.evaluate import (
+    CONSTRAINED_PART,
+    Evaluation,
+    EvaluationError,
+    GameRecord,
+    TurnRecord,
+    figures_by_split,
+)
 from wordle_rl.game import Outcome, Rules, score_guess
 from wordle_rl.report import ReportError, read_run, write_report
 from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
@@ -117,6 +124,75 @@ def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> Non
     text = read_page(run_dir).text
     assert "held-out words" in text
     assert "all words" not in text
+
+
+def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    held_out = evaluation("base", [game(secret, "fuzzy", "lymph", secret) for secret in SPLIT.test])
+    held_out.save(run_dir / "eval" / "base.json")
+    results = read_run(run_dir).results
+    assert list(results) == ["sft", "grpo", "base"]
+    assert results["base"] == {"held_out": asdict(held_out.figures())}
+    assert "grpo on words it never trained on" in read_page(run_dir).text
+    (run_dir / "eval" / "grpo.json").unlink()
+    (run_dir / "results.json").unlink()
+    assert "sft on words it never trained on" in read_page(run_dir).text
+
+
+def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    before = read_run(run_dir).results
+    lost = evaluation("grpo", [game(secret, *["fuzzy"] * 6) for secret in SPLIT.test])
+    lost.save(run_dir / "eval" / "grpo.json")
+    results = read_run(run_dir).results
+    assert results["grpo"] == {"held_out": asdict(lost.figures())}
+    assert results["sft"] == before["sft"]
+    section = write_report(run_dir).read_text().partition("word by word")[2].partition("</section>")[0]
+    assert "held-out words" in section
+    assert "all words" not in section
+    stored = json.loads((run_dir / "results.json").read_text())
+    (run_dir / "eval" / "sft.json").unlink()
+    assert read_run(run_dir).results["sft"] == stored["sft"], "there is nothing else to go by"
+
+
+def test_limited_play_is_kept_beside_free_play(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    stored = json.loads((run_dir / "results.json").read_text())
+    stored["sft"][CONSTRAINED_PART] = stored["sft"]["held_out"]
+    (run_dir / "results.json").write_text(json.dumps(stored))
+    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == stored["sft"]["held_out"]
+    limited = replace(evaluation("sft", [game(secret, secret) for secret in SPLIT.test]), constrain="words")
+    limited.save(run_dir / "eval" / "sft-constrained.json")
+    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
+
+
+def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    some = [game(secret, secret) for secret in ANSWERS if secret not in ("crane", "grape")]
+    evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
+    text = read_page(run_dir).text
+    left_out = "games left out, since at least one side could not be played to its end: 1"
+    assert f"training words: {left_out}" in text
+    assert "held-out words: games without a counterpart, since not all played the word as often: 1" in text
+    evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
+    assert f"training words, all words: {left_out}" in read_page(run_dir).text
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / "eval" / "grpo.json").unlink()
+    replace(GRPO, name=algorithm).save(run_dir / "eval" / f"{algorithm}.json")
+    replace(GRPO, name="base").save(run_dir / "eval" / "base.json")
+
+    def first() -> list[str]:
+        return [source["id"] for source in read_page(run_dir).games["sources"] if source.get("first")]
+
+    assert first() == [algorithm]
+    (run_dir / "eval" / f"{algorithm}.json").unlink()
+    assert first() == ["sft"]
+    assert "sources.find((source) => source.first)" in write_report(run_dir).read_text()
 
 
 def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from wordle_rl.evaluate.records import (
     figures_by_split,
     measure,
     occurrences,
+    quoted_parts,
 )
 from wordle_rl.evaluate.standings import SharedGame, Standing, Standings, standings
 from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation, save_csv, write_rows
@@ -62,6 +63,7 @@ __all__ = [
     "measure",
     "num_kept",
     "occurrences",
+    "quoted_parts",
     "save_csv",
     "standings",
     "unlike",

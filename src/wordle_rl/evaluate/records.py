@@ -129,6 +129,11 @@ class Evaluation:
         """The name, and whether guesses were limited to listed words."""
         return self.name if self.constrain == "none" else f"{self.name} (constrained)"
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The secrets that were played."""
+        return frozenset(record.secret for record in self.records)
+
     def only(self, secrets: Collection[str] | None) -> Evaluation:
         """The same evaluation with the games of these secrets alone; None: all games."""
         if secrets is None:
@@ -220,11 +225,20 @@ def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
     return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
 
 
+def quoted_parts(played: Collection[str], answers: Iterable[str]) -> list[SplitName]:
+    """The parts that figures of these secrets may be quoted for.
+
+    Where only some of the answers were played there is no `all`, since the parts may not weigh what they should.
+    """
+    whole = frozenset(played).issuperset(answers)
+    return [part for part in RESULT_SPLITS if part != "all" or whole]
+
+
 def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
     """The figures results are quoted for: of `all` answers, of `train` and of `held_out` secrets.
 
-    Where only some of the answers were played there is no `all`, since the parts may not weigh what they should. Of a
-    constrained evaluation there is one part, `held_out_constrained`, so that it cannot pass for a free one.
+    Of some of the answers there is no `all`, see `quoted_parts`. Of a constrained evaluation there is one part,
+    `held_out_constrained`, so that it cannot pass for a free one.
 
     Raises:
         EvaluationError: If the games were played with other words than the split's.
@@ -233,8 +247,7 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
         raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
     if evaluation.constrain != "none":
         return {CONSTRAINED_PART: evaluation.figures(split.test)}
-    played = {record.secret for record in evaluation.records}
-    parts = [part for part in RESULT_SPLITS if part != "all" or played.issuperset(split.named("all"))]
+    parts = quoted_parts(evaluation.secrets, split.named("all"))
     return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in parts}
 
 

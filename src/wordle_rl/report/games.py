@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
-from wordle_rl.report.read import RunRecord
+from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
 
 MAX_SAMPLE_GAMES = 2000
 """Sample games of training kept on the page, the newest, and as many of validation."""
@@ -29,7 +29,7 @@ def games_payload(run: RunRecord) -> Json:
     """All browsable games of a run.
 
     Returns:
-        `{"sources": [{"id", "label", "note", "games"}, …]}`, JSON-able.
+        `{"sources": [{"id", "label", "note", "games"}, …]}`, JSON-able; the one to show first has `"first": 1`.
     """
     sources = [_evaluated(name, evaluation, run.split_of) for name, evaluation in run.evaluations.items()]
     validation = [row for row in run.games if row.get("stage") == "validation"]
@@ -40,6 +40,10 @@ def games_payload(run: RunRecord) -> Json:
         if rows
     ]
     cut_replies(sources)
+    played = [name for name in FIRST_PLAYERS if name in run.evaluations]  # the model trained last is looked at first
+    for source in sources:
+        if played and source["id"] == played[-1]:
+            source["first"] = 1
     return {"sources": sources}
 
 

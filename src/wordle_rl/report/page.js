@@ -124,7 +124,7 @@ function showGames(sources) {
   const field = (name) => form.elements[name].value;
   let chosen = [];
   for (const source of sources) form.elements.source.append(new Option(source.label, source.id));
-  form.elements.source.value = sources.some((source) => source.id === "grpo") ? "grpo" : sources[0].id;
+  form.elements.source.value = sources.find((source) => source.first)?.id ?? sources[0].id;
 
   function showMore() {
     const from = list.children.length;

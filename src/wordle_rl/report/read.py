@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
-from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation
+from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
 from wordle_rl.runs import read_jsonl
 
 FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
@@ -28,8 +28,8 @@ class RunRecord:
 
     Attributes:
         name: Name of the directory.
-        results: Player -> part of the words -> figure -> value; worked out from `evaluations` where results.json is
-            missing.
+        results: Player -> part of the words -> figure -> value; worked out from `evaluations`, and taken from
+            results.json where there is none of the player.
         facts: What else results.json holds, such as seconds per stage.
         manifest: Versions, split, hardware, command.
         config: Every setting, resolved.
@@ -83,7 +83,7 @@ def read_run(run_dir: Path) -> RunRecord:
         )
     record = RunRecord(
         name=run_dir.resolve().name,
-        results={name: results[name] for name in in_order(results)},
+        results=results,
         facts={name: value for name, value in everything.items() if name not in results},
         manifest=manifest,
         config=config,
@@ -93,7 +93,7 @@ def read_run(run_dir: Path) -> RunRecord:
         split_of=_split_of(manifest),
         missing=tuple(missing),
     )
-    return record if results else replace(record, results=_measured(record))
+    return replace(record, results=_with_measured(record))
 
 
 def in_order(players: Mapping[str, Any]) -> list[str]:
@@ -115,19 +115,26 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
     return value
 
 
-def _measured(run: RunRecord) -> dict[str, dict[str, dict[str, Any]]]:
-    """What results.json would say, from the evaluated games."""
-    results: dict[str, dict[str, dict[str, Any]]] = {}
+def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The figures of the evaluated games, and from results.json those of players without any."""
+    results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
     for name, games in run.evaluations.items():
         if games.constrain == "none":
-            whole = {record.secret for record in games.records}.issuperset(run.split_of)
-            parts = [part for part in RESULT_SPLITS if (whole if part == "all" else run.split_of)]
-            figures = {part: games.figures(None if part == "all" else run.secrets_of(part)) for part in parts}
-            results.setdefault(name, {}).update({part: asdict(found) for part, found in figures.items()})
+            limited = {part: found for part, found in results.get(name, {}).items() if part == CONSTRAINED_PART}
+            results[name] = {**_measured(games, run), **limited}
         else:
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
             results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
     return {name: results[name] for name in in_order(results)}
+
+
+def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
+    """The figures of each part of the words that was played; without a split there is but one."""
+    if not run.split_of:
+        return {"all": asdict(games.figures())}
+    parts = quoted_parts(games.secrets, run.split_of)
+    chosen = {part: games.only(None if part == "all" else run.secrets_of(part)) for part in parts}
+    return {part: asdict(some.figures()) for part, some in chosen.items() if some.records}
 
 
 def _is_result(value: object) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import comparison_notes
-from wordle_rl.evaluate import CONSTRAINED_PART, EvaluationError, compare
+from wordle_rl.evaluate import CONSTRAINED_PART, EvaluationError, compare, quoted_parts
 from wordle_rl.report.charts import NUM_COLORS, Series, bar_of_shares, format_value, line_chart
 from wordle_rl.report.read import RunRecord
 from wordle_rl.stats import Estimate
@@ -91,7 +91,7 @@ def headline(results: Results) -> str:
     players = [name for name in results if "held_out" in results[name]]
     if not players:
         return ""
-    last = next((name for name in ALGORITHM_NAMES if name in players), players[-1])
+    last = next((name for name in (*ALGORITHM_NAMES, "sft") if name in players), players[-1])
     before = "sft" if last != "sft" and "sft" in players else None
     figures = results[last]["held_out"]
     cards = (
@@ -136,19 +136,21 @@ def comparison_section(run: RunRecord) -> str:
         return ""
     title = ALGORITHM_NAMES[player]
     heading = f"{title[0].upper()}{title[1:]}"
-    rows, notes = "", ""
-    for part in _SHOWN_PARTS:
-        if part not in run.results.get(player, {}):
-            continue
+    rows = ""
+    notes: dict[str, list[str]] = {}  # and the parts they hold for
+    before, after = run.evaluations["sft"], run.evaluations[player]
+    quoted = quoted_parts(before.secrets & after.secrets, run.split_of)
+    for part in (part for part in _SHOWN_PARTS if part in quoted):
         wanted = None if part == "all" else run.secrets_of(part)
-        a, b = (run.evaluations[name].only(wanted) for name in ("sft", player))
+        a, b = before.only(wanted), after.only(wanted)
         if not (a.records and b.records):
             continue
         try:
             found = compare(a, b)
         except EvaluationError as error:
             return f"<section><h2>{heading} against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
-        notes = "".join(f"<p class='muted'>{escape(note)}</p>" for note in comparison_notes(found))
+        for note in comparison_notes(found):
+            notes.setdefault(note, []).append(PART_NAMES[part])
         cells = (
             *map(str, (found.both, found.only_a, found.only_b, found.neither)),
             _difference(found.win_rate_difference, 100, ".1f"),
@@ -168,13 +170,14 @@ def comparison_section(run: RunRecord) -> str:
         "p of guesses",
     )
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
+    told = "".join(f"<p class='muted'>{', '.join(parts)}: {escape(note)}</p>" for note, parts in notes.items())
     return (
         f"<section><h2>{heading} against SFT, word by word</h2><p>Differences are {title} minus SFT on the same words, "
         "with 95 % intervals: Tango's of wins (a paired bootstrap where words were played more than once), a paired "
         "bootstrap of guesses; losses are counted in guesses as above. p is McNemar's exact test for wins and the "
         "exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
-        f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}</section>"
+        f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{told}</section>"
     )
 
 
