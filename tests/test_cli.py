@@ -313,6 +313,17 @@ def test_you_can_play_yourself(cli, monkeypatch) -> None:
     assert "well done: CRANE" in out
 
 
+def test_a_refusal_that_cost_nothing_takes_no_row(cli, monkeypatch) -> None:
+    guesses, asked = iter(["zzzzz", "slate", "crane"]), []
+    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda said, **_: asked.append(said) or next(guesses))
+    code, out, _ = cli("play", "--secret", "crane", "--dictionary", "app")
+    assert (code, asked) == (0, ["guess 1", "guess 1", "guess 2"])
+    lines = [line.split() for line in out.splitlines() if line.split()]
+    assert ["Z", "Z", "Z", "Z", "Z", "not", "in", "the", "word", "list"] in lines
+    assert ["2", "C", "R", "A", "N", "E", "GGGGG"] in lines
+    assert lines[-2][0] == "6", "all six are left to play"
+
+
 @pytest.mark.parametrize("player", ["random", "openai:m", "model"])
 def test_rules_asked_for_are_played_by_whoever_plays(player: str, cli, finished_run, monkeypatch) -> None:
     """On top of a model's own game, which is what it plays where nothing is asked for."""

@@ -110,6 +110,17 @@ def test_a_board_never_hides_a_turn() -> None:
     assert len(rendered(board(refusals)).splitlines()) == 8
 
 
+def test_a_free_refusal_takes_no_row_of_the_game() -> None:
+    refused = Turn("qqqqq", None, Outcome.UNLISTED)
+    turns = [refused, *(Turn(g, score_guess("crane", g), Outcome.SCORED) for g in ("slate", "crane")), refused]
+    lines = [line.split()[0] for line in rendered(board(turns, num_free=1)).splitlines()]
+    assert lines == ["Q", "1", "2", "3", "4", "5", "6"], "only the first refusal was free"
+    record = game("crane", "qqqqq", "slate", "crane")
+    unlisted = replace(record.turns[0], marks=None, outcome=Outcome.UNLISTED)
+    text = rendered(game_panel(replace(record, turns=(unlisted, *record.turns[1:]), turns_used=2)))
+    assert [line.split()[0] for line in text.splitlines()] == ["Q", "1", "2", "3", "4", "5", "6", "CRANE"]
+
+
 def test_a_finished_game_tells_its_end() -> None:
     assert "CRANE found in 2" in rendered(game_panel(game("crane", "crate", "crane")))
     assert "the word was GRAPE (out of turns)" in rendered(game_panel(game("grape", *LOST)))

@@ -212,6 +212,14 @@ def test_every_game_can_be_browsed(tmp_path: Path) -> None:
     assert sources[2]["games"][0]["t"] == [{"g": "crane", "m": "GGGGG", "x": 0.5, "c": {"win": 1.0}}]
 
 
+def test_a_sample_game_is_as_long_as_the_turns_it_spent(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    refused = {"reply": "", "guess": "zzzzz", "marks": None, "outcome": "unlisted", "given": False}
+    row = training_game(1)
+    write_lines(run_dir / "games.jsonl", [row, {**row, "turns": [refused, *row["turns"]], "turns_used": 1}])
+    assert [game["n"] for game in games_payload(read_run(run_dir))["sources"][-1]["games"]] == [1, 1]
+
+
 def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")

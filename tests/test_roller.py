@@ -13,10 +13,10 @@ from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.env import WordleEnv  # noqa: E402
-from wordle_rl.game import Dictionary, score_guess  # noqa: E402
-from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
+from wordle_rl.game import Dictionary, Rules, score_guess  # noqa: E402
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.roller import Arena, Roller, prompt_budget  # noqa: E402
+from wordle_rl.roller import Arena, Roller, prompt_budget, transcript_row  # noqa: E402
 from wordle_rl.rollout import Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
@@ -372,6 +372,14 @@ def test_sample_games_say_what_was_played(roll) -> None:
         assert row["secret"] in secrets
         assert row["reward"] == pytest.approx(0.25 * len(row["turns"]))
         assert all(turn["reward"] == 0.25 for turn in row["turns"])
+
+
+def test_a_row_tells_how_many_turns_a_game_cost(small_words) -> None:
+    env = WordleEnv("crane", small_words, Prompter(rules=Rules(dictionary=Dictionary.APP)))
+    for word in ("zzzzz", "crane"):
+        env.step(f"<guess>{word}</guess>")
+    row = transcript_row(env.transcript())
+    assert (len(row["turns"]), row["turns_used"]) == (2, 1)
 
 
 def test_metrics_are_shares_and_sums(roll) -> None:

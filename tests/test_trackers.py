@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from training_fixtures import make_run, rows
 
-from wordle_rl.trackers import COLUMNS, GameBook, game_trackers, keep_tensorboard
+from wordle_rl.trackers import COLUMNS, GameBook, as_markdown, game_trackers, keep_tensorboard, table_rows
 
 WON = {
     "secret": "crane",
@@ -85,6 +85,15 @@ class FakeTensorBoardCallback:
 def put_down(book: GameBook) -> None:
     book.add("grpo", 7, [WON])
     book.add("validation", 8, [LOST, WON])
+
+
+def test_a_free_refusal_is_no_guess() -> None:
+    refused, won = {"guess": "zzzzz", "marks": None, "outcome": "unlisted"}, WON["turns"][-1]
+    game = {**WON, "stage": "grpo", "step": 1, "turns": [refused, won], "turns_used": 1}
+    assert table_rows([game])[0][COLUMNS.index("guesses")] == 1
+    assert as_markdown(game).startswith("**CRANE**: won in 1")
+    del game["turns_used"]
+    assert as_markdown(game).startswith("**CRANE**: won in 2"), "an earlier release's row does not tell"
 
 
 def test_wandb_gets_a_table_a_step(sixty, tmp_path, monkeypatch) -> None:

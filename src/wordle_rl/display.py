@@ -71,16 +71,25 @@ def tiles(guess: str, marks: str | None) -> Text:
     return row
 
 
-def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 6) -> Table:
-    """The turns so far and the rows still empty. `word_length` is the width of rows without a guess, in letters."""
+def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
+    """The turns so far and the rows still empty.
+
+    Args:
+        turns: The turns.
+        word_length: Width of rows without a guess, in letters.
+        max_turns: Rows that a game has.
+        num_free: How many turns cost nothing: the first refused ones, shown without a number beside those rows.
+    """
     grid = Table.grid(padding=(0, 1))
-    for number in range(1, max(max_turns, len(turns)) + 1):
-        if number > len(turns):
-            grid.add_row(Text(str(number), "dim"), Text(" · " * word_length, "dim"), "", "")
-            continue
-        turn = turns[number - 1]
+    number = 0
+    for turn in turns:
+        is_free = num_free > 0 and turn.outcome.broke_rules
+        num_free, number = num_free - is_free, number + (not is_free)
         row = Text(" – " * word_length, "dim") if turn.guess is None else tiles(turn.guess, turn.marks)
-        grid.add_row(Text(str(number), "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+        shown = "" if is_free else str(number)
+        grid.add_row(Text(shown, "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+    for empty in range(number + 1, max_turns + 1):
+        grid.add_row(Text(str(empty), "dim"), Text(" · " * word_length, "dim"), "", "")
     return grid
 
 
@@ -92,7 +101,9 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
         end = Text(f"{record.secret.upper()} found in {record.turns_used}", "bold")
     else:
         end = Text(f"lost: the word was {record.secret.upper()} ({record.stop_reason.value.replace('_', ' ')})", "bold")
-    return Group(board(record.turns, word_length=len(record.secret), max_turns=max_turns), end)
+    num_free = len(record.turns) - record.turns_used
+    shown = board(record.turns, word_length=len(record.secret), max_turns=max_turns, num_free=num_free)
+    return Group(shown, end)
 
 
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> Table:

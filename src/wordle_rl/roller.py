@@ -321,6 +321,7 @@ def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None
     return {
         "secret": transcript.secret,
         "won": transcript.won,
+        "turns_used": transcript.turns_used,
         **({} if reward is None else {"reward": round(reward.total, 4)}),
         "stop_reason": transcript.stop_reason.value,
         "turns": turns,

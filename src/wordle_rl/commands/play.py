@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from rich.prompt import Prompt
+from rich.table import Table
 
 from wordle_rl import display
 from wordle_rl.commands.asked import game_for
 from wordle_rl.commands.console import out
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.game import Dictionary, Rules
+from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.players import make_player, refuse_constraint, words_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
+from wordle_rl.words import WordList, load_words
 
 
 def play(
@@ -40,7 +42,7 @@ def play(
     if player == "human":
         rules = Rules(dictionary=dictionary or Dictionary.STRICT, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
-        _play_yourself(chosen, WordleEnv(chosen, found, prompter))
+        _play_yourself(chosen, WordleEnv(chosen, found, prompter), found)
         return
     if player == "solver" and hard_mode:
         raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; watch a model")
@@ -59,17 +61,22 @@ def play(
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
     for played in trajectory.transcript.turns:
         out.print(played.reply, style="dim", markup=False, highlight=False)
-    turns = [played.turn for played in trajectory.transcript.turns]
-    out.print(display.board(turns, word_length=found.word_length, max_turns=who.prompter.rules.max_turns))
+    out.print(_board([played.turn for played in trajectory.transcript.turns], found, who.prompter.rules))
     out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {chosen.upper()}", style="bold")
 
 
-def _play_yourself(secret: str, env: WordleEnv) -> None:
+def _board(turns: Sequence[Turn], words: WordList, rules: Rules) -> Table:
+    num_free = sum(not turn.costs_turn for turn in turns)
+    return display.board(turns, word_length=words.word_length, max_turns=rules.max_turns, num_free=num_free)
+
+
+def _play_yourself(secret: str, env: WordleEnv, words: WordList) -> None:
+    rules = env.prompter.rules
     while env.stop_reason is None:
         try:
-            word = Prompt.ask(f"guess {len(env.turns) + 1}", console=out)
+            word = Prompt.ask(f"guess {rules.max_turns - env.observation.turns_left + 1}", console=out)
         except EOFError:
             raise KeyboardInterrupt from None
         env.step(env.prompter.reply(word.strip().lower()))
-        out.print(display.board(env.turns, word_length=len(secret), max_turns=env.prompter.rules.max_turns))
+        out.print(_board(env.turns, words, rules))
     out.print(f"{'well done' if env.stop_reason == 'solved' else 'the word was'}: {secret.upper()}", style="bold")
