@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from training_fixtures import make_run, rows, write_word_directory
 
 from wordle_rl import __version__
 from wordle_rl.config import GRPOSettings, RunConfig
-from wordle_rl.provenance import calls, manifest, peak_memory_gib
+from wordle_rl.provenance import _git_commit, calls, manifest, peak_memory_gib
 from wordle_rl.runs import (
     LOCK_FILE,
     Run,
@@ -126,6 +127,15 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
         next(read)
 
 
+def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"a": "grün"}\n'.encode() + '{"a": "grün"}\n'.encode("latin-1"))
+    read = read_jsonl(path)
+    assert next(read) == {"a": "grün"}
+    with pytest.raises(RunError, match=r"rows\.jsonl:2 is no JSON .*utf-8"):
+        next(read)
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no file .*rows\.jsonl"):
         next(read_jsonl(tmp_path / "rows.jsonl"))
@@ -198,6 +208,24 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
     assert facts["hardware"]["memory_gib"] > 0
     assert facts["command"].startswith("wordle-rl")
     assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
+
+
+def test_a_commit_is_named_only_by_the_repository_that_holds_the_package(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        settings = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *settings, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    source = tmp_path / ".venv" / "wordle_rl" / "provenance.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    assert _git_commit(source) is None, "no repository"
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "somebody else's")
+    assert _git_commit(source) is None, "not tracked"
+    git("add", "-f", ".")
+    git("commit", "-q", "-m", "ours")
+    assert _git_commit(source) == git("rev-parse", "--short=12", "HEAD")
 
 
 def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None:

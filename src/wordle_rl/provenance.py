@@ -102,19 +102,22 @@ def _library_versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
 
 
-def _git_commit() -> str | None:
+def _git_commit(source: Path = Path(__file__)) -> str | None:
+    """The commit of this package; None where the repository around it is somebody else's, or there is none."""
+    if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
+        return None  # installed into a project's own environment, say
+    return _git(source.parent, "describe", "--always", "--dirty", "--abbrev=12")
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    """What git says in a directory; None if it says nothing or fails."""
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            ["git", *arguments], cwd=directory, capture_output=True, text=True, timeout=10, check=False
         )
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def _processor_name() -> str:

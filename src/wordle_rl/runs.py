@@ -167,11 +167,11 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """
     if not path.is_file():
         raise RunError(f"no file {path}")
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                row = json.loads(line)
-            except ValueError as error:
+                row = json.loads(line.decode())
+            except ValueError as error:  # of the JSON, or of what is no UTF-8
                 raise RunError(f"{path}:{number} is no JSON ({error}); delete the line or make the file anew") from None
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
