@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.read import read_run
 from wordle_rl.runs import LOCK_FILE, RunError, kept, read_object
 from wordle_rl.split import split_secrets
+from wordle_rl.words import load_words
 
 QUIET = Console(quiet=True)
 FIGURES = {
@@ -206,6 +208,20 @@ def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeyp
     assert [call["command"] for call in read_object(directory / "manifest.json")["later_calls"]] == [
         "wordle-rl looking again"
     ]
+
+
+def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    config = load_config(directory / "config.json")
+    limited = config.model_copy(update={"eval": config.eval.model_copy(update={"constrained": True})})
+    words = load_words(config.words.source)
+    look = partial(look_ahead, words=words, split=split_secrets(words, config.words.split_seed), directory=directory)
+    chain = ("traces", "sft", "grpo", "report")
+    assert not look(config, chain=chain, anew=False).adds
+    assert look(limited, chain=chain, anew=False).adds
+    for name in ("sft", "grpo"):
+        shutil.copy(directory / "eval" / f"{name}.json", directory / "eval" / f"{name}-constrained.json")
+    assert not look(limited, chain=chain, anew=False).adds
 
 
 @pytest.mark.parametrize("stage", ["sft", "grpo"])

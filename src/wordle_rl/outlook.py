@@ -73,7 +73,8 @@ def look_ahead(
     models = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
     ahead = {name for name in models if name in chain and missing(name)}
     check_processes(config, ahead)
-    evaluated = not ahead and all((directory / "eval" / f"{name}.json").is_file() for name in models)
+    labels = (*models, *(f"{name}-constrained" for name in models if config.eval.constrained))
+    evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
     to_evaluate = "report" in chain and not evaluated
     # vLLM has a type and a share of its own, and is asked when it is started.
     loaded = ahead | ({"eval"} if to_evaluate and config.eval.engine == "transformers" else set())
