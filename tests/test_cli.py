@@ -199,6 +199,16 @@ def test_the_last_table_of_a_run_is_of_its_own_evaluations(cli, finished_run, wo
     assert "one game per secret, lenient dictionary, hard mode\n" in cli("run", config, "--out", run)[1]
 
 
+def test_brackets_in_a_name_are_no_markup(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    run, words = tmp_path / "r[i]x", tmp_path / "w[b]y"
+    shutil.copytree(finished_run, run)
+    shutil.copytree(word_directory, words)
+    assert "r[i]x" in cli("report", run)[1]
+    assert "w[b]y" in cli("words", "show", words)[1]
+    assert "w[b]y: most informative openers" in cli("solve", "--words", words)[1]
+    assert "t[i].jsonl" in cli("traces", "--words", words, "--num-games", 2, "--out", tmp_path / "t[i].jsonl")[1]
+
+
 def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory)
     arguments = ("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 7, "--seed", 5)

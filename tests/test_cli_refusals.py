@@ -76,6 +76,8 @@ BAD = {
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),
     "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
+    "no opener to list": ("solve --top -1", "--top -1 lists no opener"),
+    "no opener at all": ("solve --top 0", "give at least 1"),
     "damaged evaluation": ("compare {here}/bad.json {here}/bad.json", "bad.json is no evaluation"),
     "report of no run": ("report {here}/empty", "no part of a run"),
     "audit of no run": ("audit {here}/empty", "no run directory"),

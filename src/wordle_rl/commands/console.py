@@ -1,4 +1,7 @@
-"""Where commands print: results on standard output, what happens meanwhile on standard error."""
+"""Where commands print: results on standard output, what happens meanwhile on standard error.
+
+What is printed is text: names of files, players and words may hold brackets, which are no markup.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-out = Console(soft_wrap=True)
-messages = Console(stderr=True)
+out = Console(soft_wrap=True, markup=False)
+messages = Console(stderr=True, markup=False)
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from wordle_rl.commands.console import messages, out, print_json
@@ -160,7 +159,7 @@ def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Ta
     for row in rows:
         guesses = row["mean_guesses_on_wins"]
         table.add_row(
-            *(escape(row[name]) for name in names),
+            *(row[name] for name in names),
             str(row["num_games"]),
             str(row["num_wins"]),
             f"{guesses:.2f}" if guesses else "–",

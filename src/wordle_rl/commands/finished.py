@@ -58,8 +58,11 @@ def audit_run(directory: Path, as_json: bool) -> None:
         if found.clean:
             out.print("no validation or test secret among them")
     if not found.clean:
-        named = ", ".join(f"{secret} ({name})" for name, secret in found.leaks[:5])
-        raise ConfigError(f"{len(found.leaks)} held-out secrets were trained on: {named}")
+        records: dict[str, list[str]] = {}
+        for name, secret in found.leaks:
+            records.setdefault(secret, []).append(name)
+        named = ", ".join(f"{secret} ({', '.join(names)})" for secret, names in list(records.items())[:5])
+        raise ConfigError(f"{len(records)} held-out secrets were trained on: {named}")
 
 
 def merge_adapter(

@@ -42,6 +42,8 @@ def words(action: Literal["show", "import"], source: str, as_json: bool) -> None
 
 def solve(source: str, opener: str | None, tree: bool, secret: str | None, top: int, as_json: bool) -> None:
     """Openers, a tree's totals, or one secret's path."""
+    if top < 1:
+        raise ConfigError(f"--top {top} lists no opener; give at least 1")
     solver = Solver(load_words(source))
     if secret is not None and secret not in solver.words.answer_index:
         raise ConfigError(f"secret {secret!r} is not among the answers of word list {solver.words.name!r}")

@@ -18,7 +18,7 @@ class PlaySettings(Section):
     max_batch_size: int = Field(1024, ge=1)
     """Games played at once."""
     regret: bool = True
-    """Regret is measured against the solver; `--no-` leaves it out."""
+    """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
     engine: Engine = "transformers"
     """What draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
 
