@@ -105,6 +105,12 @@ def check_tree(solver: Solver, opener: str, max_turns: int) -> None:
     assert tree.mean_guesses == solver.guess_value(opener, solver.candidates([]), max_turns)
 
 
+def test_a_wider_beam_may_find_better_play() -> None:
+    solver = Solver(load_words("default"), use_cache=False)
+    found = [solver.tree("salet", beam=beam).total_guesses for beam in (exact.DEFAULT_BEAM, 20)]
+    assert found == [9560, 9559], "what the docs say of best play"
+
+
 @needs_original
 def test_salet_tree_of_the_original_lists_reaches_the_proven_optimum() -> None:
     solver = Solver(load_words("original"), use_cache=False)

@@ -29,7 +29,7 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
         "shaped": Rubric({"format": 1.0, "feedback": 0.5, "information": 0.3}),
         # The second phase proposed for the same set, once nine replies in ten are well formed.
         "shaped_strategy": Rubric({"format": 0.3, "feedback": 1.0, "information": 1.0}),
-        # How far each guess falls behind the exact solver.
+        # How far each guess falls behind the solver's best play.
         "solver": Rubric({"win": 1.0, "speed": 0.2, "regret": -1.0}),
     }
 )

@@ -1,4 +1,4 @@
-"""The exact solver: marks of every guess against every answer, candidates, information, best play, regret.
+"""The solver: marks of every guess against every answer, candidates, information, best play, regret.
 
     matrix.py      words -> codes, one number per string of marks
     partition.py   how a guess splits the candidates, counted for all guesses at once
@@ -7,8 +7,9 @@
     store.py       the two cache files: written atomically, checked, rebuilt if damaged
     exact.py       `Solver`, which holds the above together for one word list
 
-Needs NumPy only. Where the search looks at a beam of guesses instead of all of them, its values are upper bounds on
-the true optimum; on the original lists the tree from "salet" reaches the proven optimum, 7,920.
+Needs NumPy only. Marks, candidates and information are exact. The search for best play looks at a beam of guesses
+instead of all of them, so that its values are upper bounds on the true optimum: on the original lists the tree from
+"salet" reaches the proven optimum, 7,920; on the embedded list it takes 9,560, and 9,559 with a beam of 20.
 """
 
 from wordle_rl.solver.exact import ScoredGuess, Solver

@@ -1,4 +1,4 @@
-"""`Solver`: everything exact about one word list, from candidates to regret."""
+"""`Solver`: all there is to ask about one word list, from candidates, which are exact, to play within a beam."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class ScoredGuess:
 
 
 class Solver:
-    """Answers exact questions about one word list.
+    """Answers questions about one word list: exactly, save for best play and regret, which are found within a beam.
 
     Candidate sets are arrays of answer indices, sorted and without repeats, as `candidates` and `narrow` return them.
     Guesses may be any word of the right length; one outside the list is scored on the fly.
