@@ -13,6 +13,7 @@ from wordle_rl.config import PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of
+from wordle_rl.runs import read_object, write_json
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
