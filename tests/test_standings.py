@@ -308,6 +308,14 @@ def test_compare_of_two_shows_figures_verdict_and_words(cli, files) -> None:
         assert shown in out
 
 
+def test_two_runs_are_compared_once(cli, files, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr("wordle_rl.evaluate.pairs.mcnemar_exact", lambda *counts: asked.append(counts) or 1.0)
+    code, out, _ = cli("compare", *files[:2])
+    assert (code, len(asked)) == (0, 1)
+    assert "games left out, since at least one side could not be played to its end: 2" in out
+
+
 def test_runs_of_one_name_are_told_apart_by_their_files(cli, tmp_path: Path) -> None:
     paths = [tmp_path / run / "sft.json" for run in ("a", "b")]
     for path in paths:
