@@ -148,8 +148,15 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
 
     split = split_secrets(sixty)
     bought = tmp_path / "bought.jsonl"
-    games = [game(secret, split.train[0], secret) for secret in sixty.answers if secret != split.train[0]]
-    write_jsonl(bought, (trace.to_row() for trace in games))
+    games = [
+        game(secret, split.train[0], secret, thinking=f"I'll play {secret}.")  # false, and no reply will hold it
+        for secret in sixty.answers
+        if secret != split.train[0]
+    ]
+    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED, costs_turn=False)
+    won = game(split.train[0], split.train[0], teacher="solver")
+    other_rules = replace(won, turns=(refused, *won.turns))
+    write_jsonl(bought, (trace.to_row() for trace in [*games, other_rules]))
     changes = {"traces__file": json.dumps(str(bought)), "grpo__steps": "0", "eval__max_games": "1"}
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
     directory = tmp_path / "run"
@@ -157,6 +164,7 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     said = capsys.readouterr().out
     assert f"{len(split.train) - 1} teacher games of {bought}; left out: " in said
     assert f"{len(split.test)} test_secret" in said
+    assert "1 wrong_rules" in said
     learnt = rows(directory / "traces.jsonl")
     assert {row["secret"] for row in learnt} == {*split.train[1:]}
     assert {row["teacher"] for row in learnt} == {"some/model"}

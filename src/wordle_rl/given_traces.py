@@ -29,7 +29,7 @@ class GivenTraces:
         words: The word lists.
         split: Whose secrets may be taught.
         settings: The file, how many games, and which share of the training secrets is kept from teachers.
-        game: The run's rules and wording; a number stands for so many guesses and all else by default.
+        game: The run's rules and wording.
 
     Attributes:
         rejected: How many games were left out so far, by reason.
@@ -38,15 +38,14 @@ class GivenTraces:
         ConfigError: If the settings name no file.
     """
 
-    def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings | int) -> None:
+    def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
         if settings.file is None:
             raise ConfigError("traces.file names no file")
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
-        asked = GameSettings(max_turns=game) if isinstance(game, int) else game
         self._words, self._num_games = words, settings.num_games
-        self._rules = asked.prompter(words.word_length).rules
-        self._limits = DatasetLimits(max_turns=asked.max_turns, max_words=None, thinking=asked.thinking)
+        self._rules = game.prompter(words.word_length).rules
+        self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
         taught, _ = split.shared(settings.rl_only_share)
         parts = {"rl_only_secret": split.train, "val_secret": split.val, "test_secret": split.test}
         self._kept_back = {secret: reason for reason, secrets in parts.items() for secret in secrets}

@@ -132,7 +132,7 @@ class Pipeline:
             return
         settings = self.config.traces
         if settings.file is not None:
-            given = GivenTraces(self.words, self.split, settings, self.config.game.max_turns)
+            given = GivenTraces(self.words, self.split, settings, self.config.game)
             with self.run.stage("traces"):
                 count = write_jsonl(path, (trace.to_row() for trace in given))
             left_out = f"; left out: {text}" if (text := given.left_out()) else ""
