@@ -118,7 +118,7 @@ IMPOSSIBLE = {
     "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "hard_mode"),
     "no games": ("[traces]\nnum_games = 0", "num_games"),
     "no rate": ("[sft.optimizer]\nlearning_rate = 0", "learning_rate"),
-    "heads do not divide": ("[model]\nnum_heads = 3", "num_heads 3"),
+    "heads do not divide": ("[model]\nnum_heads = 5", "num_heads 5"),
     "key heads do not divide": ("[model]\nnum_heads = 4\nnum_kv_heads = 3", "num_kv_heads 3"),
     "odd head": ("[model]\nhidden_size = 12\nnum_heads = 4", "even multiple"),
     "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
