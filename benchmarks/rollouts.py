@@ -168,7 +168,7 @@ def main() -> None:
     secrets = list(split_secrets(words, seed=0).train[: options.games // GROUP_SIZE])
     secrets = [secret for secret in secrets for _ in range(GROUP_SIZE)]
     rates = compare(Table(words, prompter, model, codec), secrets, options.repeats)
-    untrained = load_model(ModelSettings(), seed=0)
+    untrained = say_anything()
     for name, (longer, its_codec) in {"taught": taught, "untrained": untrained}.items():
         table = Table(words, prompter, longer, its_codec)
         rates += longer_games(name, table, options.turns, secrets, options.repeats)
@@ -327,6 +327,14 @@ def check_same_tokens(trainer: RolloutTrainer, table: Table) -> None:
 def no_reward(completions: list[Any], **_: object) -> list[float | None]:
     """TRL wants a reward; it is never asked for one here."""
     return [0.0] * len(completions)
+
+
+def say_anything() -> tuple[PreTrainedModel, ChatCodec]:
+    """The embedded model untrained, with embeddings so small that all tokens are about as likely: no games go alike."""
+    model, codec = load_model(ModelSettings(), seed=0)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(0.1)
+    return model, codec
 
 
 def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[PreTrainedModel, ChatCodec]:
