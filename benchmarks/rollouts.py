@@ -332,8 +332,10 @@ def no_reward(completions: list[Any], **_: object) -> list[float | None]:
 def say_anything() -> tuple[PreTrainedModel, ChatCodec]:
     """The embedded model untrained, with embeddings so small that all tokens are about as likely: no games go alike."""
     model, codec = load_model(ModelSettings(), seed=0)
+    embeddings = model.get_input_embeddings()
+    assert isinstance(embeddings, torch.nn.Embedding)
     with torch.no_grad():
-        model.get_input_embeddings().weight.mul_(0.1)
+        embeddings.weight.mul_(0.1)
     return model, codec
 
 
