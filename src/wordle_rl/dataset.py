@@ -212,14 +212,21 @@ class DatasetLimits:
             raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
 
 
-def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
-    """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+def unplayed(trace: Trace, words: WordList) -> str | None:
+    """Why a trace holds no game of these words that was played to its end, or None."""
     if trace.error is not None:
         return "error"
     if trace.secret not in words:
         return "unlisted_secret"
     if not trace.turns:
         return "no_turns"
+    return None
+
+
+def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+    """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    if fault := unplayed(trace, words):
+        return fault
     if any(turn.guess == trace.secret for turn in trace.turns[:-1]):
         return "plays_on_after_win"
     if limits.won_only and not trace.won:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
-from wordle_rl.dataset import DatasetLimits, fault_of
+from wordle_rl.dataset import DatasetLimits, fault_of, unplayed
 from wordle_rl.game import Game, Rules
 from wordle_rl.split import Split
 from wordle_rl.trace_files import read_games
@@ -86,12 +86,8 @@ class GivenTraces:
 
 def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
     """The first thing in a game that does not come out as told when it is played again by some rules, or None."""
-    if trace.error is not None:
-        return "error"
-    if trace.secret not in words:
-        return "unlisted_secret"
-    if not trace.turns:
-        return "no_turns"
+    if fault := unplayed(trace, words):
+        return fault
     game = Game(trace.secret, words, rules)
     for turn in trace.turns:
         if game.over:
