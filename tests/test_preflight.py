@@ -377,6 +377,14 @@ def test_a_missing_model_is_one_problem(cli, config: Path, tmp_path: Path) -> No
     assert "no model directory" in finding["message"]
 
 
+def test_what_the_launched_processes_cannot_do_is_a_problem(cli, config: Path, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    shorter = ("--dpo.sampling.max-completion-tokens", 12)
+    code, out, _ = cli("preflight", config, "--algorithm", "dpo", *shorter, "--json")
+    problems = [finding["message"] for finding in json.loads(out)["findings"] if finding["level"] == "problem"]
+    assert (code, problems) == (2, ["dpo trains in one process; start one alone, or set algorithm to grpo"])
+
+
 def test_fewer_than_no_groups_are_refused(cli, config: Path) -> None:
     code, _, err = cli("preflight", config, "--groups", -1)
     assert (code, "groups -1 must not be negative" in err) == (2, True)

@@ -1,90 +1,21 @@
-import base64
-import hashlib
 import json
 import re
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pages import Page, parse_page
+from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
-    Evaluation,
-    EvaluationError,
     GameRecord,
-    TurnRecord,
     figures_by_split,
 )
-from wordle_rl.game import Outcome, Rules, score_guess
-from wordle_rl.report import ReportError, read_run, write_report
+from wordle_rl.report import read_run, write_report
 from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
-from wordle_rl.report.page import fill
-from wordle_rl.runs import RunError
-from wordle_rl.split import Split
 
-HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{script}} & \u2028"
-SPLIT = Split(train=("crane", "crate"), val=("trace",), test=("grape", "speed"), seed=0, fingerprint="f" * 64)
-ANSWERS = SPLIT.named("all")
-
-
-def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
-    turns = tuple(
-        TurnRecord(reply or f"<guess>{g}</guess>", g, score_guess(secret, g), Outcome.SCORED, False, False, 0.25)
-        for g in guesses
-    )
-    won = guesses[-1] == secret
-    return GameRecord(secret, won, len(turns), StopReason.SOLVED if won else StopReason.OUT_OF_TURNS, turns)
-
-
-def evaluation(name: str, records: list[GameRecord]) -> Evaluation:
-    return Evaluation(name, f"runs/x/{name}", ("all",), Rules(), SPLIT.fingerprint, tuple(records))
-
-
-SFT = evaluation("sft", [game(secret, *["fuzzy"] * 6) for secret in ANSWERS])
-GRPO = evaluation("grpo", [game(secret, "lymph", secret) for secret in ANSWERS])
-
-
-def metric_row(step: int, **values: float) -> dict[str, Any]:
-    return {"stage": "grpo", "step": step, "win_rate": 0.1 * step, "reward/win": 0.1, "seconds/rollout": 1.5, **values}
-
-
-def training_game(step: int, reply: str = "<guess>crane</guess>") -> dict[str, Any]:
-    turn = {"reply": reply, "guess": "crane", "marks": "GGGGG", "outcome": "scored", "given": False}
-    rewards = {"reward": 0.5, "components": {"win": 1.0, "speed": 0.0}}
-    return {"step": step, "secret": "crane", "won": True, "reward": 0.5, "turns": [turn | rewards], "stage": "grpo"}
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def make_run(run_dir: Path) -> Path:
-    run_dir.mkdir(parents=True)
-    results = {e.name: {part: asdict(f) for part, f in figures_by_split(e, SPLIT).items()} for e in (SFT, GRPO)}
-    (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0, "total": 12.0}}))
-    split = {"train": SPLIT.train, "val": SPLIT.val, "test": SPLIT.test}
-    (run_dir / "manifest.json").write_text(json.dumps({"command": "wordle-rl train", "seed": 7, "split": split}))
-    (run_dir / "config.json").write_text(json.dumps({"model": {"path": "tiny"}}))
-    sft_rows = [{"stage": "sft", "step": step, "loss": 3.0 / step} for step in range(1, 50)]
-    write_lines(run_dir / "metrics.jsonl", sft_rows + [metric_row(step) for step in range(1, 9)])
-    write_lines(run_dir / "games.jsonl", [training_game(step) for step in (1, 2, 3)])
-    SFT.save(run_dir / "eval" / "sft.json")
-    GRPO.save(run_dir / "eval" / "grpo.json")
-    return run_dir
-
-
-def read_page(run_dir: Path) -> Page:
-    return parse_page(write_report(run_dir).read_text(encoding="utf-8"))
-
-
-# --- what is on the page ----------------------------------------------------------------------------------------------
+# --- what is on the page ---------------------------------------------------------------------------------------------
 
 
 def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
@@ -228,110 +159,7 @@ def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
     assert payload["sources"][1]["games"] == [{"s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}]
 
 
-# --- safe and self-contained ------------------------------------------------------------------------------------------
-
-
-def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
-    calm = make_run(tmp_path / "run")
-    expected = [tag for tag, _ in read_page(calm).tags]
-    hostile = make_run(tmp_path / "hostile" / "run")
-    evaluation("grpo", [game(secret, "lymph", secret, reply=HOSTILE) for secret in ANSWERS]).save(
-        hostile / "eval" / "grpo.json"
-    )
-    write_lines(hostile / "games.jsonl", [training_game(step, HOSTILE) for step in (1, 2, 3)])
-    page = read_page(hostile)
-    assert [tag for tag, _ in page.tags] == expected
-    assert page.games["sources"][1]["games"][0]["t"][0]["q"] == HOSTILE
-    assert page.games["sources"][2]["games"][0]["t"][0]["q"] == HOSTILE
-
-
-def named_run(run_dir: Path, name: str) -> Path:
-    """A run that says `name` wherever a run may say something of its own."""
-    make_run(run_dir)
-    manifest = {"command": name, "words": name, "git_commit": name, "hardware": {"processor": name}, "python": name}
-    (run_dir / "manifest.json").write_text(json.dumps(manifest))
-    (run_dir / "config.json").write_text(json.dumps({"model": {"path": name}}))
-    metrics = {name: 1.0, f"reward/{name}": 2.0, f"reward/b{name}": 2.0, f"seconds/{name}": 3.0, "stage": name}
-    write_lines(run_dir / "metrics.jsonl", [{**metrics, "step": step} for step in (1, 2)])
-    results = json.loads((run_dir / "results.json").read_text())
-    results["sft"]["held_out"]["guess_distribution"] = {name: 1, "loss": 1}
-    (run_dir / "results.json").write_text(json.dumps(results | {name: results["sft"], "seconds": {name: 1.0}}))
-    evaluation(name, list(GRPO.records)).save(run_dir / "eval" / "grpo.json")
-    return run_dir
-
-
-def structure(page: Page) -> list[tuple[str, list[str]]]:
-    return [(tag, list(attrs)) for tag, attrs in page.tags]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        HOSTILE,
-        "<script>document.title='x'</script>",
-        "<img src=x onerror=alert(1)>",
-        "<!-- ",
-        "</pre></title></style></section>",
-        '" onmouseover="alert(1)',
-        "' onmouseover='alert(1)",
-        "&lt;b&gt;",
-    ],
-)
-def test_names_and_settings_become_text(tmp_path: Path, name: str) -> None:
-    calm = read_page(named_run(tmp_path / "calm", "calm"))
-    page = read_page(named_run(tmp_path / "run", name))
-    assert structure(page) == structure(calm)
-    assert page.text.count("calm") == 0
-    assert page.text.count(name) >= 8
-
-
-def test_the_name_of_the_directory_becomes_text(tmp_path: Path) -> None:
-    calm = read_page(make_run(tmp_path / "calm"))
-    page = read_page(make_run(tmp_path / "<img src=x onerror='alert(1)'>"))
-    assert structure(page) == structure(calm)
-
-
-def test_the_script_never_builds_markup_from_strings() -> None:
-    script = (Path(__file__).parents[1] / "src/wordle_rl/report/page.js").read_text()
-    assert "textContent" in script
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|setHTML", script)
-
-
-def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
-    page = read_page(make_run(tmp_path / "run"))
-    assert len(page.scripts) == 2
-    policy = next(attrs["content"] or "" for _, attrs in page.tags if "http-equiv" in attrs)
-    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in policy
-    assert "default-src 'none'" in policy
-
-
-def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
-    page = read_page(make_run(tmp_path / "run"))
-    loading = {"src", "href", "srcset", "action", "data", "poster", "background"}
-    assert not [attrs for _, attrs in page.tags if loading & attrs.keys()]
-    assert not [tag for tag, _ in page.tags if tag in {"link", "img", "iframe", "object", "embed", "base"}]
-    html = (tmp_path / "run" / "report.html").read_text()
-    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest", html)
-
-
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5))
-def test_json_in_a_script_element_says_the_same_and_cannot_end_it(value: Any) -> None:
-    text = json_for_script(value)
-    assert json.loads(text) == value
-    assert "<" not in text
-
-
-def test_values_are_never_read_as_templates() -> None:
-    assert fill("{{a}}-{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}-{{a}}"
-
-
-def test_a_report_needs_no_torch() -> None:
-    code = "import sys; sys.modules.update(torch=None, trl=None, transformers=None); import wordle_rl.report"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-# --- small enough -----------------------------------------------------------------------------------------------------
+# --- small enough ----------------------------------------------------------------------------------------------------
 
 
 def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_path: Path) -> None:
@@ -363,94 +191,3 @@ def test_replies_of_held_out_words_are_cut_last(tmp_path: Path) -> None:
     assert kept["crane"] == kept["trace"] != {2000}
     (limit,) = kept["crane"]
     assert f"whole for held-out words and samples, cut after {limit:,} characters for other words" in grpo["note"]
-
-
-# --- whatever is missing or damaged -----------------------------------------------------------------------------------
-
-PARTS = (
-    "results.json",
-    "manifest.json",
-    "config.json",
-    "metrics.jsonl",
-    "games.jsonl",
-    "eval/sft.json",
-    "eval/grpo.json",
-)
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_missing_part_is_named_and_the_rest_is_shown(tmp_path: Path, part: str) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / part).unlink()
-    text = read_page(run_dir).text
-    assert f"Not in this run, so not on this page: {part}." in text
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_any_single_part_makes_a_page(tmp_path: Path, part: str) -> None:
-    whole = make_run(tmp_path / "whole")
-    alone = tmp_path / "alone"
-    (alone / part).parent.mkdir(parents=True)
-    (alone / part).write_bytes((whole / part).read_bytes())
-    assert "Not in this run" in read_page(alone).text
-
-
-def test_without_results_the_figures_come_from_the_games(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    stored = read_run(run_dir).results
-    (run_dir / "results.json").unlink()
-    assert read_run(run_dir).results == stored
-
-
-@pytest.mark.parametrize("part", ["metrics.jsonl", "games.jsonl"])
-@pytest.mark.parametrize("line", ["{", "[]", '{"stage": 3}'])
-def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, part: str, line: str) -> None:
-    run_dir = make_run(tmp_path / "run")
-    path = run_dir / part
-    sound = path.read_text()
-    path.write_text(sound + line + "\n")
-    with pytest.raises((RunError, ReportError), match=rf"{re.escape(part)}:{sound.count(chr(10)) + 1} "):
-        write_report(run_dir)
-    assert not (run_dir / "report.html").exists()
-
-
-@pytest.mark.parametrize("part", ["results.json", "manifest.json", "config.json"])
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_file_is_named(tmp_path: Path, part: str, content: str) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / part).write_text(content)
-    with pytest.raises(ReportError, match=re.escape(part)):
-        write_report(run_dir)
-
-
-def test_damaged_games_are_named(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / "eval" / "sft.json").write_text("{}")
-    with pytest.raises(EvaluationError, match=r"sft\.json"):
-        write_report(run_dir)
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="no run directory"):
-        write_report(tmp_path / "nowhere")
-    with pytest.raises(ReportError, match="no part of a run"):
-        write_report(tmp_path)
-
-
-def test_a_step_logged_again_after_a_resume_counts_once(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    write_lines(run_dir / "metrics.jsonl", [metric_row(3), metric_row(1), metric_row(2), metric_row(2, loss=5.0)])
-    rows = read_run(run_dir).metrics["grpo"]
-    assert [row["step"] for row in rows] == [1, 2, 3]
-    assert rows[1]["loss"] == 5.0
-
-
-def test_values_that_are_no_numbers_leave_a_gap(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    rows = [
-        metric_row(step) | {"entropy": value} for step, value in enumerate((0.5, None, float("nan"), 0.25), start=1)
-    ]
-    write_lines(run_dir / "metrics.jsonl", rows)
-    html = write_report(run_dir).read_text()
-    assert "entropy from 0.5 at step 1 to 0.25 at step 4" in html
-    assert "nan" not in html.split("<script", 1)[0].lower()

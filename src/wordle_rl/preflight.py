@@ -29,7 +29,7 @@ from wordle_rl.dataset import Example, encode_traces
 from wordle_rl.fit import longest_game, longest_reply
 from wordle_rl.given_traces import GivenTraces
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
-from wordle_rl.processes import sharding
+from wordle_rl.processes import check_processes, sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import Start, groups_of, play
@@ -162,6 +162,10 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     findings: list[Finding] = check_engines(config)
     engine = _engine_of(config)
     codec = numbers = None
+    try:
+        check_processes(config, ("sft", config.algorithm))
+    except ConfigError as error:
+        findings.append(Finding("problem", str(error)))
     try:
         numbers = load_numbers(config.model)
         codec, _ = load_codec(config.model)
