@@ -159,13 +159,9 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     words = load_words(config.words.source)
     split, prompter = split_secrets(words, config.words.split_seed), config.game.prompter(words.word_length)
-    findings: list[Finding] = check_engines(config)
+    findings: list[Finding] = [*_check_launch(config), *check_engines(config)]
     engine = _engine_of(config)
     codec = numbers = None
-    try:
-        check_processes(config, ("sft", config.algorithm))
-    except ConfigError as error:
-        findings.append(Finding("problem", str(error)))
     try:
         numbers = load_numbers(config.model)
         codec, _ = load_codec(config.model)
@@ -229,6 +225,14 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
     memory = _memory(config, load_numbers(model), None, None, num_secrets=1)
     ahead: dict[Stage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
     return check_memory(ahead, device_memory(), _engine_of(config), sharding())
+
+
+def _check_launch(config: RunConfig) -> list[Finding]:
+    try:
+        check_processes(config, ("sft", config.algorithm))
+    except ConfigError as error:
+        return [Finding("problem", str(error))]
+    return []
 
 
 def _engine_of(config: RunConfig) -> VLLMSettings | None:

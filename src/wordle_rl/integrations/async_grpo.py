@@ -294,9 +294,9 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
     max_length = server_length(server, str(directory / "sft"))
-    words = load_words(config.words.source)
+    split = split_secrets(load_words(config.words.source), config.words.split_seed)
     if is_first():
-        Run.create(directory, config, split_secrets(words, config.words.split_seed))
+        Run.create(directory, config, split)
     wait_for_all()
     run = Run(directory)
     with held_interrupt() as stop:
@@ -313,8 +313,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     target = run.directory / "grpo"
     save_trained(trainer, _codec_of(config, run.directory), target)
     if is_first():
-        lesson = lesson_of(config.words, split_secrets(words, config.words.split_seed))
-        finish_model(target, trained_further(directory / "sft", config.game, lesson))
+        finish_model(target, trained_further(directory / "sft", config.game, lesson_of(config.words, split)))
     part_company()
     return target
 
