@@ -356,6 +356,13 @@ def test_rules_asked_for_are_played_by_whoever_plays(player: str, cli, finished_
     assert strict == own.model_copy(update={"dictionary": Dictionary.STRICT, "hard_mode": True})
 
 
+def test_only_a_seed_has_the_same_game_played_again(cli) -> None:
+    command = ("play", "--player", "random", "--secret", "crane")
+    games = [cli(*command, *seed)[1] for seed in ((), (), (), (), ("--seed", 1), ("--seed", 1))]
+    assert len(set(games[:4])) > 1
+    assert games[4] == games[5]
+
+
 def test_hard_mode_holds_for_a_player_that_does_not_know_it_and_the_solver_refuses_it(cli, word_directory) -> None:
     command = ("play", "--words", word_directory, "--seed", 1)
     assert "leaves out a hint" not in cli(*command, "--player", "random")[1]

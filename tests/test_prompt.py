@@ -332,6 +332,13 @@ def test_each_broken_rule_has_its_own_answer_without_marks(style: Style, outcome
     assert not set("🟩🟨⬛") & set(said[outcome])
 
 
+@pytest.mark.parametrize("word_length", range(3, 11))
+def test_the_reply_that_the_rules_show_is_as_long_as_the_words(word_length: int) -> None:
+    rules, _ = Prompter(word_length=word_length).opening()
+    (shown,) = re.findall(r"<guess>(.*?)</guess>", rules["content"])
+    assert len(shown) == word_length
+
+
 @pytest.mark.parametrize(("costs", "left"), [([True] * 5, "1 guess left."), ([True, False, False], "5 guesses left.")])
 def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: str) -> None:
     turns = [Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=cost) for cost in costs]
@@ -350,7 +357,7 @@ def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary
     assert "6-letter word" in text
     assert "at most 7 guesses" in text
     assert "hint" in text
-    assert ("[crane]" if style is Style.TEXTARENA else G) in text
+    assert ("[planet]" if style is Style.TEXTARENA else "<guess>planet</guess>") in text
     assert (T in text) == (thinking is not Thinking.OFF)
     assert ("refused" in text) == (dictionary is Dictionary.APP)
     assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)

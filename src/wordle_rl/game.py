@@ -40,14 +40,14 @@ def score_guess(secret: str, guess: str) -> str:
 
 
 class Dictionary(StrEnum):
-    """What happens to a guess that is not listed."""
+    """What happens to a reply that is no listed guess."""
 
     STRICT = "strict"
     """It costs the turn and earns no marks. The only setting results are quoted for."""
     LENIENT = "lenient"
     """Any word of the right length is scored."""
     APP = "app"
-    """It is refused without cost, `max_refusals` times a game; after that it costs the turn."""
+    """It is refused without cost, whatever is wrong with it, `max_refusals` times a game; then it costs the turn."""
 
 
 class Outcome(StrEnum):

@@ -32,7 +32,8 @@ def play(
         temperature: 0 is greedy; None leaves it to an endpoint.
         max_completion_tokens: Bound on one turn's reply.
         constrain: `words` limits a model's guesses to listed words.
-        dictionary: What an unlisted guess costs (for a human, `app` asks again); left out: a model's own, else strict.
+        dictionary: What an unlisted guess costs; `app` refuses any bad reply at no cost; left out: a model's own, else
+            strict.
         hard_mode: Every revealed hint must be used. Not for the solver.
         seed: Seed of the secret and the player; left out: a new game every time.
     """

@@ -35,6 +35,7 @@ def play(
 ) -> None:
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
     found = load_words(words_of(player, source).source)
+    seed = random.randrange(1 << 32) if seed is None else seed
     chosen = secret or random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
@@ -54,7 +55,7 @@ def play(
         solver=Solver(found),
         base_url=base_url,
         own_drawing=own_drawing,
-        seed=seed or 0,
+        seed=seed,
     )
     trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]
     if trajectory.error is not None:

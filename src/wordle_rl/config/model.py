@@ -26,7 +26,7 @@ class GameSettings(Section):
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
     dictionary: Dictionary = Dictionary.STRICT
-    """What an unlisted guess costs: `strict` a turn, `lenient` nothing (it is scored), `app` it is refused."""
+    """What an unlisted guess costs: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply."""
     hard_mode: bool = False
     """Every revealed hint must be used in later guesses."""
     max_refusals: int = Field(10, ge=0)

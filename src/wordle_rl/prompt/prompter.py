@@ -180,6 +180,11 @@ class Prompter:
         return [Message(role="system", content=rules)] if rules else []
 
 
+_EXAMPLES = ("tea", "rain", "crane", "planet", "station", "relation", "education", "generation")
+_EXAMPLE = {len(word): word for word in _EXAMPLES}
+"""The word that shows how to reply, by length."""
+
+
 @lru_cache(maxsize=64)
 def system_prompt(prompter: Prompter) -> str:
     """The rules as told to a language model, worded for the prompter's style; the compact style says nothing."""
@@ -192,10 +197,11 @@ def system_prompt(prompter: Prompter) -> str:
         "⬛ no (further) copy in it",
         Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
     }[prompter.style]
+    word = _EXAMPLE[prompter.word_length]
     form = {
-        Thinking.OFF: f"Reply with nothing but {prompter.reply('crane')}.",
-        Thinking.OPTIONAL: f"Reply with {prompter.reply('crane')}; you may reason first inside <think>…</think>.",
-        Thinking.REQUIRED: f"Reason first, briefly, then guess: {prompter.reply('crane', '…')}".replace("\n", ""),
+        Thinking.OFF: f"Reply with nothing but {prompter.reply(word)}.",
+        Thinking.OPTIONAL: f"Reply with {prompter.reply(word)}; you may reason first inside <think>…</think>.",
+        Thinking.REQUIRED: f"Reason first, briefly, then guess: {prompter.reply(word, '…')}".replace("\n", ""),
     }[prompter.thinking]
     dictionary = {
         Dictionary.STRICT: "Guesses must be listed English words; any other reply wastes the turn.",

@@ -13,7 +13,10 @@ from wordle_rl.reward.components import COMPONENTS, Range, RewardError, Shares
 from wordle_rl.solver import Solver
 
 ORDER_MARGIN = 0.01
-"""By how much the worst win stands above the best loss, and an honest loss above a rule-breaking one."""
+"""By how much the worst win stands above the best loss.
+
+An honest loss stands as far above one that broke a rule, where breaking rules would pay otherwise.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,10 @@ class Rubric:
     """Weights over named components.
 
     Three kinds of game are told apart: a win; an honest loss (every turn played, no rule broken); a loss in which
-    a rule was broken. Whatever the weights, a win scores above every loss and an honest loss above a rule-breaking
-    one: the weight of `win` is raised and that of `rule_break` lowered to the least values that ensure this for
-    the stated ranges of the other components. A component with weight 0 is computed and kept, but counts nothing.
+    a rule was broken. Whatever the weights, a win scores above every loss, and a rule-breaking loss never above an
+    honest one: the weight of `win` is raised and that of `rule_break` lowered to the least values that ensure this
+    for the stated ranges of the other components. Where breaking rules can gain nothing, as under a reward for wins
+    alone, all losses may score the same. A component with weight 0 is computed and kept, but counts nothing.
 
     Attributes:
         weights: Weight by component name; costs take negative weights.

@@ -292,8 +292,10 @@ class Solver:
         """Expected guesses that this guess gives away against the best play found.
 
         Never negative: where the guess turns out better than the best the search found, it is the best known and its
-        regret is 0. A guess that tells nothing wastes its turn and costs exactly 1 without a cap. With no candidate
-        left (the turns contradict each other) there is nothing to lose, and the regret is 0.
+        regret is 0. A guess that tells nothing wastes its turn and costs exactly 1 without a cap. Under a cap a secret
+        not found counts turns_left + 1 guesses, so that a guess which loses one more but finds the others sooner may
+        have no regret. With no candidate left (the turns contradict each other) there is nothing to lose, and the
+        regret is 0.
         """
         spent = self.guess_value(guess, candidates, turns_left)
         return spent - min(self.value(candidates, turns_left), spent)
