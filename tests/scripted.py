@@ -1,8 +1,8 @@
-"""A policy that says what a test wrote down, in the tokens of a real codec."""
+"""Policies that say what a test wrote down, in the tokens of a real codec or in words alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from wordle_rl.samplers.base import Completion
+from wordle_rl.samplers.base import Completion, Request
 
 Script = Callable[[int, tuple], str | None]
 """(game id, turns so far) -> the reply; None: one that is cut at its token limit."""
@@ -33,3 +33,29 @@ def scripted(script: Script):
 
 def say(word: str) -> str:
     return f"<guess>{word}</guess>"
+
+
+class ScriptedSampler:
+    """Says what it was told to: `script[game_id]` lists that game's replies in order.
+
+    Raises:
+        IndexError: If a game lasts longer than its script.
+    """
+
+    def __init__(self, script: Mapping[int, Sequence[str]]) -> None:
+        self.codec = None
+        self._script = script
+        self._next: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Start every script again."""
+        self._next.clear()
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """The next line of each game's script."""
+        completions = []
+        for request in requests:
+            position = self._next.get(request.game_id, 0)
+            self._next[request.game_id] = position + 1
+            completions.append(Completion(self._script[request.game_id][position]))
+        return completions

@@ -59,7 +59,9 @@ def test_links_lead_to_files(path: Path) -> None:
 
 
 def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
-    found = re.search(r"the quickstart in [^.]*?; peak memory [\d.]+\sand ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8"))
+    found = re.search(
+        r"the quickstart in [^.]*?; peak memory [\d.]+\sand ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8")
+    )
     assert found
     assert f" and {found[1]};" in (ROOT / "docs" / "guides" / "laptop.md").read_text(encoding="utf-8")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import ScriptedSampler
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
@@ -23,7 +24,7 @@ from wordle_rl.evaluate import (
 from wordle_rl.game import Dictionary, Outcome, Rules, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request, Sampler
-from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
+from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.stats import wilson_interval

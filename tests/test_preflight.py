@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 
 from chat_families import FAMILIES, family_config, family_tokenizer
 from rich.console import Console
+from scripted import ScriptedSampler
 from tokenizers import normalizers, processors
 from training_fixtures import write_config
 from transformers import AutoModelForCausalLM
@@ -45,7 +46,6 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Played, check_play, play_groups, reply_lengths
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start
-from wordle_rl.samplers.simple import ScriptedSampler
 from wordle_rl.templates import training_template
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.simple import RandomSampler, ScriptedSampler, SolverSampler
+from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -42,14 +42,3 @@ def test_the_random_player_names_listed_words_and_repeats_itself(small_words: Wo
     other = RandomSampler(small_words, COMPACT, seed=4)
     assert first != [t.transcript for t in play(starts, small_words, COMPACT, other)]
     assert {turn.turn.outcome for transcript in first for turn in transcript.turns} == {Outcome.SCORED}
-
-
-def test_a_script_is_read_per_game_and_ends_with_an_error(small_words: WordList) -> None:
-    prompter = Prompter(rules=Rules(max_turns=3))
-    sampler = ScriptedSampler({0: ["a", "b", "c"], 1: ["<guess>crane</guess>"]})
-    for _ in range(2):  # `begin` starts the script again
-        first, second = play([Start("crane"), Start("crane")], small_words, prompter, sampler)
-        assert [turn.reply for turn in first.transcript.turns] == ["a", "b", "c"]
-        assert second.transcript.won
-    with pytest.raises(IndexError):
-        play([Start("crane")], small_words, Prompter(), sampler)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
-import numpy.typing as npt
 
 from wordle_rl.config import ConfigError
 from wordle_rl.credit import TurnValues
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import turn_regret
+from wordle_rl.reward import fitting_answers, turn_regret
 from wordle_rl.rollout import Running, Segment, Start, advance, fits, open_game
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.solver import Solver
@@ -26,8 +22,6 @@ from wordle_rl.words import WordList
 
 Judge = Callable[[Sequence[Turn], Turn], float]
 """The worth of a turn on a board; more is better."""
-
-_MAX_BOARDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +113,6 @@ def regret_judge(solver: Solver | None) -> Judge:
         return -turn_regret(turn, fitting(board), solver.quick_regret)
 
     return judge
-
-
-def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], npt.NDArray[np.int32]]:
-    """A function from a board to the answers that fit it, as indices; it remembers boards it saw."""
-
-    @lru_cache(_MAX_BOARDS)
-    def candidates(scored: tuple[tuple[str, str], ...]) -> npt.NDArray[np.int32]:
-        return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
-
-    return lambda board: candidates(
-        tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks is not None)
-    )
 
 
 def _segment(game: Running, reply: Completion, number: int) -> Segment:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import gather_object
 
-from wordle_rl.branching import BranchedGame, fitting_answers, play_branching, regret_judge
+from wordle_rl.branching import BranchedGame, play_branching, regret_judge
 from wordle_rl.chat import ChatCodec
 from wordle_rl.colocate import colocated_player
 from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
@@ -22,7 +22,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.modeling import context_length
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, format_compliance, with_candidates
+from wordle_rl.reward import RewardBreakdown, Schedule, fitting_answers, format_compliance, with_candidates
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Sampler

@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
 from wordle_rl.config import Constrain
 from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
+from wordle_rl.reward import fitting_answers
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
@@ -138,7 +136,7 @@ class _RegretMeter:
     def __init__(self, solver: Solver, rules: Rules) -> None:
         self._solver = solver
         self._max_turns = rules.max_turns
-        self._candidates: dict[tuple[Turn, ...], npt.NDArray[np.int32]] = {(): solver.candidates([])}
+        self._fitting = fitting_answers(solver)
         self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
 
     def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
@@ -152,16 +150,8 @@ class _RegretMeter:
         turns_left = self._max_turns - sum(past.costs_turn for past in earlier)
         key = (scored, turn.guess, turns_left)
         if key not in self._regrets:
-            self._regrets[key] = self._solver.regret(turn.guess, self._remaining(scored), turns_left)
+            self._regrets[key] = self._solver.regret(turn.guess, self._fitting(scored), turns_left)
         return self._regrets[key]
-
-    def _remaining(self, scored: tuple[Turn, ...]) -> npt.NDArray[np.int32]:
-        """Answers still possible after some scored turns, as indices."""
-        if scored not in self._candidates:
-            last = scored[-1]
-            narrowed = self._solver.narrow(self._remaining(scored[:-1]), last.guess or "", last.marks or "")
-            self._candidates[scored] = narrowed
-        return self._candidates[scored]
 
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:

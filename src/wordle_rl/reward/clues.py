@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ ABSENT_LETTER = -0.5
 
 LOWEST_FEEDBACK = 5 * ABSENT_LETTER
 """The lowest `feedback_use` of a turn; the highest is `5 * PLACE_KEPT`, which is 1."""
+
+_MAX_BOARDS = 20_000
 
 
 def letter_scores(guess: str, known: Knowledge) -> tuple[float, ...]:
@@ -70,6 +73,18 @@ def feedback_use(turn: Turn, earlier: Sequence[Turn]) -> float:
 def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
     """Whether a guess could have been the secret by every mark before it."""
     return turn.guess is not None and not violates_clues(turn.guess, earlier)
+
+
+def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], NDArray[np.int32]]:
+    """A function from a board to the answers that fit it, as indices; it remembers boards it saw."""
+
+    @lru_cache(_MAX_BOARDS)
+    def candidates(scored: tuple[tuple[str, str], ...]) -> NDArray[np.int32]:
+        return solver.narrow(candidates(scored[:-1]), *scored[-1]) if scored else solver.candidates(())
+
+    return lambda board: candidates(
+        tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks is not None)
+    )
 
 
 def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Turn, NDArray[np.int32]]]:

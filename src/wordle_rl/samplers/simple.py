@@ -1,9 +1,9 @@
-"""Players without a model: the solver, a random one, and one that reads from a script."""
+"""Players without a model: the solver, and one that guesses at random."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
@@ -55,29 +55,3 @@ class RandomSampler:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One random listed word per request."""
         return [Completion(self._prompter.reply(self._rng.choice(self._words.guesses), "")) for _ in requests]
-
-
-class ScriptedSampler:
-    """Says what it was told to: `script[game_id]` lists that game's replies in order.
-
-    Raises:
-        IndexError: If a game lasts longer than its script.
-    """
-
-    def __init__(self, script: Mapping[int, Sequence[str]]) -> None:
-        self.codec = None
-        self._script = script
-        self._next: dict[int, int] = {}
-
-    def begin(self) -> None:
-        """Start every script again."""
-        self._next.clear()
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """The next line of each game's script."""
-        completions = []
-        for request in requests:
-            position = self._next.get(request.game_id, 0)
-            self._next[request.game_id] = position + 1
-            completions.append(Completion(self._script[request.game_id][position]))
-        return completions

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.words import MAX_WORD_LENGTH, MIN_WORD_LENGTH
+
 Codes = npt.NDArray[np.uint8 | np.uint16]
 
-MIN_WORD_LENGTH = 3
-MAX_WORD_LENGTH = 10
 _DIGIT_OF_MARK = {"X": 0, "Y": 1, "G": 2}
 _MARK_OF_DIGIT = "XYG"
 _LARGEST_UINT8_LENGTH = 5  # 3**5 = 243 codes fit in one byte, 3**6 = 729 do not

@@ -51,11 +51,6 @@ def guesses_in(cost: int) -> int:
     return cost % FAILURE
 
 
-def failures_in(cost: int) -> int:
-    """Number of secrets a plan of this cost does not find."""
-    return cost // FAILURE
-
-
 def split_classes(candidates: Candidates, codes: Codes, all_green: int) -> tuple[list[Candidates], bool]:
     """Part candidates by the marks a guess gets.
 
