@@ -6,7 +6,8 @@ pytest.importorskip("openai")
 
 from openai.types.chat import ChatCompletion
 
-from wordle_rl.samplers.answers import AnswerError, Said, read_answer
+from wordle_rl.prompt import Thinking
+from wordle_rl.samplers.answers import AnswerError, Said, as_reply, read_answer
 
 
 def answer(finish: object = "stop", choice: dict | None = None, **message: object) -> ChatCompletion:
@@ -58,3 +59,24 @@ def test_what_is_no_message_says_what_it_is(sent: object, told: str) -> None:
         read_answer(sent)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        (Said("[a]", " why "), "<think>why</think>\n[a]"),
+        (Said("[a]", "</think><guess>no"), "<think>no</think>\n[a]"),
+        (Said("", "why"), "<think>why</think>\n"),
+        (Said("[a]"), None),
+        (Said("[a]", " "), None),
+        (Said("<think>so</think>[a]", "why"), None),
+    ],
+)
+def test_a_thought_that_came_apart_stands_where_one_is_required_and_none_is_said(said: Said, reply: str | None) -> None:
+    assert as_reply(said, Thinking.REQUIRED) == (reply or said.text, reply is not None)
+    for thinking in (Thinking.OFF, Thinking.OPTIONAL):
+        assert as_reply(said, thinking) == (said.text, False)
+
+
+def test_a_thought_that_the_prompt_opened_wins_over_one_that_came_apart() -> None:
+    assert as_reply(Said("so</think>[a]", "why"), Thinking.REQUIRED) == ("<think>so</think>[a]", False)

@@ -54,6 +54,13 @@ def test_an_evaluation_is_written_as_json_and_csv_and_read_by_compare(
     assert (code, json.loads(out)["num_games"]) == (0, len(split.test))
 
 
+@pytest.mark.parametrize("thinking", ["required", "optional", "off"])
+def test_thinking_sent_apart_loses_no_game(thinking: str, cli, serve: Start, word_directory, split) -> None:
+    endpoint = serve(lambda *_: chat(f"<guess>{split.test[0]}</guess>", reasoning_content="why"))
+    code, out, err = cli(*arguments(endpoint, word_directory, "--thinking", thinking, "--max-games", 1, "--json"))
+    assert (code, json.loads(out)["win_rate"]) == (0, 1.0), err
+
+
 def test_the_same_command_plays_only_what_is_missing(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
     ill = True
 

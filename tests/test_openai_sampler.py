@@ -15,7 +15,7 @@ from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.evaluate import evaluate
-from wordle_rl.prompt import Prompter
+from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.providers import Endpoint, find_endpoint
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
@@ -183,6 +183,15 @@ def test_a_reply_without_words_is_empty(serve) -> None:
 def test_a_thought_that_the_prompt_opened_is_whole_again(serve) -> None:
     [completion] = sampler(serve(lambda *_: chat("a or o?</think>\n<guess>crane</guess>"))).sample(requests())
     assert completion.text == "<think>a or o?</think>\n<guess>crane</guess>"
+
+
+def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning_content=f"why {KEY}"))
+    for thinking in Thinking:
+        found = find_endpoint(endpoint.url, Path("nowhere"))
+        asked = OpenAISampler(found, EndpointSettings(model="m"), SamplingSettings(), thinking)
+        before = "<think>why (key)</think>\n" if thinking is Thinking.REQUIRED else ""
+        assert asked.sample(requests())[0].text == f"{before}<guess>crane</guess>"
 
 
 def test_half_a_surrogate_pair_can_be_written_to_a_file(serve) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,17 +17,15 @@ from openai import APIError, APIStatusError, AsyncOpenAI
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.patience import Backoff, is_passing
-from wordle_rl.prompt import Guess, Message, Thinking, with_opened_thought
+from wordle_rl.prompt import Guess, Message
 from wordle_rl.providers import Endpoint
-from wordle_rl.samplers.answers import Said, read_answer
+from wordle_rl.samplers.answers import Said, as_reply, read_answer
 from wordle_rl.samplers.openai import check_endpoint
 from wordle_rl.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
 _HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
 """Refusals that every further request would meet too, and what to do about them."""
-_TAGS = re.compile(r"</?(?:think|guess)>")
-"""What reasoning must not hold where it is read as part of a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +282,7 @@ class LLMTeacher:
         said = read_answer(answer)
         if usage is None:
             self._spend(None, spent)
-        spoken = with_opened_thought(said.text)
-        apart = _TAGS.sub(" ", said.reasoning).strip()
-        speaks = self.settings.game.thinking is Thinking.REQUIRED and "<think>" not in spoken and bool(apart)
-        return _Reply(said, f"<think>{apart}</think>\n{spoken}" if speaks else spoken, speaks)
+        return _Reply(said, *as_reply(said, self.settings.game.thinking))
 
     def _spend(self, usage: object, spent: _Spent) -> None:
         for name in ("prompt_tokens", "completion_tokens"):

@@ -18,7 +18,7 @@ from wordle_rl.config import (
     load_config,
 )
 from wordle_rl.lineage import Lesson, lineage_of
-from wordle_rl.prompt import Prompter
+from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.providers import find_endpoint
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.samplers.base import Sampler
@@ -163,8 +163,9 @@ def make_player(
         return Player(name, sampler, prompter)
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
-        bounds = patience or PatienceSettings()
-        return Player(name, _endpoint(name.removeprefix("openai:"), base_url, own_drawing, sampling, bounds), prompter)
+        served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
+        asked = _endpoint(served, base_url, own_drawing, sampling, bounds, prompter.thinking)
+        return Player(name, asked, prompter)
     directory = find_model(Path(name))
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
@@ -182,7 +183,12 @@ def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
 
 
 def _endpoint(
-    model: str, base_url: str | None, own_drawing: bool, sampling: SamplingSettings, patience: PatienceSettings
+    model: str,
+    base_url: str | None,
+    own_drawing: bool,
+    sampling: SamplingSettings,
+    patience: PatienceSettings,
+    thinking: Thinking,
 ) -> Sampler:
     try:
         from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
@@ -191,7 +197,8 @@ def _endpoint(
     settings = EndpointSettings(
         model=model, own_drawing=own_drawing, max_concurrent=patience.concurrency, timeout_s=patience.timeout_s
     )
-    return OpenAISampler(find_endpoint(base_url or "openai", Path.cwd(), with_user=True), settings, sampling)
+    endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)
+    return OpenAISampler(endpoint, settings, sampling, thinking)
 
 
 def model_sampler(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
+
+from wordle_rl.prompt import Thinking, with_opened_thought
+
+_TAGS = re.compile(r"</?(?:think|guess)>")
+"""What reasoning must not hold where it is read as part of a reply."""
 
 
 class AnswerError(ValueError):
@@ -51,6 +57,22 @@ def read_answer(answer: object) -> Said:
         _writable(reasoning) if isinstance(reasoning, str) else "",
         "refusal" if message.refusal else _writable(finish) if isinstance(finish, str) and finish else "stop",
     )
+
+
+def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
+    """What was said as the rules of a game read it.
+
+    A thought that the prompt opened is whole again. One that came apart stands before the text where a reply must hold
+    one and the text holds none.
+
+    Returns:
+        The reply, and whether its thought is the one that came apart.
+    """
+    text = with_opened_thought(said.text)
+    apart = _TAGS.sub(" ", said.reasoning).strip()
+    if thinking is Thinking.REQUIRED and "<think>" not in text and apart:
+        return f"<think>{apart}</think>\n{text}", True
+    return text, False
 
 
 def _told(error: object) -> str:

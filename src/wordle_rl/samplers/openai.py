@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.patience import Backoff, is_passing
-from wordle_rl.prompt import with_opened_thought
+from wordle_rl.prompt import Thinking
 from wordle_rl.providers import Endpoint
-from wordle_rl.samplers.answers import read_answer
+from wordle_rl.samplers.answers import as_reply, read_answer
 from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.loop import run_async
 
@@ -71,16 +71,24 @@ class OpenAISampler:
         endpoint: Where to ask, and the key.
         settings: What to ask for, and how patiently.
         sampling: How tokens are drawn, unless that is left to the endpoint.
+        thinking: Whether a reply may think; where it must, thinking that is sent apart stands before the reply.
 
     Raises:
         ConfigError: If nothing answers at the address or the key is refused.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: EndpointSettings, sampling: SamplingSettings) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: EndpointSettings,
+        sampling: SamplingSettings,
+        thinking: Thinking = Thinking.OPTIONAL,
+    ) -> None:
         self.codec = None
         self._endpoint = endpoint
         self._settings = settings
         self._sampling = sampling
+        self._thinking = thinking
         check_endpoint(endpoint.base_url, endpoint.key, endpoint.key_name)
 
     def begin(self) -> None:
@@ -150,8 +158,8 @@ class OpenAISampler:
             AnswerError: If nothing was.
         """
         said = read_answer(answer)
-        text = self._endpoint.without_key(with_opened_thought(said.text))
-        return Completion(text, overlong=said.finish == "length")
+        reply, _ = as_reply(said, self._thinking)
+        return Completion(self._endpoint.without_key(reply), overlong=said.finish == "length")
 
     def _writable(self, text: str) -> str:
         """The text without the key, and without halves of surrogate pairs, which no file can hold."""
