@@ -188,6 +188,40 @@ def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     assert sorted(run_directory.rglob("*")) == before
 
 
+def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
+    word_directory, run_directory, tmp_path, monkeypatch, capsys, serve
+) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
+    monkeypatch.setattr(module, "check_vllm", lambda _: None)
+    endpoint = serve(lambda *_: (404, {}))
+    length = 110
+
+    def tell(handler) -> None:
+        handler.reply(200, {"data": [{"id": f"{run_directory}/sft", "max_model_len": length}]})
+
+    monkeypatch.setattr(endpoint.server.RequestHandlerClass, "do_GET", tell)
+    before = sorted(run_directory.rglob("*"))
+    server = endpoint.url.removesuffix("/v1")
+    assert main(config, run_directory, server) == 2
+    shown = capsys.readouterr().err
+    assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the server takes 110" in shown
+    assert "--max-model-len" in shown
+    assert sorted(run_directory.rglob("*")) == before
+
+    length = 111
+    monkeypatch.setattr(module, "make_trainer", trainer_reached)
+    with pytest.raises(TrainerReachedError):
+        main(config, run_directory, server)
+
+
+class TrainerReachedError(Exception):
+    """All checks are past."""
+
+
+def trainer_reached(*_: object) -> None:
+    raise TrainerReachedError
+
+
 def test_a_model_that_is_there_is_not_trained_over(
     word_directory, run_directory, tmp_path, monkeypatch, capsys
 ) -> None:

@@ -156,6 +156,26 @@ def test_all_budgets_are_checked_at_once(small_words, codec) -> None:
     refuse([Finding("warning", "wasteful"), Finding("note", "by the way")])
 
 
+def test_a_game_must_fit_the_engine_that_plays_it(small_words, codec) -> None:
+    game = {"style": "compact", "thinking": "off"}
+    grpo = {"engine": "vllm", "sampling": {"max_completion_tokens": 12}}
+
+    def found(length: int, **changes: object) -> list[Finding]:
+        values = {"game": game, "grpo": {**grpo, "vllm": {"max_length": length}, **changes}}
+        config = RunConfig.model_validate(values)
+        findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+        return [finding for finding in findings if "engine" in finding.message]
+
+    (problem,) = found(110)
+    assert problem.level == "problem"
+    assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the engine takes 110" in problem.message
+    assert "raise grpo.vllm.max_length" in problem.message
+    assert not found(111)
+    assert not found(0)
+    assert not found(110, engine="transformers")
+    assert not found(110, steps=0)
+
+
 def test_teacher_games_that_would_be_left_out_are_told() -> None:
     assert check_teacher([10, 20], 20) == []
     (some,) = check_teacher([10, 20, 30, 40], 20)

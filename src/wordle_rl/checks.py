@@ -14,7 +14,7 @@ from typing import Literal
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, OptimizerSettings, RunConfig, VLLMSettings
-from wordle_rl.fit import fit_problems
+from wordle_rl.fit import fit_problems, longest_game
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage
 from wordle_rl.processes import Sharding
@@ -49,13 +49,14 @@ def refuse(findings: Iterable[Finding]) -> None:
 def check_model(
     config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec, numbers: ModelNumbers
 ) -> list[Finding]:
-    """The checks that need no weights and take no time: template, stop tokens, budgets against the context, rates."""
+    """The checks that need no weights and take no time: template, stop tokens, rates, budgets."""
     game = sample_game(words, prompter)
     fits = fit_problems(words, prompter, codec, numbers.context, budgets_of(config))
     return [
         *check_template(codec, game, prompter.thinking),
         *check_stops(codec, game, numbers.vocab_size),
         *(Finding("problem", message) for message in fits),
+        *check_engine_length(config, words, prompter, codec),
         *check_updates(config, numbers),
     ]
 
@@ -92,6 +93,21 @@ def check_engines(config: RunConfig) -> list[Finding]:
         message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
         findings.append(Finding("problem", message))
     return findings
+
+
+def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec) -> list[Finding]:
+    """Whether the engine beside the training takes a whole game, where it is told how many tokens it takes."""
+    grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
+    if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
+        return []
+    needed = longest_game(words, prompter, codec, budget)
+    if needed <= grpo.vllm.max_length:
+        return []
+    message = (
+        f"a game may take {needed} tokens with grpo.sampling.max_completion_tokens {budget}, the engine takes "
+        f"{grpo.vllm.max_length}; raise grpo.vllm.max_length, or leave it out for as many as a game may take"
+    )
+    return [Finding("problem", message)]
 
 
 def budgets_of(config: RunConfig) -> dict[str, int]:

@@ -32,6 +32,7 @@ from trl.import_utils import suppress_experimental_warning
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
+from wordle_rl.fit import longest_game
 from wordle_rl.grpo import without_overlong
 from wordle_rl.lineage import LINEAGE_FILE, lesson_of, trained_further
 from wordle_rl.modeling import load_codec
@@ -48,7 +49,7 @@ from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.training import RunCallback, held_interrupt, last_checkpoint, make_scheduler, save_trained
-from wordle_rl.words import WordListError, load_words
+from wordle_rl.words import WordList, WordListError, load_words
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -282,8 +283,8 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         The model directory.
 
     Raises:
-        ConfigError: If a setting would not be followed, vLLM is not installed, there is no model of SFT, or nothing
-            answers at the address.
+        ConfigError: If a setting would not be followed, vLLM is not installed, there is no model of SFT, nothing
+            answers at the address, or a game may outgrow the server.
     """
     check_settings(config)
     check_vllm("asynchronous GRPO")
@@ -293,8 +294,9 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
-    max_length = server_length(server, str(directory / "sft"))
-    split = split_secrets(load_words(config.words.source), config.words.split_seed)
+    max_length, words = server_length(server, str(directory / "sft")), load_words(config.words.source)
+    check_length(config, words, _codec_of(config, directory), max_length)
+    split = split_secrets(words, config.words.split_seed)
     if is_first():
         Run.create(directory, config, split)
     wait_for_all()
@@ -334,6 +336,21 @@ def server_length(server: str, model: str) -> int:
             f"{server} serves {', '.join(served) or 'no model'}; start it with --served-model-name {model}"
         )
     return int(served[model])
+
+
+def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_length: int) -> None:
+    """Refuse a server that does not take a whole game.
+
+    Raises:
+        ConfigError: With the setting and its mend.
+    """
+    budget = config.grpo.sampling.max_completion_tokens
+    needed = longest_game(words, config.game.prompter(words.word_length), codec, budget)
+    if needed > max_length:
+        raise ConfigError(
+            f"a game may take {needed} tokens with grpo.sampling.max_completion_tokens {budget}, the server takes "
+            f'{max_length}; lower it, set game.style to "compact", or start the server with a larger --max-model-len'
+        )
 
 
 def _codec_of(config: RunConfig, run_directory: Path) -> ChatCodec:
