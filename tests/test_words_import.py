@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,22 @@ def test_imported_list_loads_by_its_directory_name(tmp_path: Path, own_cache: Pa
     assert load_words("mine") == words
     assert load_words("mine").name == "mine"
     assert sorted(path.name for path in (own_cache / "words").iterdir()) == ["mine"]
+
+
+def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_pair(tmp_path / "mine", lines("crane", "speed"), lines("crane", "speed"))
+    for command in (["words", "import", str(source)], ["words", "show", "mine"]):
+        assert main(command) == 0
+        shown = capsys.readouterr().out
+        assert "note: too few answers for a split" in shown
+        assert "None" not in shown
+        assert main([*command, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["num_answers"], facts["split"]) == (2, None)
+        assert facts["notes"][-1].startswith("too few answers for a split")
+    assert main(["words", "show", str(toy_pair(tmp_path / "toy")), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["split"], facts["notes"]) == ({"train": 1, "val": 1, "test": 1}, [])
 
 
 def test_import_recognises_and_completes_a_known_list(tmp_path: Path) -> None:

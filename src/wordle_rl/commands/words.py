@@ -12,13 +12,16 @@ from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.words import import_words, load_words
+from wordle_rl.words import WordList, WordListError, import_words, load_words
 
 
 def words(action: Literal["show", "import"], source: str, as_json: bool) -> None:
     """Show or import a word list."""
     found = import_words(Path(source)) if action == "import" else load_words(source)
-    split = split_secrets(found)
+    notes = list(found.notes)
+    parts = _parts_of(found)
+    if parts is None:
+        notes.append("too few answers for a split, train, val and test take one each; solve and play need none")
     facts = {
         "name": found.name,
         "word_length": found.word_length,
@@ -27,17 +30,26 @@ def words(action: Literal["show", "import"], source: str, as_json: bool) -> None
         "fingerprint": found.fingerprint,
         "answers_sha256": found.answers_sha256,
         "guesses_sha256": found.guesses_sha256,
-        "split": {"train": len(split.train), "val": len(split.val), "test": len(split.test)},
-        "notes": list(found.notes),
+        "split": parts,
+        "notes": notes,
     }
     if as_json:
         print_json(facts)
         return
     for name, value in facts.items():
-        if name != "notes":
+        if name != "notes" and value is not None:
             out.print(f"{name:<15} {value}", highlight=False)
-    for note in found.notes:
+    for note in notes:
         out.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _parts_of(found: WordList) -> dict[str, int] | None:
+    """How many secrets each part of the split has; None: there are too few answers for one."""
+    try:
+        split = split_secrets(found)
+    except WordListError:
+        return None
+    return {"train": len(split.train), "val": len(split.val), "test": len(split.test)}
 
 
 def solve(source: str, opener: str | None, tree: bool, secret: str | None, top: int, as_json: bool) -> None:
