@@ -155,10 +155,34 @@ def test_import_recognises_and_completes_a_known_list(tmp_path: Path) -> None:
     assert read_word_list(tmp_path / "cache" / "toy", known=TOY_KNOWN).notes == ()
 
 
-def test_importing_again_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_another_list_of_a_name_replaces_the_earlier_one_only_where_that_is_asked_for(
+    tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = import_words(toy_pair(tmp_path / "mine"))
+    other = write_pair(tmp_path / "other" / "mine", lines("crane"), lines("crane"))
+    found = read_word_list(other)
+    assert main(["words", "import", str(other)]) == 2
+    told = capsys.readouterr().err
+    assert f"known as 'mine' ({first.fingerprint[:12]}, this one is {found.fingerprint[:12]}): rename {other}" in told
+    assert "--overwrite" in told
+    assert load_words("mine") == first
+    assert main(["words", "import", str(tmp_path / "mine")]) == 0, "the same list again"
+    assert main(["words", "import", str(other), "--overwrite"]) == 0
+    assert load_words("mine") == found
+
+
+def test_a_list_changed_in_the_cache_is_mended_by_importing_it_again(tmp_path: Path, own_cache: Path) -> None:
+    words = import_words(toy_pair(tmp_path / "mine"))
+    (own_cache / "words" / "mine" / "guesses.txt").unlink()
+    assert import_words(tmp_path / "mine") == words == load_words("mine")
+    (own_cache / "words" / "mine" / "fingerprint.txt").unlink()
+    assert import_words(tmp_path / "mine") == words == load_words("mine")
+
+
+def test_importing_anew_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path) -> None:
     import_words(toy_pair(tmp_path / "mine"), cache=tmp_path / "cache")
     write_pair(tmp_path / "mine", lines("crane"), lines("crane"))
-    import_words(tmp_path / "mine", cache=tmp_path / "cache")
+    import_words(tmp_path / "mine", cache=tmp_path / "cache", overwrite=True)
     assert read_word_list(tmp_path / "cache" / "mine").guesses == ("crane",)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
 

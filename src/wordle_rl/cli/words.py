@@ -13,6 +13,7 @@ from wordle_rl.commands import words as command
 def words(
     action: Annotated[Literal["show", "import"], tyro.conf.Positional],
     source: Annotated[str, tyro.conf.Positional] = "default",
+    overwrite: bool = False,
     as_json: Json = False,
 ) -> None:
     """Show a word list and its split (`show LIST`), or import one into the user's cache (`import DIR`).
@@ -23,9 +24,10 @@ def words(
     Args:
         action: `show` a list, or `import` one from a directory.
         source: Of `show`: a list's name, or a directory; of `import`: the directory.
+        overwrite: Of `import`: replace another list of that name.
         as_json: Print the result as JSON.
     """
-    command.words(action, source, as_json)
+    command.words(action, source, overwrite, as_json)
 
 
 def solve(

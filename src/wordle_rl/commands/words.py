@@ -15,9 +15,9 @@ from wordle_rl.split import split_secrets
 from wordle_rl.words import WordList, WordListError, import_words, load_words
 
 
-def words(action: Literal["show", "import"], source: str, as_json: bool) -> None:
+def words(action: Literal["show", "import"], source: str, overwrite: bool, as_json: bool) -> None:
     """Show or import a word list."""
-    found = import_words(Path(source)) if action == "import" else load_words(source)
+    found = import_words(Path(source), overwrite=overwrite) if action == "import" else load_words(source)
     notes = list(found.notes)
     parts = _parts_of(found)
     if parts is None:
