@@ -73,6 +73,7 @@ BAD = {
     "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
     "a run below a file": ("run {here}/mini.toml --out {here}/mini.toml/run", "choose another place"),
     "unknown words": ("solve --words klingon", "klingon"),
+    "words of nobody": ("words show ~no-such-user/lists", "no word list '~no-such-user/lists'"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),
     "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),

@@ -249,7 +249,7 @@ def test_a_directory_without_both_files_is_refused(tmp_path: Path) -> None:
         read_word_list(tmp_path)
 
 
-@pytest.mark.parametrize("source", ["no-such-list", "../words", "\N{SNOWMAN}"])
+@pytest.mark.parametrize("source", ["no-such-list", "../words", "\N{SNOWMAN}", "~no-such-user/lists"])
 def test_unknown_sources_are_refused_with_the_choices(source: str) -> None:
     with pytest.raises(WordListError, match="give default, original, nyt, a directory"):
         load_words(source)

@@ -141,8 +141,8 @@ def load_words(source: str = "default") -> WordList:
     """
     if source == "default":
         return _embedded_words()
-    if source not in KNOWN_LISTS and Path(source).expanduser().is_dir():
-        return read_word_list(Path(source).expanduser())
+    if source not in KNOWN_LISTS and (directory := _directory_at(source)) is not None:
+        return read_word_list(directory)
     cached = user_cache_dir() / "words" / source
     if _LIST_NAME.fullmatch(source) and cached.is_dir():
         return _read_imported(cached, source, KNOWN_LISTS)
@@ -312,6 +312,15 @@ def _word_problem(word: str, word_length: int) -> str | None:
     if not MIN_WORD_LENGTH <= word_length <= MAX_WORD_LENGTH:
         return f"has {word_length} letters, supported are {MIN_WORD_LENGTH} to {MAX_WORD_LENGTH}"
     return None
+
+
+def _directory_at(source: str) -> Path | None:
+    """The directory that a source names; None: it names none, or the home of a user who is not there."""
+    try:
+        directory = Path(source).expanduser()
+    except RuntimeError:
+        return None
+    return directory if directory.is_dir() else None
 
 
 def _find_pair(directory: Path) -> tuple[Path, Path]:
