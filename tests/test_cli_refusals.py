@@ -62,6 +62,7 @@ BAD = {
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
     "empty split to train": (RUN + " --words.source {here}/lists", "2 answers cannot give"),
     "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "nothing answers at"),
+    "address of no host": ("eval --player openai:m --base-url http://[::1", "no address 'http://[::1'"),
     "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     "dataset below a file": ("dataset {run}/traces.jsonl --out {here}/taken/s --words {words}", "taken"),

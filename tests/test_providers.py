@@ -47,6 +47,17 @@ def test_what_is_no_provider_is_refused(provider: str, tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("host", ["[::1", "[house]", "host:port", "host:99999", "a..b"])
+def test_an_address_that_cannot_be_one_is_named_without_user_and_query(host: str, tmp_path: Path) -> None:
+    for address in (f"http://{host}/v1", f"http://me:secret@{host}/v1?token=secret"):
+        for read in (lambda address: find_endpoint(address, tmp_path, with_user=True), bare_address):
+            with pytest.raises(ConfigError, match="no address") as caught:
+                read(address)
+            assert f"{host}/v1'" in str(caught.value)
+            assert "secret" not in str(caught.value)
+    assert find_endpoint("http://[::1]:8000/v1", tmp_path).base_url == "http://[::1]:8000/v1"
+
+
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_providers_address_is_as_good_as_its_name(name: str, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv(PROVIDERS[name].key_name, "key-1")

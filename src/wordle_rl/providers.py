@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from wordle_rl.config import ConfigError
 
@@ -67,7 +67,7 @@ def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) ->
     """
     found = PROVIDERS.get(provider) or _BY_ADDRESS.get(provider.rstrip("/"))
     if found is None:
-        address = urlsplit(provider)
+        address = _address_of(provider)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(f"no provider {provider!r}; give {', '.join(PROVIDERS)}, or an address with http://")
         if (address.username or address.password) and not with_user:
@@ -88,8 +88,24 @@ def bare_address(provider: str) -> str:
         >>> bare_address("together"), bare_address("http://me:mine@host:8000/v1?token=mine")
         ('https://api.together.xyz/v1', 'http://host:8000/v1')
     """
-    address = urlsplit(PROVIDERS[provider].base_url if provider in PROVIDERS else provider)
+    address = _address_of(PROVIDERS[provider].base_url if provider in PROVIDERS else provider)
     return f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
+
+
+def _address_of(text: str) -> SplitResult:
+    """An address taken apart.
+
+    Raises:
+        ConfigError: If its host or port cannot be one; without its user and query.
+    """
+    try:
+        address = urlsplit(text)
+        (address.hostname or "").encode("idna")
+        address.port  # noqa: B018  # raises where it is no number, or too large
+    except ValueError:
+        shown = text.rpartition("@")[2].partition("?")[0]
+        raise ConfigError(f"no address {shown!r}: mend its host or port; http://localhost:8000/v1 is one") from None
+    return address
 
 
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
