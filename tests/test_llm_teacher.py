@@ -125,6 +125,7 @@ def test_a_reply_in_parts_is_their_text(serve, small_words) -> None:
         (chat("<guess>cr", "error"), "an error broke the reply off"),
         ((200, {"error": {"message": "overloaded"}}), "the endpoint sent an error: overloaded"),
         ((200, {"error": f"bad {KEY}", "choices": []}), "the endpoint sent an error: bad (key)"),
+        pytest.param((200, b"[" * 10**5 + b"]" * 10**5), "RecursionError", id="deeply nested"),
     ],
 )
 def test_what_is_no_reply_is_an_error_and_never_a_turn(answer, told: str, serve, small_words) -> None:

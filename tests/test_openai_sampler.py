@@ -129,6 +129,7 @@ def test_a_time_out_is_an_error(serve) -> None:
     "value",
     [
         *(b"<html>login</html>", b"", b"[]", b'"text"', b"{}"),
+        pytest.param(b"[" * 10**5 + b"]" * 10**5, id="deeply nested"),
         *({"choices": choices} for choices in ([], None, "text", {"a": 1}, ["text"], [{}], [{"message": None}])),
         *({"choices": [{"message": message}]} for message in ("text", {"content": ["text"]}, {"content": 7})),
     ],

@@ -220,7 +220,7 @@ class LLMTeacher:
                 if not is_passing(error.status_code):
                     raise _RequestFailedError(reason) from None
                 status, headers = error.status_code, error.response.headers
-            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON, or holds no message
+            except (APIError, ValueError, RecursionError) as error:  # no JSON, one too deep, or no message
                 reason = self._described(error)
             if attempt <= self.settings.max_retries:
                 await self._rest(self._backoff.after(status, headers, attempt))

@@ -135,7 +135,7 @@ class OpenAISampler:
                 if not is_passing(error.status_code):
                     break
                 status, headers = error.status_code, error.response.headers
-            except (APIError, ValueError) as error:  # ValueError: an answer that is no JSON, or holds no message
+            except (APIError, ValueError, RecursionError) as error:  # no JSON, one too deep, or no message
                 reason = _described(error)
             if attempt <= self._settings.max_retries:
                 await asyncio.sleep(backoff.after(status, headers, attempt))
