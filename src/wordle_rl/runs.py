@@ -65,6 +65,16 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
 
 
+def writable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no file can hold.
+
+    Examples:
+        >>> writable("a\\ud83d")
+        'a?'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def _json_line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
+from wordle_rl.runs import writable
 from wordle_rl.trackers import turns_used
 
 MAX_SAMPLE_GAMES = 2000
@@ -55,8 +56,8 @@ def json_for_script(value: Any) -> str:
         >>> json_for_script("</script>")
         '"\\\\u003c/script>"'
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written to a file
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return writable(text.replace("<", "\\u003c"))
 
 
 def cut_replies(sources: list[Json]) -> None:

@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 
 from wordle_rl.prompt import Thinking, with_opened_thought
+from wordle_rl.runs import writable
 
 _TAGS = re.compile(r"</?(?:think|guess)>")
 """What reasoning must not hold where it is read as part of a reply."""
@@ -53,9 +54,9 @@ def read_answer(answer: object) -> Said:
     message, extra = choice.message, choice.message.model_extra or {}
     reasoning = extra.get("reasoning_content") or extra.get("reasoning")
     return Said(
-        _writable(_text_of(message.content) or _text_of(message.refusal)),
-        _writable(reasoning) if isinstance(reasoning, str) else "",
-        "refusal" if message.refusal else _writable(finish) if isinstance(finish, str) and finish else "stop",
+        writable(_text_of(message.content) or _text_of(message.refusal)),
+        writable(reasoning) if isinstance(reasoning, str) else "",
+        "refusal" if message.refusal else writable(finish) if isinstance(finish, str) and finish else "stop",
     )
 
 
@@ -91,7 +92,3 @@ def _text_of(content: object) -> str:
     if not spoken or len(spoken) < len(texts):
         raise AnswerError("the endpoint sent a message that is no text")
     return "".join(spoken)
-
-
-def _writable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

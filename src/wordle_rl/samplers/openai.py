@@ -22,6 +22,7 @@ from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.patience import Backoff, is_passing
 from wordle_rl.prompt import Thinking
 from wordle_rl.providers import Endpoint
+from wordle_rl.runs import writable
 from wordle_rl.samplers.answers import as_reply, read_answer
 from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.loop import run_async
@@ -139,7 +140,7 @@ class OpenAISampler:
                 reason = _described(error)
             if attempt <= self._settings.max_retries:
                 await asyncio.sleep(backoff.after(status, headers, attempt))
-        return Completion("", error=self._writable(reason)[:200])
+        return Completion("", error=self._endpoint.without_key(writable(reason))[:200])
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = self._sampling
@@ -160,10 +161,6 @@ class OpenAISampler:
         said = read_answer(answer)
         reply, _ = as_reply(said, self._thinking)
         return Completion(self._endpoint.without_key(reply), overlong=said.finish == "length")
-
-    def _writable(self, text: str) -> str:
-        """The text without the key, and without halves of surrogate pairs, which no file can hold."""
-        return self._endpoint.without_key(text.encode("utf-8", "replace").decode())
 
 
 def _described(error: Exception) -> str:
