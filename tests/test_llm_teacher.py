@@ -16,6 +16,7 @@ from wordle_rl.game import Outcome
 from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.prompt import Thinking
 from wordle_rl.providers import Endpoint
+from wordle_rl.runs import append_jsonl
 from wordle_rl.traces import Trace
 
 SLOW_DOWN = {"error": {"message": f"slow down {KEY}"}}
@@ -234,6 +235,13 @@ def test_a_request_no_retry_can_mend_is_sent_once(serve, small_words) -> None:
     tally, [game] = play(teacher(endpoint, small_words))
     assert "BadRequestError" in (game.error or "")
     assert (tally.num_errors, len(endpoint.requests)) == (1, 1)
+
+
+def test_an_error_with_half_a_surrogate_pair_can_be_written_to_a_file(serve, small_words, tmp_path) -> None:
+    endpoint = serve(lambda *_: (400, {"error": {"message": "too long \ud83d"}}))
+    _, [game] = play(teacher(endpoint, small_words))
+    append_jsonl(tmp_path / "games.jsonl", game.to_row())
+    assert "too long ?" in (tmp_path / "games.jsonl").read_text()
 
 
 @pytest.mark.parametrize("limit", ["timeout_s", "game_timeout_s"])

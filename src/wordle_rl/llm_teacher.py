@@ -19,6 +19,7 @@ from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.patience import Backoff, is_passing
 from wordle_rl.prompt import Guess, Message
 from wordle_rl.providers import Endpoint
+from wordle_rl.runs import writable
 from wordle_rl.samplers.answers import Said, as_reply, read_answer
 from wordle_rl.samplers.openai import check_endpoint
 from wordle_rl.traces import Trace, TraceTurn
@@ -296,7 +297,8 @@ class LLMTeacher:
             self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
 
     def _described(self, error: Exception) -> str:
-        return self.endpoint.without_key(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        return self.endpoint.without_key(writable(told))[:300]
 
     def _end_if_hopeless(self, error: APIStatusError, reason: str) -> None:
         mend = _HOPELESS.get(error.status_code)
