@@ -323,6 +323,14 @@ def test_you_can_play_yourself(cli, monkeypatch) -> None:
     assert "well done: CRANE" in out
 
 
+def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals(cli, monkeypatch) -> None:
+    guesses = iter(["", "zzzzz", "", "slate", "Crane"])
+    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda *_, **__: next(guesses))
+    code, out, _ = cli("play", "--secret", "CRANE")
+    assert (code, out.count("no guess in the reply") > 0, "well done: CRANE" in out) == (0, True, True)
+    assert re.search(r"^ *2 +C +R +A +N +E", out, flags=re.MULTILINE)
+
+
 def test_a_refusal_that_cost_nothing_takes_no_row(cli, monkeypatch) -> None:
     guesses, asked = iter(["zzzzz", "slate", "crane"]), []
     monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda said, **_: asked.append(said) or next(guesses))

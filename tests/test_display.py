@@ -142,6 +142,14 @@ def test_results_of_two_players_fit_into_eighty_columns() -> None:
     assert next(line for line in lines if "win rate" in line).split()[3:] == ["50.0"] * 6
 
 
+def test_in_a_narrow_terminal_each_part_has_a_table_of_its_own() -> None:
+    parts = {"all": FIGURES, "train": FIGURES, "held_out": FIGURES}
+    shown = rendered(results_table({"sft": parts, "grpo": parts}, title="Results"), width=50)
+    assert "…" not in shown
+    assert [shown.count(text) for text in ("Results", "held out", "train", "all", "win rate")] == [1, 1, 1, 1, 3]
+    assert shown.index("held out") < shown.index("train") < shown.index("all")
+
+
 def test_the_longest_name_of_an_algorithm_fits_too() -> None:
     parts = {"all": FIGURES, "train": FIGURES, "held_out": FIGURES}
     lines = rendered(results_table({"sft": parts, "expert_iteration": parts})).splitlines()

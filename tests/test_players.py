@@ -12,7 +12,7 @@ from training_fixtures import small_model
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
 from wordle_rl.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.modeling import save_model
-from wordle_rl.players import find_model, game_of, make_player, settings_of
+from wordle_rl.players import find_model, game_of, make_player, reply_bound, settings_of
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import write_json
@@ -94,3 +94,13 @@ def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory,
     monkeypatch.setitem(sys.modules, "wordle_rl.modeling", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[train\]"):
         make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
+
+
+def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory) -> None:
+    assert reply_bound("solver") == reply_bound("openai:m") == reply_bound(str(run_directory)) == 512
+    write_json(
+        run_directory / "config.json", RunConfig.model_validate({"eval": {"max_completion_tokens": 7}}).resolved()
+    )
+    assert reply_bound(str(run_directory)) == reply_bound(str(run_directory / "sft")) == 7
+    with pytest.raises(ConfigError, match="no model or run directory"):
+        reply_bound("nowhere")

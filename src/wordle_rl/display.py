@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -106,8 +106,23 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> Table:
+class _Fitting:
+    """The first of several renderings that is no wider than the terminal; the last, if none is."""
+
+    def __init__(self, *renderings: RenderableType) -> None:
+        self._renderings = renderings
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbounded = options.update(max_width=1000)
+        widths = [console.measure(each, options=unbounded).maximum for each in self._renderings]
+        fitting = (each for each, width in zip(self._renderings, widths, strict=True) if width <= options.max_width)
+        yield next(fitting, self._renderings[-1])
+
+
+def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
     """Figures side by side: a column per part of the words and player, a row per figure.
+
+    Where the terminal is too narrow for all, each part has a table of its own.
 
     Rates are in percent. The mean of guesses is given over won games, and over all games with a loss counted as one
     more than the last turn (7 of 6).
@@ -118,6 +133,11 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     """
     parts = [part for part in ("held_out", "train", "all") if any(part in figures for figures in results.values())]
     parts += sorted({part for figures in results.values() for part in figures} - set(parts))
+    tables = [_results_of([part], results, None if number else title) for number, part in enumerate(parts)]
+    return _Fitting(_results_of(parts, results, title), Group(*tables))
+
+
+def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
     table = Table(
         title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from wordle_rl.config import (
     ConfigError,
     Engine,
+    EvalSettings,
     GameSettings,
     ModelSettings,
     PatienceSettings,
@@ -104,6 +105,16 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
         if source is None:
             _check_there(lesson, player)
     return known if source is None else known.model_copy(update={"source": source})
+
+
+def reply_bound(player: str) -> int:
+    """The most tokens of a reply where none was asked for: what the run allows that a model lies in; else the default.
+
+    Raises:
+        ConfigError: If there is no such player, or the run's settings are damaged.
+    """
+    run = _run_around(find_model(Path(player))) if is_model(player) else None
+    return (run.eval if run is not None else EvalSettings()).max_completion_tokens
 
 
 def _check_there(lesson: Lesson, player: str) -> None:

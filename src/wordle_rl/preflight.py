@@ -90,7 +90,7 @@ def check_play(played: Played, limit: int, section: str = "grpo") -> list[Findin
         )
         findings.append(Finding("warning", message))
     if played.format_compliance < 0.5:
-        message = f"only {played.format_compliance:.0%} of the replies are well formed; have SFT teach the form first"
+        message = f"only {played.format_compliance:.0%} of the replies hold a listed word; have SFT teach that first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
         more = f"raise {section}.sampling.temperature or {section}.group_size"

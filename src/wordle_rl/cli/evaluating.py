@@ -11,6 +11,7 @@ from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.commands import evaluating as command
 from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
+from wordle_rl.players import reply_bound
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.split import SplitName
 
@@ -58,7 +59,7 @@ def evaluate(
     """
     sampling = SamplingSettings(
         temperature=0.0 if temperature is None else temperature,
-        max_completion_tokens=settings.max_completion_tokens,
+        max_completion_tokens=settings.max_completion_tokens or reply_bound(player),
         max_batch_size=settings.max_batch_size,
         constrain=constrain,
     )

@@ -36,12 +36,12 @@ def play(
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
     found = load_words(words_of(player, source).source)
     seed = random.randrange(1 << 32) if seed is None else seed
-    chosen = secret or random.Random(seed).choice(found.answers)
+    chosen = secret.lower() if secret is not None else random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
     refuse_constraint(player, sampling)
     if player == "human":
-        rules = Rules(dictionary=dictionary or Dictionary.STRICT, hard_mode=hard_mode, max_refusals=1000)
+        rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
         _play_yourself(chosen, WordleEnv(chosen, found, prompter), found)
         return

@@ -89,7 +89,8 @@ def _show_preflight(path: str, report: Preflight) -> None:
         facts["longest game"] = f"{report.longest_game} tokens; the teacher's {report.longest_teacher_game}"
     if played is not None:
         facts["games played"] = (
-            f"{played.num_games}: {played.win_rate:.0%} won, {played.format_compliance:.0%} of replies well formed, "
+            f"{played.num_games}: {played.win_rate:.0%} won, "
+            f"{played.format_compliance:.0%} of replies with a listed word, "
             f"{played.overlong_share:.0%} cut, {played.mean_reply_tokens:.0f} tokens each, "
             f"{played.zero_variance_share:.0%} of groups without a difference"
         )

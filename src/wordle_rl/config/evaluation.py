@@ -13,8 +13,6 @@ class PlaySettings(Section):
 
     max_games: int = Field(0, ge=0)
     """Play only so many secrets of each part; 0: all."""
-    max_completion_tokens: int = Field(512, ge=1)
-    """Bound on one turn's reply."""
     max_batch_size: int = Field(1024, ge=1)
     """Games played at once."""
     regret: bool = True
@@ -26,6 +24,8 @@ class PlaySettings(Section):
 class EvalSettings(PlaySettings):
     """Evaluation in a run."""
 
+    max_completion_tokens: int = Field(512, ge=1)
+    """Bound on one turn's reply."""
     constrained: bool = False
     """Play held-out secrets once more with guesses limited to listed words; shown apart, never in place of the rest."""
 
@@ -33,6 +33,8 @@ class EvalSettings(PlaySettings):
 class PlayerEvalSettings(PlaySettings):
     """Evaluation of one player by itself."""
 
+    max_completion_tokens: int | None = Field(None, ge=1)
+    """Bound on one turn's reply; None: that of the run a model lies in, else 512."""
     games_per_secret: int = Field(1, ge=1)
     """Play every secret so often: more power to tell players apart that draw by chance."""
 

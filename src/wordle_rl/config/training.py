@@ -113,9 +113,9 @@ class RewardSettings(Section):
     then_weights: dict[str, float] = Field(default_factory=dict)
     """Weights of one's own to move on to."""
     over_steps: int = Field(0, ge=0)
-    """Move on in a straight line over so many steps; 0: all at once, when replies are well formed enough."""
+    """Move on in a straight line over so many steps; 0: all at once, when enough replies hold a listed word."""
     threshold: float = Field(0.9, gt=0, le=1)
-    """With over_steps 0: the share of well-formed replies at which to move on."""
+    """With over_steps 0: the share of replies with a listed word at which to move on."""
     keep_order: bool = True
     """The weights of winning and of broken rules are raised as far as no loss may outscore a win, nor a cheat a loss;
     `--no-` leaves them as they are given."""

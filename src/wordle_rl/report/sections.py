@@ -49,7 +49,7 @@ _CURVES = {
     "reward": ("Reward", "Mean total reward of the step's games."),
     "cumulative_wins": ("Wins so far", "Training games won since the start."),
     "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
-    "format_compliance": ("Format", "Share of replies in which a guess could be read."),
+    "format_compliance": ("Format", "Share of replies with a listed word of the right length."),
     "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
