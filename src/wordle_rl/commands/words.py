@@ -57,12 +57,13 @@ def solve(source: str, opener: str | None, tree: bool, secret: str | None, top: 
     if top < 1:
         raise ConfigError(f"--top {top} lists no opener; give at least 1")
     solver = Solver(load_words(source))
+    secret = secret.lower() if secret is not None else None
     if secret is not None and secret not in solver.words.answer_index:
         raise ConfigError(f"secret {secret!r} is not among the answers of word list {solver.words.name!r}")
-    if tree or secret or opener:
+    if tree or secret is not None or opener:
         best = solver.tree(opener)
         summary: dict[str, Any] = {"words": solver.words.name, **best.summary()}
-        if secret:
+        if secret is not None:
             summary["path"] = list(best.path(secret))
         if as_json:
             print_json(summary)
