@@ -11,12 +11,11 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 
-class SolverSampler:
-    """Plays the guess the solver thinks best; with no answer left it names a random listed word."""
+class _WithoutModel:
+    """What both players are made of: prompts to word their guesses by, and a random stream."""
 
-    def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
+    def __init__(self, prompter: Prompter, seed: int) -> None:
         self.codec = None
-        self._solver = solver
         self._prompter = prompter
         self._seed = seed
         self._rng = random.Random(seed)
@@ -24,6 +23,14 @@ class SolverSampler:
     def begin(self) -> None:
         """Restart the random stream, so that the same games are played again."""
         self._rng = random.Random(self._seed)
+
+
+class SolverSampler(_WithoutModel):
+    """Plays the guess the solver thinks best; with no answer left it names a random listed word."""
+
+    def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
+        super().__init__(prompter, seed)
+        self._solver = solver
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One best guess per request."""
@@ -38,19 +45,12 @@ class SolverSampler:
         return self._solver.best_guess(candidates, turns_left)
 
 
-class RandomSampler:
+class RandomSampler(_WithoutModel):
     """Names any listed word, whatever the board says: the floor under every figure."""
 
     def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
-        self.codec = None
+        super().__init__(prompter, seed)
         self._words = words
-        self._prompter = prompter
-        self._seed = seed
-        self._rng = random.Random(seed)
-
-    def begin(self) -> None:
-        """Restart the random stream, so that the same games are played again."""
-        self._rng = random.Random(self._seed)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One random listed word per request."""
