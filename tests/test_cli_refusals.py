@@ -59,6 +59,17 @@ BAD = {
     ),
     "missing tracker": (RUN + " --report-to trackio", "pip install trackio"),
     "negative seed": (RUN + " --seed -1", "seed"),
+    "seed beyond 32 bits": (RUN + " --seed 4294967296", "seed: Input should be less than or equal to 4294967295"),
+    "seed beyond 32 bits of games": ("traces --out {here}/t.jsonl --seed 4294967296", "give 0 to 4294967295"),
+    "seed beyond 64 bits of an evaluation": (
+        "eval --player {run} --temperature 1 --out {here}/e.json --seed 18446744073709551616",
+        "seed 18446744073709551616 is out of range; give 0 to 4294967295",
+    ),
+    "negative seed of an evaluation": ("eval --player random --seed -1", "seed -1 is out of range"),
+    "seed beyond 64 bits of a game": (
+        "play --player {run} --words {words} --seed 18446744073709551616",
+        "give 0 to 4294967295",
+    ),
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
     "empty split to train": (RUN + " --words.source {here}/lists", "2 answers cannot give"),
     "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "nothing answers at"),

@@ -134,6 +134,7 @@ IMPOSSIBLE = {
     "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
     "negative seed": ("seed = -1", "seed"),
+    "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
 }
 
 

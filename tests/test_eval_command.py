@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_evaluate import ANSWERS, WORDS
 
-from wordle_rl.commands.asked import Asked, Source, Wording
-from wordle_rl.config import PatienceSettings, SamplingSettings, WordSettings
+from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
+from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of
@@ -44,6 +44,15 @@ def test_games_are_repeated_only_by_players_that_draw(
     sampling = SamplingSettings(temperature=temperature)
     asked = Asked(player, None, Wording(None, None, None), sampling, PatienceSettings(), own_drawing=own_drawing)
     assert asked.draws == draws
+
+
+def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path) -> None:
+    sampling = SamplingSettings(temperature=1.0)
+    asked = Asked("m", None, Wording(None, None, None), sampling, PatienceSettings(), seed=LARGEST_SEED)
+    outputs = Outputs(tmp_path / "x.json", None, overwrite=False)
+    assert asked.going_on(outputs).seed == LARGEST_SEED
+    (tmp_path / "x.games.jsonl").write_text("settings\ngame\ngame\n")
+    assert asked.going_on(outputs).seed == 1
 
 
 def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:

@@ -13,7 +13,14 @@ from test_roller import Schedule  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
 from wordle_rl.adapters import add_adapters  # noqa: E402
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RoundSettings, SamplingSettings  # noqa: E402
+from wordle_rl.config import (  # noqa: E402
+    LARGEST_SEED,
+    ConfigError,
+    LoraSettings,
+    ModelSettings,
+    RoundSettings,
+    SamplingSettings,
+)
 from wordle_rl.modeling import load_model  # noqa: E402
 from wordle_rl.roller import Arena  # noqa: E402
 from wordle_rl.rounds import Rounds, forward_kept  # noqa: E402
@@ -71,6 +78,13 @@ def close(a: dict, b: dict) -> bool:
 
 def stop() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_largest_seed_has_rounds_of_seeds_that_can_be_taken(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training.rounds.seed = LARGEST_SEED
+    training()
+    assert [seed for _, _, seed in training.method.fitted] == [0, 1, 2]
 
 
 def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:

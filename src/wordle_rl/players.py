@@ -16,6 +16,7 @@ from wordle_rl.config import (
     RunConfig,
     SamplingSettings,
     WordSettings,
+    check_seed,
     load_config,
 )
 from wordle_rl.lineage import Lesson, lineage_of
@@ -163,8 +164,9 @@ def make_player(
         engine: What draws a model's tokens.
 
     Raises:
-        ConfigError: If there is no such player or it cannot be had.
+        ConfigError: If there is no such player, it cannot be had, or no generator takes the seed.
     """
+    check_seed(seed)
     refuse_constraint(name, sampling)
     if own_drawing and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")

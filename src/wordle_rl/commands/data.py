@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings
+from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
 from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.game import Rules
 from wordle_rl.imports import Format, import_rows
@@ -29,8 +29,7 @@ from wordle_rl.words import load_words
 
 def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
     """Teacher games to a file."""
-    if seed < 0:
-        raise ConfigError(f"seed {seed} must not be negative")
+    check_seed(seed)
     if settings.file is not None:
         raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
     _check_traces(path)
@@ -83,8 +82,7 @@ def llm_traces(
     as_json: bool,
 ) -> None:
     """A language model's games to a file; goes on where it was stopped."""
-    if seed < 0:
-        raise ConfigError(f"seed {seed} must not be negative")
+    check_seed(seed)
     try:
         from wordle_rl.collect import collect, describe
     except ModuleNotFoundError:

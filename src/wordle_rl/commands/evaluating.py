@@ -17,6 +17,7 @@ from wordle_rl.config import (
     ConfigError,
     PatienceSettings,
     SamplingSettings,
+    check_seed,
 )
 from wordle_rl.evaluate import (
     Comparison,
@@ -45,6 +46,7 @@ from wordle_rl.words import WordList, load_words
 
 def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     """Play and measure one player."""
+    check_seed(asked.seed)
     outputs.check()
     if source.games_per_secret > 1 and not asked.draws:
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
 
-from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed
 from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -27,6 +27,7 @@ from wordle_rl.config.training import (
 
 __all__ = [
     "ALGORITHM_NAMES",
+    "LARGEST_SEED",
     "Algorithm",
     "ConfigError",
     "Constrain",
@@ -55,6 +56,7 @@ __all__ = [
     "TraceSettings",
     "VLLMSettings",
     "WordSettings",
+    "check_seed",
     "describe",
     "load_config",
     "own_weights",

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+LARGEST_SEED = 2**32 - 1
+"""What numpy takes."""
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message names the setting and the mend in one line."""
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that no generator takes.
+
+    Raises:
+        ConfigError: If it is one.
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}")
 
 
 class Section(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section
 from wordle_rl.config.evaluation import EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
@@ -52,7 +52,7 @@ class RunConfig(Section):
     """DAgger."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=LARGEST_SEED)
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
     """Where training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
