@@ -87,6 +87,10 @@ BAD = {
     "unknown words": ("solve --words klingon", "klingon"),
     "words of nobody": ("words show ~no-such-user/lists", "no word list '~no-such-user/lists'"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
+    "more games than can be counted": (
+        RUN + " --traces.num-games 99999999999999999999",
+        "error: traces.num_games: Input should be less than or equal to 100000000",
+    ),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),
     "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
     "no opener to list": ("solve --top -1", "--top -1 lists no opener"),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from wordle_rl.config import (
     ConfigError,
     GRPOSettings,
+    LLMTeacherSettings,
     OptimizerSettings,
     RunConfig,
     Section,
@@ -145,6 +146,26 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
         load(tmp_path, text)
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "traces.num_games", "traces.outside_choice", "model.hidden_size", "model.num_layers", "model.intermediate_size",
+        "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
+        "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
+        "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",
+    ],
+)  # fmt: skip
+def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
+    section, setting = name.split(".")
+    with pytest.raises(ConfigError, match=rf"{name}: Input should be less than or equal to \d+"):
+        load(tmp_path, f"[{section}]\n{setting} = 999999999999")
+
+
+def test_more_games_of_a_word_than_memory_can_hold_are_refused() -> None:
+    with pytest.raises(ValidationError, match="games_per_word"):
+        LLMTeacherSettings(games_per_word=10**12)
 
 
 def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
 
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(le=1_000_000)]
+"""How many of something memory holds at once; more are taken for a slip of the hand."""
 LARGEST_SEED = 2**32 - 1
 """What numpy takes."""
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import Count, Section
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 
@@ -62,15 +62,15 @@ class ModelSettings(Section):
 
     path: str = "tiny"
     """`tiny` makes the embedded model; anything else is a transformers directory or hub name."""
-    hidden_size: int = Field(192, ge=8)
+    hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model."""
-    num_layers: int = Field(2, ge=1)
+    num_layers: Count = Field(2, ge=1)
     """Layers of the embedded model."""
     num_heads: int = Field(6, ge=1)
     """Attention heads of the embedded model."""
     num_kv_heads: int = Field(1, ge=1)
     """Key/value heads of the embedded model."""
-    intermediate_size: int = Field(512, ge=8)
+    intermediate_size: Count = Field(512, ge=8)
     """Width of the embedded model's feed-forward layers."""
     max_length: int = Field(1024, ge=16)
     """Context of the embedded model, in tokens."""

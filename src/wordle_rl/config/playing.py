@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import Count, Section
 from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
 
@@ -27,9 +27,9 @@ class GRPOSettings(Section):
 
     steps: int = Field(100, ge=0)
     """Optimizer steps; 0 skips GRPO."""
-    groups_per_step: int = Field(32, ge=1)
+    groups_per_step: Count = Field(32, ge=1)
     """Secrets per step and process."""
-    group_size: int = Field(16, ge=2)
+    group_size: Count = Field(16, ge=2)
     """Games per secret; a group of one has no baseline."""
     micro_batch_size: int = Field(0, ge=0)
     """Games per backward pass; 0: all of them at once. Games of a length go together: fewer carry less padding."""
@@ -160,9 +160,9 @@ class RoundSettings(Section):
 
     rounds: int = Field(4, ge=0)
     """Rounds; 0 skips the training."""
-    groups_per_round: int = Field(128, ge=1)
+    groups_per_round: Count = Field(128, ge=1)
     """Secrets per round."""
-    group_size: int = Field(8, ge=1)
+    group_size: Count = Field(8, ge=1)
     """Games per secret."""
     max_given: int = Field(0, ge=0)
     """Start states: 0 to so many random turns are already played (the same for a whole group)."""
@@ -172,7 +172,7 @@ class RoundSettings(Section):
     """How the policy's tokens are drawn."""
     epochs: float = Field(1.0, gt=0)
     """Passes over what a round trains on."""
-    batch_size: int = Field(64, ge=1)
+    batch_size: Count = Field(64, ge=1)
     """Games, or pairs of guesses, per batch."""
     gradient_accumulation_steps: int = Field(1, ge=1)
     """Batches per optimizer step."""
@@ -209,13 +209,13 @@ class ExpertIterationSettings(RoundSettings):
 class DPOSettings(RoundSettings):
     """Direct preference optimization on pairs of replies to the same prompt."""
 
-    group_size: int = Field(4, ge=1)
+    group_size: Count = Field(4, ge=1)
     """Games per secret."""
     judge: Literal["regret", "information", "outcome"] = "regret"
     """The worth of a guess: what it gives away to the solver, what it tells, or how the group's games with it ended."""
     boards_per_round: int = Field(512, ge=1)
     """Boards reached at which further guesses are sampled; not for `outcome`, which compares the games played."""
-    guesses_per_board: int = Field(8, ge=2)
+    guesses_per_board: Count = Field(8, ge=2)
     """Guesses sampled at each of those boards."""
     margin: float = Field(0.1, gt=0)
     """How much better the chosen guess must be: expected guesses, share of information, or reward."""
@@ -241,9 +241,9 @@ class DaggerSettings(RoundSettings):
     The teacher is that of `traces.teacher` without its noise, and thinks aloud where `traces.narrate` says so.
     """
 
-    groups_per_round: int = Field(2048, ge=1)
+    groups_per_round: Count = Field(2048, ge=1)
     """Secrets per round."""
-    group_size: int = Field(1, ge=1)
+    group_size: Count = Field(1, ge=1)
     """Games per secret."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of secrets that are listed words outside the answers. Their games lead to boards on which a held-out answer

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import Count, Section
 from wordle_rl.config.model import GameSettings
 from wordle_rl.split import SplitName
 
@@ -48,11 +48,11 @@ class TraceSettings(Section):
     instead of the solver's. Left out are games of secrets not to be taught, games that do not come out as told by the
     rules of the run, and, the solver's apart, what `wordle-rl dataset` would leave out, lost games among it; the
     solver's are learnt from lost ones too. Of the settings here `num_games` and `rl_only_share` still count."""
-    num_games: int = Field(100_000, ge=1)
+    num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
-    outside_choice: int = Field(1, ge=1)
+    outside_choice: int = Field(1, ge=1, le=1000)
     """So many of these games are played for each that is kept: the one that shows the answers shown least so far."""
     rl_only_share: float = Field(0.0, ge=0, lt=1)
     """Share of the training secrets that no teacher game has as its secret. Learning by play then trains on these,
@@ -79,7 +79,7 @@ class LLMTeacherSettings(Section):
     """Play the words of this file instead of a part of the split, one a line."""
     max_secrets: int = Field(0, ge=0)
     """Play only the first so many of them; 0: all."""
-    games_per_word: int = Field(1, ge=1)
+    games_per_word: Count = Field(1, ge=1)
     """Games per secret, under the seeds SEED, SEED + 1 and so on."""
     allow_test_secrets: bool = False
     """Play test secrets too. Their games may be looked at, but never trained on."""

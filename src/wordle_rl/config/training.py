@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import Count, Section
 from wordle_rl.reward import (
     CURRICULA,
     FixedSchedule,
@@ -71,7 +71,7 @@ class SFTSettings(Section):
 
     epochs: float = Field(1.0, gt=0)
     """Passes over the games."""
-    batch_size: int = Field(256, ge=1)
+    batch_size: Count = Field(256, ge=1)
     """Games per batch and process."""
     gradient_accumulation_steps: int = Field(1, ge=1)
     """Batches per optimizer step."""
