@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -161,6 +162,34 @@ def test_a_run_with_other_settings_is_refused_and_left_alone(tmp_path: Path, six
     with pytest.raises(RunError, match=r"other settings.*--overwrite"):
         Run.create(tmp_path, RunConfig(seed=1), split)
     assert (tmp_path / "config.json").read_text() == before
+
+
+def test_the_settings_that_differ_are_named_and_counted_beyond_three(tmp_path: Path, sixty, split) -> None:
+    make_run(tmp_path, sixty)
+    told = []
+    for change in (
+        {"seed": 1},
+        {"grpo": {"reward": {"weights": {"win": 1.0}}}, "model": {"path": "runs/x/sft"}, "report_to": ["wandb"]},
+        {"seed": 1, "game": {"max_turns": 8}, "sft": {"epochs": 2.0}, "eval": {"regret": False}, "algorithm": "dpo"},
+    ):
+        with pytest.raises(RunError) as caught:
+            Run.create(tmp_path, RunConfig.model_validate(change), split)
+        told.append(str(caught.value).removeprefix(f"{tmp_path} holds a run with other settings (").partition(");")[0])
+    assert told == [
+        "seed: 0, now 1",
+        'model.path: tiny, now runs/x/sft; grpo.reward.weights.win: not set, now 1.0; report_to: [], now ["wandb"]',
+        "game.max_turns: 6, now 8; sft.epochs: 1.0, now 2.0; algorithm: grpo, now dpo; and 2 more",
+    ]
+
+
+def test_a_setting_that_an_earlier_release_did_not_have_is_named(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    stored = read_object(tmp_path / "config.json")
+    del stored["eval"]["engine"], stored["seed"], stored["model"]["template_kwargs"]
+    write_json(tmp_path / "config.json", stored)
+    told = "(eval.engine: not set, now transformers; seed: not set, now 0); name another --out"
+    with pytest.raises(RunError, match=re.escape(told)):
+        make_run(tmp_path, sixty)
 
 
 def test_a_run_whose_words_have_changed_is_refused(tmp_path: Path, sixty) -> None:

@@ -230,8 +230,8 @@ class Run:
             raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
         remedy = "name another --out, or pass --overwrite to start anew"
         resolved, facts = config.model_dump(mode="json"), manifest(config, split)
-        if config_path.is_file() and read_object(config_path) != resolved:
-            raise RunError(f"{directory} holds a run with other settings; {remedy}")
+        if config_path.is_file() and (before := read_object(config_path)) != resolved:
+            raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
         if manifest_path.is_file():
             stored = read_object(manifest_path)
             if stored.get("fingerprint") != split.fingerprint:
@@ -258,6 +258,26 @@ class Run:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The first three settings that differ, by their dotted names, and how many more there are."""
+    was, now = dict(_settings(before)), dict(_settings(after))
+    found = [
+        f"{name}: {was.get(name, 'not set')}, now {now.get(name, 'not set')}"
+        for name in {**now, **was}
+        if was.get(name) != now.get(name)
+    ]
+    more = [f"and {len(found) - 3} more"] if len(found) > 3 else []
+    return f" ({'; '.join([*found[:3], *more])})" if found else ""
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
 class Outbox(Run):
