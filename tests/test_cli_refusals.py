@@ -96,6 +96,15 @@ BAD = {
     "no opener to list": ("solve --top -1", "--top -1 lists no opener"),
     "no opener at all": ("solve --top 0", "give at least 1"),
     "damaged evaluation": ("compare {here}/bad.json {here}/bad.json", "bad.json is no evaluation"),
+    "runs to compare": (
+        "compare {run} {run}",
+        "{run} is a directory; name an evaluation in it, such as {run}/eval/grpo.json",
+    ),
+    "a text to compare": ("compare {here}/taken {here}/taken", "name a file that `wordle-rl eval --out` wrote"),
+    "a text to analyze": (
+        "analyze {here}/taken",
+        "taken:1 is no JSON (Expecting value: line 1 column 1 (char 0)); name a file of JSON lines",
+    ),
     "report of no run": ("report {here}/empty", "no part of a run"),
     "audit of no run": ("audit {here}/empty", "no run directory"),
 }

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -254,8 +255,19 @@ def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "sft.json"
     path.write_text(content)
-    with pytest.raises(EvaluationError, match=r"sft\.json is no evaluation"):
+    with pytest.raises(
+        EvaluationError, match=r"sft\.json is no evaluation: .*; name a file that `wordle-rl eval --out`"
+    ):
         Evaluation.load(path)
+
+
+def test_a_directory_is_told_from_an_evaluation_in_it(tmp_path: Path) -> None:
+    said = f"{tmp_path} is a directory; name an evaluation in it, such as {tmp_path / 'eval'}"
+    with pytest.raises(EvaluationError, match=f"{re.escape(said)}.grpo.json"):
+        Evaluation.load(tmp_path)
+    play_script(GAMES).save(tmp_path / "eval" / "dpo.json")
+    with pytest.raises(EvaluationError, match=f"{re.escape(said)}.dpo.json"):
+        Evaluation.load(tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
         next(read)
 
 
+def test_a_file_of_another_kind_is_not_to_lose_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# a title\n")
+    with pytest.raises(RunError, match=r"README\.md:1 is no JSON .*; name a file of JSON lines$"):
+        next(read_jsonl(path))
+    path.write_text("{}\n# a title\n")
+    with pytest.raises(RunError, match=r"README\.md:2 is no JSON .*; delete the line"):
+        list(read_jsonl(path))
+
+
 def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes('{"a": "grün"}\n'.encode() + '{"a": "grün"}\n'.encode("latin-1"))

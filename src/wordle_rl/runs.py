@@ -182,7 +182,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line.decode())
             except ValueError as error:  # of the JSON, or of what is no UTF-8
-                raise RunError(f"{path}:{number} is no JSON ({error}); delete the line or make the file anew") from None
+                mend = "delete the line or make the file anew" if number > 1 else "name a file of JSON lines"
+                raise RunError(f"{path}:{number} is no JSON ({error}); {mend}") from None
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
             yield row

@@ -164,11 +164,15 @@ class Evaluation:
             return _EVALUATION.validate_json(path.read_bytes())
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
+        except IsADirectoryError:
+            example = min((path / "eval").glob("*.json"), default=path / "eval" / "grpo.json")
+            raise EvaluationError(f"{path} is a directory; name an evaluation in it, such as {example}") from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
             raise EvaluationError(
-                f"{path} is no evaluation: {place}: {first['msg']}; delete it and evaluate again"
+                f"{path} is no evaluation: {place}: {first['msg']}; name a file that `wordle-rl eval --out` wrote, "
+                "or delete it from its run, which then evaluates again"
             ) from None
 
 
