@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif given[:1] == ["preflight"]:
             training.preflight_config(given[1:])
         elif given[:1] == ["sft"] or given[:1] == ["grpo"]:
-            training.run_config(given[1:], "sft" if given[0] == "sft" else "grpo")
+            training.stage_config(given[1:], "sft" if given[0] == "sft" else "grpo")
         else:
             overview = {**_COMMANDS, **{name: _described(name) for name in training.DESCRIPTIONS}}
             tyro.extras.subcommand_cli_from_dict(

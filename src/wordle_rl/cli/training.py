@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import tyro
 
@@ -26,18 +27,24 @@ DESCRIPTIONS = {
 
 
 @dataclass(frozen=True)
-class RunArguments:
+class StageArguments:
     """Where a run goes, and any setting of its config."""
 
     out: Path
     """The run directory. A run with the same settings goes on where it stopped."""
     overwrite: bool = False
     """Remove an earlier run in that directory first."""
-    until: Stage = "report"
-    """The last stage to run."""
     as_json: Json = False
     config: Annotated[RunConfig, tyro.conf.arg(name="")] = RunConfig()
     """Settings; they override the config file."""
+
+
+@dataclass(frozen=True)
+class RunArguments(StageArguments):
+    """The same, and how far the run goes."""
+
+    until: Stage = "report"
+    """The last stage to run."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +58,21 @@ class PreflightArguments:
     """Settings; they override the config file."""
 
 
-Arguments = TypeVar("Arguments", RunArguments, PreflightArguments)
+Arguments = TypeVar("Arguments", StageArguments, RunArguments, PreflightArguments)
 
 
-def run_config(arguments: list[str], until: Stage | None = None) -> None:
-    """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to a stage."""
+def run_config(arguments: list[str]) -> None:
+    """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to `--until`."""
     path, base, options = _config_file(arguments)
-    default = RunArguments(out=Path("runs") / (path.stem if path else "run"), config=base)
-    parsed = _parse(until or "run", default, options)
-    command.run(parsed.config, parsed.out, parsed.overwrite, until or parsed.until, parsed.as_json)
+    parsed = _parse("run", RunArguments(_directory(path, options), config=base), options)
+    command.run(parsed.config, parsed.out, parsed.overwrite, parsed.until, parsed.as_json)
+
+
+def stage_config(arguments: list[str], last: Literal["sft", "grpo"]) -> None:
+    """`sft CONFIG.toml --out DIR [--sft.epochs 2 …]`: the chain up to a stage."""
+    path, base, options = _config_file(arguments)
+    parsed = _parse(last, StageArguments(_directory(path, options), config=base), options)
+    command.run(parsed.config, parsed.out, parsed.overwrite, last, parsed.as_json)
 
 
 def preflight_config(arguments: list[str]) -> None:
@@ -79,6 +92,13 @@ def _config_file(arguments: list[str]) -> tuple[Path | None, RunConfig, list[str
     base = load_config(path)
     _refuse_hidden_presets(path, base, options)
     return path, base, options
+
+
+def _directory(path: Path | None, options: list[str]) -> Path:
+    """The run directory where none is named; an empty name is refused, for it would be the current directory."""
+    if "--out=" in options or ("--out", "") in pairwise(options):
+        raise ConfigError("--out is empty; name a run directory")
+    return Path("runs") / (path.stem if path else "run")
 
 
 def _refuse_hidden_presets(path: Path, base: RunConfig, options: list[str]) -> None:
@@ -103,7 +123,7 @@ def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
 
 
 _TYRO_PREFIX = re.compile(
-    r"^Value error Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, |(\w+) (?=Input ))?"
+    r"^Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, |(\w+) (?=Input ))?"
 )
 
 
@@ -121,6 +141,7 @@ def _plain_refusals() -> Iterator[None]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", heard.getvalue()).split())
-        message = _TYRO_PREFIX.sub(_named_setting, words).partition(" [type=")[0]
-        raise ConfigError(message.partition(" For full helptext")[0]) from None
+        _, _, text = heard.getvalue().partition("\n")  # without the title, which says nothing more
+        words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", text).split())
+        message = _TYRO_PREFIX.sub(_named_setting, words)
+        raise ConfigError(re.split(r" (?:\[type=|Argument helptext:|For full helptext)", message)[0]) from None
