@@ -103,6 +103,8 @@ BAD = {
         "error: traces.num_games: Input should be less than or equal to 100000000",
     ),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),
+    "no games to summarise": ("analyze {here}/none.jsonl", "none.jsonl holds no games"),
+    "no games for a dataset": ("dataset {here}/none.jsonl --out {here}/set", "none.jsonl holds no games"),
     "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
     "no opener to list": ("solve --top -1", "--top -1 lists no opener"),
     "no opener at all": ("solve --top 0", "give at least 1"),
@@ -130,6 +132,7 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     (tmp_path / "own.toml").write_text("[expert_iteration.reward]\nweights = { win = 1.0, format = 0.5 }")
     (tmp_path / "preset.toml").write_text("[grpo.reward]\npreset = 'solver'")
     (tmp_path / "taken").write_text("mine")
+    (tmp_path / "none.jsonl").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "lists").mkdir()
     (tmp_path / "untrained").mkdir()

@@ -23,7 +23,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teacher import SolverTeacher
 from wordle_rl.trace_files import read_games
-from wordle_rl.traces import draw_secrets, num_helpers, read_traces, solver_traces
+from wordle_rl.traces import Trace, draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import load_words
 
 
@@ -121,14 +121,12 @@ def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top
     found = load_words(source)
     split = split_secrets(found, split_seed)
     part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
-    games = list(read_games(path))
+    games = _games(path)
     teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
     rows = [
         {**asdict(row), "win_rate": row.win_rate, "part": part_of.get(row.secret, "outside")}
         for row in summarise(games)
     ]
-    if not rows:
-        raise ConfigError(f"{path} holds no games")
     if csv_path is not None:
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -147,6 +145,13 @@ def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top
     if len(teachers) > 1 or num_errors:
         out.print(_summary_table(teachers, "teacher", "teachers"))
     out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))
+
+
+def _games(path: Path) -> list[Trace]:
+    games = list(read_games(path))
+    if not games:
+        raise ConfigError(f"{path} holds no games")
+    return games
 
 
 def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Table:
@@ -180,7 +185,7 @@ def dataset(
     """SFT and RL rows from traces."""
     found = load_words(source)
     prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=limits.max_turns))
-    counts = write_dataset(read_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
+    counts = write_dataset(_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
     if as_json:
         print_json(counts)
         return
