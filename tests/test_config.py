@@ -213,6 +213,12 @@ def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None
         load_config(path)
 
 
+@pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])
+def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert load_config(tmp_path / name) == RunConfig(seed=7)
+
+
 def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
     with pytest.raises(ValidationError) as caught:
         GRPOSettings(optimizer=OptimizerSettings(), groups_per_step=1, group_size=2, micro_batch_size=7)

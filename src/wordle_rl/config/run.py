@@ -99,7 +99,7 @@ def load_config(path: Path) -> RunConfig:
     """
     parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
-        values = parse(path.read_text(encoding="utf-8"))
+        values = parse(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"no config file {path}; see configs/ for examples") from None
     except IsADirectoryError:
