@@ -21,7 +21,13 @@ RUN = "run {here}/mini.toml --out {here}/out"
 BAD = {
     "missing model": ("eval --player {here}/nowhere", "nowhere"),
     "human to evaluate": ("eval --player human", "human for `wordle-rl play` alone"),
-    "missing model to merge": ("merge {here}/nowhere --out {here}/out", "no model or run directory"),
+    "missing model to merge": (
+        "merge {here}/nowhere --out {here}/out",
+        "no model or run directory '{here}/nowhere'; name what `wordle-rl run` wrote, or a model in it\n",
+    ),
+    "missing model to describe": ("card {here}/nowhere", "name what `wordle-rl run` wrote, or a model in it\n"),
+    "missing model to push": ("push {here}/nowhere --repo a/b", "name what `wordle-rl run` wrote, or a model in it\n"),
+    "missing model to play": ("play --player {here}/nowhere", "other players are solver, random and openai:MODEL"),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),

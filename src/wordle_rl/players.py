@@ -49,10 +49,17 @@ def find_model(path: Path) -> Path:
         return model
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
-    raise ConfigError(
-        f"no model or run directory {str(path)!r}; other players are solver, random and openai:MODEL, "
-        "and human for `wordle-rl play` alone"
-    )
+    raise ConfigError(f"no model or run directory {str(path)!r}; name what `wordle-rl run` wrote, or a model in it")
+
+
+def _find_player(name: str) -> Path:
+    """The same of a player; what is no directory may have been meant for another player."""
+    if not Path(name).is_dir():
+        raise ConfigError(
+            f"no model or run directory {name!r}; other players are solver, random and openai:MODEL, "
+            "and human for `wordle-rl play` alone"
+        )
+    return find_model(Path(name))
 
 
 def weights_mark(model_directory: Path) -> str:
@@ -96,7 +103,7 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
     """
     lineage, run = None, None
     if is_model(player):
-        model = find_model(Path(player))
+        model = _find_player(player)
         lineage, run = lineage_of(model), _run_around(model)
     if lineage is None:
         known = run.words if run is not None else WordSettings()
@@ -114,7 +121,7 @@ def reply_bound(player: str) -> int:
     Raises:
         ConfigError: If there is no such player, or the run's settings are damaged.
     """
-    run = _run_around(find_model(Path(player))) if is_model(player) else None
+    run = _run_around(_find_player(player)) if is_model(player) else None
     return (run.eval if run is not None else EvalSettings()).max_completion_tokens
 
 
@@ -179,7 +186,7 @@ def make_player(
         served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
         asked = _endpoint(served, base_url, own_drawing, sampling, bounds, prompter.thinking)
         return Player(name, asked, prompter)
-    directory = find_model(Path(name))
+    directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
     return Player(str(directory), model_sampler(model, words, prompter, sampling, seed, engine), prompter)
