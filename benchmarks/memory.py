@@ -5,6 +5,7 @@
     python benchmarks/memory.py runs/memory --svg docs/memory.svg
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,9 +76,14 @@ def main(run: tyro.conf.Positional[Path], svg: Path | None = None, stage: str = 
         svg: Where to put the plot.
         stage: Which training.
         early: The step that the last one is compared with.
+
+    Raises:
+        RunError: If the run tells of no memory at that step, or ends there.
     """
     memory = read_memory(run, stage)
-    last = memory.steps[-1]
+    first, last = memory.steps[0], memory.steps[-1]
+    if not first <= early < last:
+        raise RunError(f"{run} tells of steps {first} to {last} of {stage}; give --early one of them before the last")
     before, after = memory.near(early), memory.near(last)
     print(f"step {early}: {before:.3f} GiB; step {last}: {after:.3f} GiB; ratio {after / before:.3f}")
     if svg is not None:
@@ -85,4 +91,7 @@ def main(run: tyro.conf.Positional[Path], svg: Path | None = None, stage: str = 
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        tyro.cli(main)
+    except RunError as error:
+        sys.exit(f"error: {error}")
