@@ -267,6 +267,18 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, 
     assert stopped_at < len(steps) <= stopped_at + 2  # a step is logged after it could still stop
 
 
+def test_ctrl_c_while_the_program_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "tyro.py").write_text("raise KeyboardInterrupt")
+    done = subprocess.run(
+        [sys.executable, "-m", "wordle_rl"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
 def press(*_args: object, **_kwargs: object) -> str:
     raise KeyboardInterrupt
 
