@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top
     found = load_words(source)
     split = split_secrets(found, split_seed)
     part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
-    games = _games(path)
+    games = list(_games(path))
     teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
     rows = [
         {**asdict(row), "win_rate": row.win_rate, "part": part_of.get(row.secret, "outside")}
@@ -147,11 +148,12 @@ def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top
     out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))
 
 
-def _games(path: Path) -> list[Trace]:
-    games = list(read_games(path))
-    if not games:
+def _games(path: Path) -> Iterator[Trace]:
+    games = read_games(path)
+    first = next(games, None)
+    if first is None:
         raise ConfigError(f"{path} holds no games")
-    return games
+    return chain([first], games)
 
 
 def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Table:
