@@ -96,8 +96,9 @@ TENSOR_MODULES = {
     "samplers.mlx",
 }  # fmt: skip
 
-# Adapters stand outside the direction: they may import every room, and no room may import them.
-BORDERS = {"serve", "integrations"}
+# Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may
+# import them.
+BORDERS = {"__main__", "serve", "integrations"}
 
 
 def modules() -> dict[str, Path]:
