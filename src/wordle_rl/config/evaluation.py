@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import Count, Section
 from wordle_rl.config.engine import Engine
 
 
@@ -35,7 +35,7 @@ class PlayerEvalSettings(PlaySettings):
 
     max_completion_tokens: int | None = Field(None, ge=1)
     """Bound on one turn's reply; None: that of the run a model lies in, else 512."""
-    games_per_secret: int = Field(1, ge=1)
+    games_per_secret: Count = Field(1, ge=1)
     """Play every secret so often: more power to tell players apart that draw by chance."""
 
 
