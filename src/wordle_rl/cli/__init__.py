@@ -13,6 +13,7 @@ Each calls the module of the same name in `commands`.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -67,6 +68,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # It warns of a kernel that nothing here asks for, before every command that loads a model.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
         if given[:1] == ["run"]:
             training.run_config(given[1:])
