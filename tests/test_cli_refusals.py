@@ -117,7 +117,7 @@ BAD = {
     "damaged evaluation": ("compare {here}/bad.json {here}/bad.json", "bad.json is no evaluation"),
     "runs to compare": (
         "compare {run} {run}",
-        "{run} is a directory; name an evaluation in it, such as {run}/eval/grpo.json",
+        "{run} is a directory; name an evaluation in it, such as {run}/eval/sft.json",
     ),
     "a text to compare": ("compare {here}/taken {here}/taken", "name a file that `wordle-rl eval --out` wrote"),
     "a text to analyze": (

@@ -165,7 +165,8 @@ class Evaluation:
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
         except IsADirectoryError:
-            example = min((path / "eval").glob("*.json"), default=path / "eval" / "grpo.json")
+            found = (path / "eval").glob("*.json")
+            example = min(found, key=lambda file: len(file.name), default=path / "eval" / "grpo.json")
             raise EvaluationError(f"{path} is a directory; name an evaluation in it, such as {example}") from None
         except ValidationError as error:
             first = error.errors()[0]
