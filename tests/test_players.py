@@ -97,10 +97,11 @@ def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory,
 
 
 def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory) -> None:
-    assert reply_bound("solver") == reply_bound("openai:m") == reply_bound(str(run_directory)) == 512
+    assert [reply_bound(name, None) for name in ("solver", "openai:m", str(run_directory))] == [512] * 3
     config = RunConfig.model_validate({"eval": {"max_completion_tokens": 7}})
     write_json(run_directory / "config.json", config.model_dump(mode="json"))
     write_json(run_directory / "manifest.json", {})
-    assert reply_bound(str(run_directory)) == reply_bound(str(run_directory / "sft")) == 7
+    assert reply_bound(str(run_directory), None) == reply_bound(str(run_directory / "sft"), None) == 7
+    assert reply_bound(str(run_directory), 9) == 9
     with pytest.raises(ConfigError, match="no model or run directory"):
-        reply_bound("nowhere")
+        reply_bound("nowhere", None)

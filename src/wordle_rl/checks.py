@@ -14,7 +14,7 @@ from typing import Literal
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, OptimizerSettings, RunConfig, VLLMSettings
-from wordle_rl.fit import fit_problems, longest_game
+from wordle_rl.fit import fit_problems, outgrown
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage
 from wordle_rl.processes import Sharding
@@ -100,14 +100,10 @@ def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, 
     grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
     if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
         return []
-    needed = longest_game(words, prompter, codec, budget)
-    if needed <= grpo.vllm.max_length:
-        return []
-    message = (
-        f"a game may take {needed} tokens with grpo.sampling.max_completion_tokens {budget}, the engine takes "
-        f"{grpo.vllm.max_length}; raise grpo.vllm.max_length, or leave it out for as many as a game may take"
-    )
-    return [Finding("problem", message)]
+    name, length = "grpo.sampling.max_completion_tokens", grpo.vllm.max_length
+    told = outgrown(words, prompter, codec, name, budget, "engine", length)
+    mend = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
+    return [Finding("problem", f"{told}; {mend}")] if told else []
 
 
 def budgets_of(config: RunConfig) -> dict[str, int]:

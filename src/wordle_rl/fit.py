@@ -65,10 +65,27 @@ def fit_problems(
     for name, budget in budgets.items():
         if budget < reply:
             problems.append(f"{name} {budget} is too small: to guess a word takes up to {reply} tokens")
-        needed = longest_game(words, prompter, codec, budget)
-        if context is not None and needed > context:
-            problems.append(
-                f"a game may take {needed} tokens with {name} {budget}, the model takes {context}; lower {name}, "
-                'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
-            )
+        if context is not None and (told := outgrown(words, prompter, codec, name, budget, "model", context)):
+            mend = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+            problems.append(f"{told}; lower {name}, {mend}")
     return problems
+
+
+def outgrown(
+    words: WordList, prompter: Prompter, codec: ChatCodec, name: str, budget: int, taker: str, length: int
+) -> str:
+    """That a game may be longer than what plays or learns it takes; empty if none may.
+
+    Args:
+        words: The word list.
+        prompter: Wording, shape and rules.
+        codec: The model's tokenizer and template.
+        name: The setting that bounds a reply.
+        budget: Tokens it allows.
+        taker: What takes the game: the model, an engine, a server.
+        length: The most tokens that takes.
+    """
+    needed = longest_game(words, prompter, codec, budget)
+    if needed <= length:
+        return ""
+    return f"a game may take {needed} tokens with {name} {budget}, the {taker} takes {length}"

@@ -115,12 +115,14 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
     return known if source is None else known.model_copy(update={"source": source})
 
 
-def reply_bound(player: str) -> int:
-    """The most tokens of a reply where none was asked for: what the run allows that a model lies in; else the default.
+def reply_bound(player: str, asked: int | None) -> int:
+    """The most tokens of a reply: as asked for, else what the run allows that a model lies in, else the default.
 
     Raises:
         ConfigError: If there is no such player, or the run's settings are damaged.
     """
+    if asked is not None:
+        return asked
     run = _run_around(_find_player(player)) if is_model(player) else None
     return (run.eval if run is not None else EvalSettings()).max_completion_tokens
 

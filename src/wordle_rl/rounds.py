@@ -22,7 +22,7 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 
 from wordle_rl.adapters import has_adapters
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import LARGEST_SEED, ModelSettings, RoundSettings
+from wordle_rl.config import ModelSettings, RoundSettings, seed_after
 from wordle_rl.env import random_given
 from wordle_rl.focus import SecretPicker, with_outside
 from wordle_rl.modeling import load_model, save_model
@@ -162,8 +162,8 @@ class Rounds:
         """Train on the rows; False if that was stopped before its end."""
         if rows and not stop.wanted:
             with forward_kept(self.model):
-                seed = (self.seed + number) % (LARGEST_SEED + 1)
-                method.fit(rows, callback, self.checkpoints / f"round-{number}-training", seed)
+                directory = self.checkpoints / f"round-{number}-training"
+                method.fit(rows, callback, directory, seed_after(self.seed, number))
             gc.collect()  # a trainer and its optimizer hold each other
         return callback.finished or not stop.wanted
 

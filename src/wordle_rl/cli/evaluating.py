@@ -59,7 +59,7 @@ def evaluate(
     """
     sampling = SamplingSettings(
         temperature=0.0 if temperature is None else temperature,
-        max_completion_tokens=settings.max_completion_tokens or reply_bound(player),
+        max_completion_tokens=reply_bound(player, settings.max_completion_tokens),
         max_batch_size=settings.max_batch_size,
         constrain=constrain,
     )

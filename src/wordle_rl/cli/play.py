@@ -40,7 +40,7 @@ def play(
     """
     sampling = SamplingSettings(
         temperature=temperature or 0.0,
-        max_completion_tokens=reply_bound(player) if max_completion_tokens is None else max_completion_tokens,
+        max_completion_tokens=reply_bound(player, max_completion_tokens),
         constrain=constrain,
     )
     command.play(player, secret, words, sampling, base_url, temperature is None, dictionary, hard_mode, seed)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import (
-    LARGEST_SEED,
     ConfigError,
     Engine,
     GameSettings,
     PatienceSettings,
     SamplingSettings,
     WordSettings,
+    seed_after,
 )
 from wordle_rl.evaluate import (
     GAME_COLUMNS,
@@ -79,8 +79,7 @@ class Asked:
         """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
             return self
-        seed = self.seed + num_kept(journal_path(outputs.json))
-        return dataclasses.replace(self, seed=seed % (LARGEST_SEED + 1))
+        return dataclasses.replace(self, seed=seed_after(self.seed, num_kept(journal_path(outputs.json))))
 
     def make(self, words: WordList, solver: Solver) -> Player:
         """The player itself; see `make_player` for what may be wrong."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from wordle_rl import display
 from wordle_rl.commands.asked import game_for
 from wordle_rl.commands.console import out
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.players import make_player, refuse_constraint, words_of
@@ -35,7 +35,7 @@ def play(
 ) -> None:
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
     found = load_words(words_of(player, source).source)
-    seed = random.randrange(1 << 32) if seed is None else seed
+    seed = random.randint(0, LARGEST_SEED) if seed is None else seed
     chosen = secret.lower() if secret is not None else random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")

@@ -1,6 +1,6 @@
 """Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
 
-from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed
+from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, seed_after
 from wordle_rl.config.engine import Engine, VLLMSettings
 from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -60,5 +60,6 @@ __all__ = [
     "describe",
     "load_config",
     "own_weights",
+    "seed_after",
     "two_rewards",
 ]

@@ -26,6 +26,11 @@ def check_seed(seed: int) -> None:
         raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}")
 
 
+def seed_after(seed: int, number: int) -> int:
+    """The seed so many after another; after the largest comes 0."""
+    return (seed + number) % (LARGEST_SEED + 1)
+
+
 class Section(BaseModel):
     """What all sections share: values never change and unknown keys are refused."""
 

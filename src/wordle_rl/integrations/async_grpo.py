@@ -32,7 +32,7 @@ from trl.import_utils import suppress_experimental_warning
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
-from wordle_rl.fit import longest_game
+from wordle_rl.fit import outgrown
 from wordle_rl.grpo import without_overlong
 from wordle_rl.lineage import LINEAGE_FILE, lesson_of, trained_further
 from wordle_rl.modeling import load_codec
@@ -344,12 +344,10 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
     Raises:
         ConfigError: With the setting and its mend.
     """
-    budget = config.grpo.sampling.max_completion_tokens
-    needed = longest_game(words, config.game.prompter(words.word_length), codec, budget)
-    if needed > max_length:
+    name, budget = "grpo.sampling.max_completion_tokens", config.grpo.sampling.max_completion_tokens
+    if told := outgrown(words, config.game.prompter(words.word_length), codec, name, budget, "server", max_length):
         raise ConfigError(
-            f"a game may take {needed} tokens with grpo.sampling.max_completion_tokens {budget}, the server takes "
-            f'{max_length}; lower it, set game.style to "compact", or start the server with a larger --max-model-len'
+            f'{told}; lower it, set game.style to "compact", or start the server with a larger --max-model-len'
         )
 
 
