@@ -58,6 +58,19 @@ def test_links_lead_to_files(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text(encoding="utf-8")):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
+
+
 def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
     found = re.search(
         r"the quickstart in [^.]*?; peak memory [\d.]+\sand ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8")
@@ -66,15 +79,15 @@ def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
     assert f" and {found[1]};" in (ROOT / "docs" / "guides" / "laptop.md").read_text(encoding="utf-8")
 
 
-def test_how_it_works_names_every_room() -> None:
-    text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+def test_the_architecture_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = {
         p.stem for p in (ROOT / "src" / "wordle_rl").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
     }
     assert {room for room in rooms - {"__init__", "__main__"} if not re.search(rf"\b{room}\b", text)} == set()
 
 
-def test_how_it_works_shows_the_direction_of_the_rooms() -> None:
-    text = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+def test_the_architecture_shows_the_direction_of_the_rooms() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     (chain,) = re.findall(r"^ {4}(words → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
     assert tuple(re.split(r"\s*→\s*", chain)) == ORDER
