@@ -50,20 +50,20 @@ from wordle_rl.config import (
     TeacherSettings,
     TraceSettings,
 )
-from wordle_rl.dataset import encode_traces
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
-from wordle_rl.modeling import load_model
+from wordle_rl.models.loading import load_model
+from wordle_rl.models.tiny import END, REPLY
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.sft import train_sft
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.tiny import END, REPLY
-from wordle_rl.traces import draw_secrets, solver_traces
+from wordle_rl.teaching.dataset import encode_traces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import draw_secrets, solver_traces
+from wordle_rl.training.sft import train_sft
 from wordle_rl.words import WordList, load_words
 
 SAMPLING = SamplingSettings(max_completion_tokens=12)

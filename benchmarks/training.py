@@ -44,19 +44,19 @@ from wordle_rl.config import (
     TeacherSettings,
     TraceSettings,
 )
-from wordle_rl.dataset import Example, encode_traces
-from wordle_rl.grpo import train_grpo
-from wordle_rl.modeling import load_model
-from wordle_rl.optimizer import make_optimizer, wants_bf16
+from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.roller import Arena
+from wordle_rl.rl.grpo import train_grpo
+from wordle_rl.rl.roller import Arena
 from wordle_rl.runs import Run
-from wordle_rl.sft import EpochOrder, train_sft
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import draw_secrets, solver_traces
-from wordle_rl.training import make_scheduler
+from wordle_rl.teaching.dataset import Example, encode_traces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import draw_secrets, solver_traces
+from wordle_rl.training.loop import make_scheduler
+from wordle_rl.training.optimizer import make_optimizer, wants_bf16
+from wordle_rl.training.sft import EpochOrder, train_sft
 from wordle_rl.words import WordList, load_words
 
 WARM_UP_STEPS = 2

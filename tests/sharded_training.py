@@ -18,12 +18,12 @@ from two_processes import OPTIMIZER, SIZE
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import RunConfig, SFTSettings
-from wordle_rl.dataset import Example
+from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
 from wordle_rl.runs import Run
-from wordle_rl.sft import train_sft
 from wordle_rl.split import split_secrets
-from wordle_rl.tiny import make_model, make_tokenizer
+from wordle_rl.teaching.dataset import Example
+from wordle_rl.training.sft import train_sft
 from wordle_rl.words import load_words
 
 BATCH, STEPS_PER_EPOCH, EPOCHS = 16, 3, 2

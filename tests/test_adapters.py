@@ -24,16 +24,16 @@ from transformers import (  # noqa: E402
     Qwen3ForCausalLM,
 )
 
-import wordle_rl.adapters as adapters_module  # noqa: E402
-import wordle_rl.export as export_module  # noqa: E402
-import wordle_rl.modeling as modeling_module  # noqa: E402
+import wordle_rl.models.adapters as adapters_module  # noqa: E402
+import wordle_rl.models.export as export_module  # noqa: E402
+import wordle_rl.models.loading as modeling_module  # noqa: E402
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RunConfig, SFTSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.export import distance, merge  # noqa: E402
-from wordle_rl.modeling import check_packages, load_codec, load_model, load_numbers, save_model  # noqa: E402
+from wordle_rl.models.export import distance, merge  # noqa: E402
+from wordle_rl.models.loading import check_packages, load_codec, load_model, load_numbers, save_model  # noqa: E402
 from wordle_rl.players import find_model  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
-from wordle_rl.sft import train_sft  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
+from wordle_rl.training.sft import train_sft  # noqa: E402
 
 LORA = LoraSettings(rank=4, alpha=16)
 SFT = SFTSettings(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)

@@ -6,8 +6,8 @@ pytest.importorskip("openai")
 
 from openai.types.chat import ChatCompletion
 
+from wordle_rl.endpoints.replies import AnswerError, Said, as_reply, read_answer
 from wordle_rl.prompt import Thinking
-from wordle_rl.samplers.answers import AnswerError, Said, as_reply, read_answer
 
 
 def answer(finish: object = "stop", choice: dict | None = None, **message: object) -> ChatCompletion:

@@ -20,7 +20,7 @@ from training_fixtures import rows, write_config  # noqa: E402
 from wordle_rl.config import ConfigError, RunConfig, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.integrations import async_grpo as module  # noqa: E402
 from wordle_rl.integrations.async_grpo import WordleRolloutLoop, check_settings, main, train  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402

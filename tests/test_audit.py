@@ -7,8 +7,8 @@ import pytest
 
 from wordle_rl.audit import audit
 from wordle_rl.config import GameSettings, RunConfig, WordSettings
-from wordle_rl.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.runs import Run, RunError, write_jsonl
+from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import load_words
 

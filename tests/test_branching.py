@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch")
 from reward_games import SOLVER, WORDS, play  # noqa: E402
 from training_fixtures import compact, small_model  # noqa: E402
 
-from wordle_rl.branching import play_branching, regret_judge  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.game import Game, Outcome, Turn  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
+from wordle_rl.rl.branching import play_branching, regret_judge  # noqa: E402
 from wordle_rl.rollout import Start  # noqa: E402
 from wordle_rl.samplers.base import Completion  # noqa: E402
 from wordle_rl.samplers.simple import RandomSampler  # noqa: E402

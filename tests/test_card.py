@@ -12,10 +12,10 @@ pytest.importorskip("torch")
 import yaml
 from huggingface_hub import ModelCard
 
-from wordle_rl.card import card_text, models_of, write_cards
 from wordle_rl.config import ConfigError
 from wordle_rl.report.read import read_run
 from wordle_rl.runs import append_jsonl, read_object, write_jsonl
+from wordle_rl.sharing.card import card_text, models_of, write_cards
 
 
 @pytest.fixture

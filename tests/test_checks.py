@@ -11,19 +11,11 @@ from chat_families import FAMILIES, family_tokenizer
 from tokenizers import normalizers, processors
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.checks import (
-    Finding,
-    check_engines,
-    check_memory,
-    check_model,
-    check_stops,
-    check_teacher,
-    check_teacher_replies,
-    check_template,
-    check_updates,
-    refuse,
-    sample_game,
-)
+from wordle_rl.checks.device import check_memory
+from wordle_rl.checks.findings import Finding, refuse
+from wordle_rl.checks.memory import Device, MemoryEstimate, ModelNumbers, estimate, stage_works
+from wordle_rl.checks.settings import check_engines, check_model, check_teacher, check_teacher_replies, check_updates
+from wordle_rl.checks.template import check_stops, check_template, sample_game
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
@@ -32,8 +24,7 @@ from wordle_rl.config import (
     RunConfig,
     VLLMSettings,
 )
-from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, estimate, stage_works
-from wordle_rl.modeling import load_numbers
+from wordle_rl.models.loading import load_numbers
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 from wordle_rl.templates import training_template
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wordle_rl.claims import FalseClaim, called_possible, false_claim
 from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.teaching.claims import FalseClaim, called_possible, false_claim
 
 # The secret is grape; after crate the words grape, drape and graze fit of those here.
 BOARD = [Turn("crate", score_guess("grape", "crate"), Outcome.SCORED)]

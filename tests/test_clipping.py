@@ -14,11 +14,11 @@ from test_grpo import SETTINGS as GRPO  # noqa: E402
 from test_grpo import Training  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-import wordle_rl.grpo as grpo_module  # noqa: E402
-import wordle_rl.training as training_module  # noqa: E402
+import wordle_rl.rl.grpo as grpo_module  # noqa: E402
+import wordle_rl.training.loop as training_module  # noqa: E402
 from wordle_rl.config import SFTSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.sft import train_sft  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
+from wordle_rl.training.sft import train_sft  # noqa: E402
 
 TINY_NORM, HUGE_NORM = 1e-3, 1e6
 SFT = SFTSettings(batch_size=8, gradient_accumulation_steps=2, epochs=1, precision="fp32", logging_steps=1)

@@ -16,9 +16,8 @@ from training_fixtures import compact, make_run, rows, small_model, weights_of, 
 from transformers import AutoModelForCausalLM  # noqa: E402
 from trl.generation.vllm_generation import VLLMGeneration  # noqa: E402
 
-import wordle_rl.colocate as colocate_module  # noqa: E402
-from wordle_rl.adapters import add_adapters, has_adapters  # noqa: E402
-from wordle_rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
+import wordle_rl.rl.colocate as colocate_module  # noqa: E402
+from wordle_rl.checks.budgets import longest_game  # noqa: E402
 from wordle_rl.config import (  # noqa: E402
     ConfigError,
     GRPOSettings,
@@ -27,13 +26,14 @@ from wordle_rl.config import (  # noqa: E402
     OptimizerSettings,
     VLLMSettings,
 )
-from wordle_rl.fit import longest_game  # noqa: E402
-from wordle_rl.grpo import train_grpo  # noqa: E402
-from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.models.adapters import add_adapters, has_adapters  # noqa: E402
+from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.processes import asks_for_whole  # noqa: E402
-from wordle_rl.roller import Arena  # noqa: E402
+from wordle_rl.rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
+from wordle_rl.rl.grpo import train_grpo  # noqa: E402
+from wordle_rl.rl.roller import Arena  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
-from wordle_rl.training import check_launch  # noqa: E402
+from wordle_rl.training.loop import check_launch  # noqa: E402
 
 VLLM = update(SETTINGS, engine="vllm")
 

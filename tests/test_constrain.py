@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
 from wordle_rl.game import Outcome
+from wordle_rl.models.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
 from wordle_rl.players import make_player
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.rollout import Start, play
@@ -23,7 +24,6 @@ from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import START, Phase, State, TokenIds, WordConstraint, make_constraint, token_texts
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
-from wordle_rl.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
 from wordle_rl.words import WordList
 
 WORDS = SamplingSettings(constrain="words", max_completion_tokens=40)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.coverage import Coverage
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import Trace, draw_secrets, solver_traces
+from wordle_rl.teaching.coverage import Coverage
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.words import WordList
 
 SETTINGS = TeacherSettings(outside_noise_rate=1.0, stray_rate=0.0)

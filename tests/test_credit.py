@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.credit import (
+from wordle_rl.rl.credit import (
     game_advantages,
     guess_advantages,
     is_constant,

@@ -12,21 +12,21 @@ from scripted import say, scripted  # noqa: E402
 from test_grpo import close  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-import wordle_rl.rounds as rounds_module  # noqa: E402
+import wordle_rl.rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.chat import mask_picture  # noqa: E402
-from wordle_rl.claims import false_claim  # noqa: E402
 from wordle_rl.config import DaggerSettings, OptimizerSettings, SamplingSettings, TeacherSettings, TraceSettings  # noqa: E402
-from wordle_rl.dagger import Labeller, examples_of, train_dagger  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.dpo import boards_of  # noqa: E402
 from wordle_rl.game import score_guess, violates_clues  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
-from wordle_rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.dagger import Labeller, examples_of, train_dagger  # noqa: E402
+from wordle_rl.rl.dpo import boards_of  # noqa: E402
+from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
-from wordle_rl.teacher import SolverTeacher  # noqa: E402
-from wordle_rl.traces import solver_traces  # noqa: E402
+from wordle_rl.teaching.claims import false_claim  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
+from wordle_rl.teaching.teacher import SolverTeacher  # noqa: E402
+from wordle_rl.teaching.traces import solver_traces  # noqa: E402
 from wordle_rl.words import WordListError  # noqa: E402
 
 PURE = TraceSettings(
@@ -249,7 +249,7 @@ def seen(monkeypatch) -> list:
     """The examples of each round, which are not trained on."""
     found: list = []
     monkeypatch.setattr(
-        "wordle_rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
+        "wordle_rl.rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
     )
     return found
 

@@ -8,9 +8,9 @@ from training_fixtures import rows
 
 from wordle_rl.config import ConfigError
 from wordle_rl.game import score_guess
-from wordle_rl.imports import import_rows, read_marks
 from wordle_rl.prompt import Prompter
 from wordle_rl.split import split_secrets
+from wordle_rl.teaching.imports import import_rows, read_marks
 
 SIGNS = {"G": "✓", "Y": "-", "X": "x"}
 

@@ -10,7 +10,10 @@ from training_fixtures import compact, rows
 
 from wordle_rl.chat import mask_picture
 from wordle_rl.config import ConfigError, GameSettings
-from wordle_rl.dataset import (
+from wordle_rl.game import Outcome, score_guess
+from wordle_rl.prompt import Guess, Shape, Style, Thinking
+from wordle_rl.runs import write_jsonl
+from wordle_rl.teaching.dataset import (
     DatasetLimits,
     conversation,
     encode_traces,
@@ -20,10 +23,7 @@ from wordle_rl.dataset import (
     turn_conversations,
     write_dataset,
 )
-from wordle_rl.game import Outcome, score_guess
-from wordle_rl.prompt import Guess, Shape, Style, Thinking
-from wordle_rl.runs import write_jsonl
-from wordle_rl.traces import Trace, TraceTurn
+from wordle_rl.teaching.traces import Trace, TraceTurn
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> Trace:

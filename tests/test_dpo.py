@@ -11,13 +11,13 @@ from scripted import say, scripted  # noqa: E402
 from test_grpo import close  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-import wordle_rl.dpo as dpo_module  # noqa: E402
-import wordle_rl.rounds as rounds_module  # noqa: E402
+import wordle_rl.rl.dpo as dpo_module  # noqa: E402
+import wordle_rl.rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.config import ConfigError, DPOSettings, SamplingSettings  # noqa: E402
-from wordle_rl.dpo import PairTrainer, Reply, boards_of, compared, pairs_of, train_dpo  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
-from wordle_rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.dpo import PairTrainer, Reply, boards_of, compared, pairs_of, train_dpo  # noqa: E402
+from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 
 SETTINGS = DPOSettings(

@@ -17,8 +17,8 @@ pytest.importorskip("openai")
 
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
+from wordle_rl.endpoints.providers import PROVIDERS, Provider
 from wordle_rl.evaluate import Journal, load_evaluation
-from wordle_rl.providers import PROVIDERS, Provider
 from wordle_rl.split import Split
 
 Start = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]

@@ -12,8 +12,8 @@ from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
 from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
-from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of
 from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of, lineage_of
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 

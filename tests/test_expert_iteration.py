@@ -11,14 +11,14 @@ from scripted import say, scripted  # noqa: E402
 from test_grpo import close, logprob  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-import wordle_rl.rounds as rounds_module  # noqa: E402
+import wordle_rl.rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.chat import mask_picture  # noqa: E402
 from wordle_rl.config import ExpertIterationSettings, SamplingSettings  # noqa: E402
-from wordle_rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.report.sections import curves_section  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
-from wordle_rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
+from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
 
@@ -124,7 +124,7 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
     seen = []
     monkeypatch.setattr(
-        "wordle_rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
+        "wordle_rl.rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
     )
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_share": 0.5})

@@ -13,11 +13,11 @@ import torch.distributed.checkpoint as dcp  # noqa: E402
 from training_fixtures import small_model, weights_of  # noqa: E402
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, WordSettings  # noqa: E402
-from wordle_rl.export import consolidate  # noqa: E402
-from wordle_rl.lineage import Lineage, leave_lineage, lesson_of, lineage_of  # noqa: E402
-from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.models.export import consolidate  # noqa: E402
+from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Style  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
+from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of, lineage_of  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.words import load_words  # noqa: E402
 

@@ -19,14 +19,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from wordle_rl.chat import ChatCodec, mask_picture  # noqa: E402
 from wordle_rl.config import ModelSettings, SamplingSettings  # noqa: E402
-from wordle_rl.dataset import conversation, encode_traces  # noqa: E402
 from wordle_rl.game import Rules  # noqa: E402
-from wordle_rl.modeling import load_codec, load_model, save_model  # noqa: E402
+from wordle_rl.models.loading import load_codec, load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
+from wordle_rl.teaching.dataset import conversation, encode_traces  # noqa: E402
+from wordle_rl.teaching.traces import Trace, TraceTurn  # noqa: E402
 from wordle_rl.templates import ChatTemplateError, changes_of, training_template  # noqa: E402
-from wordle_rl.traces import Trace, TraceTurn  # noqa: E402
 
 KEPT = "earlier replies stay as they were spoken"
 CHANGES = {

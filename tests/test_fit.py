@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from wordle_rl.fit import fit_problems, longest_game, longest_reply
+from wordle_rl.checks.budgets import fit_problems, longest_game, longest_reply
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 

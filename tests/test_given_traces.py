@@ -9,11 +9,11 @@ import pytest
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings, load_config
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
-from wordle_rl.given_traces import GivenTraces
 from wordle_rl.prompt import Thinking
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.split import split_secrets
-from wordle_rl.traces import UNKNOWN_TEACHER, Trace, TraceTurn
+from wordle_rl.teaching.given_traces import GivenTraces
+from wordle_rl.teaching.traces import UNKNOWN_TEACHER, Trace, TraceTurn
 
 
 def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> Trace:

@@ -11,13 +11,13 @@ from test_roller import Schedule, turns_of  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
-import wordle_rl.grpo as grpo_module  # noqa: E402
+import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
-from wordle_rl.grpo import train_grpo, without_overlong  # noqa: E402
-from wordle_rl.grpo_trainer import WordleGRPOTrainer  # noqa: E402
-from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
-from wordle_rl.roller import Arena, Roller  # noqa: E402
+from wordle_rl.rl.grpo import train_grpo, without_overlong  # noqa: E402
+from wordle_rl.rl.grpo_trainer import WordleGRPOTrainer  # noqa: E402
+from wordle_rl.rl.roller import Arena, Roller  # noqa: E402
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 SETTINGS = GRPOSettings(

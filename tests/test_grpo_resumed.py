@@ -11,8 +11,8 @@ from test_grpo import SETTINGS, Training, close, logprob, update  # noqa: E402
 from training_fixtures import StopAt, rows, small_model, weights_of  # noqa: E402
 
 from wordle_rl.config import ModelSettings  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
-from wordle_rl.training import last_checkpoint  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
+from wordle_rl.training.checkpoints import last_checkpoint  # noqa: E402
 
 
 @pytest.fixture

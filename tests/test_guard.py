@@ -12,12 +12,13 @@ from test_grpo import Training  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
 from wordle_rl.config import ModelSettings, SFTSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
 from wordle_rl.report.sections import curves_section  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
-from wordle_rl.sft import GameSFTTrainer, train_sft  # noqa: E402
-from wordle_rl.training import StepGuard, last_checkpoint  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
+from wordle_rl.training.checkpoints import last_checkpoint  # noqa: E402
+from wordle_rl.training.guard import StepGuard  # noqa: E402
+from wordle_rl.training.sft import GameSFTTrainer, train_sft  # noqa: E402
 
 SFT = SFTSettings(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
 STAGES = ("sft", "grpo")

@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 from huggingface_hub import HfApi
 
 from wordle_rl.config import ConfigError
-from wordle_rl.hub import files_of, push
+from wordle_rl.sharing.hub import files_of, push
 
 TOKEN = "hf_" + "secret" * 5
 

@@ -14,9 +14,9 @@ from rich.console import Console  # noqa: E402
 from training_fixtures import TINY, small_model, weights_of, write_config  # noqa: E402
 from transformers import PreTrainedModel  # noqa: E402
 
-import wordle_rl.modeling as modeling_module  # noqa: E402
+import wordle_rl.models.loading as modeling_module  # noqa: E402
 from wordle_rl.config import LoraSettings, ModelSettings, load_config  # noqa: E402
-from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.pipeline import Pipeline  # noqa: E402
 
 

@@ -20,9 +20,9 @@ from sharded_training import BATCH, EPOCHS, STEPS_PER_EPOCH, train  # noqa: E402
 from training_fixtures import compact, rows, small_model, weights_of, write_config  # noqa: E402
 
 from wordle_rl.config import ModelSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.export import consolidate  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.models.export import consolidate  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -12,10 +12,12 @@ from rich.console import Console
 from training_fixtures import rows
 
 from wordle_rl.audit import audit
-from wordle_rl.card import write_cards
 from wordle_rl.config import ConfigError, GameSettings, RunConfig, WordSettings, load_config
 from wordle_rl.evaluate import Evaluation
-from wordle_rl.lineage import (
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.prompt import Style
+from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
     Lesson,
     Lineage,
@@ -25,9 +27,7 @@ from wordle_rl.lineage import (
     lineage_of,
     trained_further,
 )
-from wordle_rl.pipeline import Pipeline
-from wordle_rl.prompt import Style
-from wordle_rl.runs import read_object, write_json
+from wordle_rl.sharing.card import write_cards
 from wordle_rl.split import split_secrets
 from wordle_rl.words import WordListError, load_words
 

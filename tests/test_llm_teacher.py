@@ -12,12 +12,12 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, FakeEndpoint, chat
 
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
+from wordle_rl.endpoints.providers import Endpoint
 from wordle_rl.game import Outcome
-from wordle_rl.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.prompt import Thinking
-from wordle_rl.providers import Endpoint
 from wordle_rl.runs import append_jsonl
-from wordle_rl.traces import Trace
+from wordle_rl.teaching.llm_teacher import Job, LLMTeacher, Tally
+from wordle_rl.teaching.traces import Trace
 
 SLOW_DOWN = {"error": {"message": f"slow down {KEY}"}}
 
@@ -212,7 +212,7 @@ def test_a_storm_of_refusals_is_waited_out(serve, small_words) -> None:
 
 
 def test_a_server_error_is_tried_again(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.endpoints.retry.FIRST_PAUSE_S", 0.01)
     broken = [(500, {}), (200, b"<html>"), (200, {"choices": []}), (200, {"choices": [{"message": None}]}), (503, {})]
     endpoint = serve(lambda number, body: broken[number] if number < len(broken) else winner(number, body))
     tally, [game] = play(teacher(endpoint, small_words, max_retries=5))
@@ -221,7 +221,7 @@ def test_a_server_error_is_tried_again(serve, small_words, monkeypatch) -> None:
 
 
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.endpoints.retry.FIRST_PAUSE_S", 0.01)
     bad = serve(lambda number, _: chat("<guess>crate</guess>", usage=(9, 1)) if number == 0 else (500, SLOW_DOWN))
     tally, [game] = play(teacher(bad, small_words, max_retries=1))
     assert "InternalServerError" in (game.error or "")
@@ -309,7 +309,7 @@ def test_a_budget_needs_an_endpoint_that_counts(serve, small_words) -> None:
 
 @pytest.mark.parametrize("said", [{"choices": []}, chat("<guess>cr", "error")[1], chat(7)[1]])
 def test_a_budget_counts_what_answers_without_a_reply_cost(said: dict, serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.endpoints.retry.FIRST_PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (200, said | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
@@ -344,7 +344,7 @@ def test_tokens_of_a_game_are_known_only_if_those_of_every_reply_are(usage: dict
 
 
 def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.patience.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.endpoints.retry.FIRST_PAUSE_S", 0.01)
     overloaded = (200, {"error": {"message": "overloaded"}})
     endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
     tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))

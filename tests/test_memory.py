@@ -9,9 +9,8 @@ torch = pytest.importorskip("torch")
 from chat_families import family_config  # noqa: E402
 from transformers import AutoModelForCausalLM, Qwen3Config  # noqa: E402
 
-import wordle_rl.memory as memory_module  # noqa: E402
-from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig  # noqa: E402
-from wordle_rl.memory import (  # noqa: E402
+import wordle_rl.checks.memory as memory_module  # noqa: E402
+from wordle_rl.checks.memory import (  # noqa: E402
     ModelNumbers,
     Work,
     activation_bytes,
@@ -20,7 +19,8 @@ from wordle_rl.memory import (  # noqa: E402
     main_memory_bytes,
     stage_works,
 )
-from wordle_rl.modeling import load_numbers  # noqa: E402
+from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig  # noqa: E402
+from wordle_rl.models.loading import load_numbers  # noqa: E402
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
@@ -45,7 +45,7 @@ def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path: Path) -> Non
 
 
 def test_numbers_of_the_embedded_model_are_those_of_the_model_made() -> None:
-    from wordle_rl.modeling import load_model
+    from wordle_rl.models.loading import load_model
 
     settings = ModelSettings(max_length=77)
     numbers = load_numbers(settings)

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from wordle_rl.micro_batches import by_length, trimmed  # noqa: E402
+from wordle_rl.rl.micro_batches import by_length, trimmed  # noqa: E402
 
 PAD = 0
 

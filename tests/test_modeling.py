@@ -11,7 +11,7 @@ from training_fixtures import TINY, small_model, weights_of  # noqa: E402
 from transformers import BloomConfig, BloomForCausalLM  # noqa: E402
 
 from wordle_rl.config import ConfigError, ModelSettings  # noqa: E402
-from wordle_rl.modeling import (  # noqa: E402
+from wordle_rl.models.loading import (  # noqa: E402
     context_length,
     load_codec,
     load_model,

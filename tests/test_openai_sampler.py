@@ -14,9 +14,9 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.endpoints.providers import Endpoint, find_endpoint
 from wordle_rl.evaluate import evaluate
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.providers import Endpoint, find_endpoint
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler

@@ -14,8 +14,8 @@ from training_fixtures import fast, small_model, weights_of  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
 from wordle_rl.config import OptimizerSettings  # noqa: E402
-from wordle_rl.optimizer import MuonWithAdamW, make_optimizer, rate_factor, wants_bf16  # noqa: E402
-from wordle_rl.training import make_scheduler  # noqa: E402
+from wordle_rl.training.loop import make_scheduler  # noqa: E402
+from wordle_rl.training.optimizer import MuonWithAdamW, make_optimizer, rate_factor, wants_bf16  # noqa: E402
 
 
 def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:

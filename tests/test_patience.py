@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff, asked_pause_s, pause_s
+from wordle_rl.endpoints.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff, asked_pause_s, pause_s
 
 NOW = 1_800_000_000.0
 

@@ -10,12 +10,12 @@ pytest.importorskip("torch")
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
-from wordle_rl.lineage import Lineage, leave_lineage, lesson_of
-from wordle_rl.modeling import save_model
+from wordle_rl.models.loading import save_model
 from wordle_rl.players import find_model, game_of, make_player, reply_bound, settings_of
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import write_json
+from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -91,7 +91,7 @@ def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory,
     monkeypatch.setitem(sys.modules, "wordle_rl.samplers.openai", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[openai\]"):
         make_player("openai:m", sixty, None, SAMPLING, solver=solver)
-    monkeypatch.setitem(sys.modules, "wordle_rl.modeling", None)
+    monkeypatch.setitem(sys.modules, "wordle_rl.models.loading", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[train\]"):
         make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
 

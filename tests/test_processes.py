@@ -18,14 +18,14 @@ from test_grpo import Training  # noqa: E402
 from training_fixtures import compact, fast, rows, write_config  # noqa: E402
 from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both  # noqa: E402
 
-import wordle_rl.grpo as grpo_module  # noqa: E402
+import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.audit import audit  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SamplingSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.grpo_trainer import merged, together  # noqa: E402
+from wordle_rl.models.tiny import make_model  # noqa: E402
 from wordle_rl.processes import check_processes, is_first, num_processes, wait_for_all  # noqa: E402
+from wordle_rl.rl.grpo_trainer import merged, together  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
-from wordle_rl.tiny import make_model  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 from wordle_rl.words import load_words  # noqa: E402
 
 
@@ -93,7 +93,7 @@ def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None
 
 
 def make_model_state(seed: int) -> dict[str, torch.Tensor]:
-    from wordle_rl.tiny import make_tokenizer
+    from wordle_rl.models.tiny import make_tokenizer
 
     return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
 

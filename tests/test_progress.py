@@ -100,9 +100,9 @@ def test_a_language_models_games_are_told_with_wins_errors_and_cost(serve, small
     pytest.importorskip("openai")
     from fake_endpoint import chat
 
-    from wordle_rl.collect import collect
     from wordle_rl.config import LLMTeacherSettings
     from wordle_rl.split import split_secrets
+    from wordle_rl.teaching.collect import collect
 
     def answer(number: int, _body: dict):
         clock.now += 10

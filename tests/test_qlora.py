@@ -24,17 +24,17 @@ from test_grpo import Training  # noqa: E402
 from test_selection import Choosing  # noqa: E402
 from training_fixtures import compact, make_run, rows  # noqa: E402
 
-import wordle_rl.rounds as rounds_module  # noqa: E402
+import wordle_rl.rl.rounds as rounds_module  # noqa: E402
+from wordle_rl.checks.memory import FOUR_BIT_BYTES, Work, estimate  # noqa: E402
 from wordle_rl.config import ModelSettings, TraceSettings  # noqa: E402
-from wordle_rl.dagger import train_dagger  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.dpo import train_dpo  # noqa: E402
-from wordle_rl.expert_iteration import train_expert_iteration  # noqa: E402
-from wordle_rl.export import merge  # noqa: E402
-from wordle_rl.memory import FOUR_BIT_BYTES, Work, estimate  # noqa: E402
-from wordle_rl.modeling import load_model, load_numbers  # noqa: E402
-from wordle_rl.roller import Arena  # noqa: E402
-from wordle_rl.sft import train_sft  # noqa: E402
+from wordle_rl.models.export import merge  # noqa: E402
+from wordle_rl.models.loading import load_model, load_numbers  # noqa: E402
+from wordle_rl.rl.dagger import train_dagger  # noqa: E402
+from wordle_rl.rl.dpo import train_dpo  # noqa: E402
+from wordle_rl.rl.expert_iteration import train_expert_iteration  # noqa: E402
+from wordle_rl.rl.roller import Arena  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
+from wordle_rl.training.sft import train_sft  # noqa: E402
 
 
 def four_bit(path: Path, lora=LORA) -> ModelSettings:

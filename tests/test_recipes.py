@@ -16,10 +16,10 @@ from test_adapters import FAMILIES, SIZE  # noqa: E402
 from training_fixtures import TINY, rows  # noqa: E402
 
 from wordle_rl.chat import ChatCodec  # noqa: E402
-from wordle_rl.checks import budgets_of  # noqa: E402
+from wordle_rl.checks.budgets import longest_game  # noqa: E402
+from wordle_rl.checks.settings import budgets_of  # noqa: E402
 from wordle_rl.config import RunConfig, load_config  # noqa: E402
-from wordle_rl.fit import longest_game  # noqa: E402
-from wordle_rl.modeling import save_model  # noqa: E402
+from wordle_rl.models.loading import save_model  # noqa: E402
 from wordle_rl.pipeline import Pipeline  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Completion  # noqa: E402

@@ -10,10 +10,10 @@ from test_grpo import SETTINGS, Training, close, logprob  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
 
 from wordle_rl.config import ConfigError, GRPOSettings  # noqa: E402
-from wordle_rl.dataset import encode_traces  # noqa: E402
-from wordle_rl.replay import ReplayLoss, draw_games  # noqa: E402
+from wordle_rl.rl.replay import ReplayLoss, draw_games  # noqa: E402
 from wordle_rl.rollout import Segment  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
+from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 
 ALONE = SimpleNamespace(process_index=0, num_processes=1)
 

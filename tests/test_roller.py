@@ -16,7 +16,7 @@ from wordle_rl.env import WordleEnv  # noqa: E402
 from wordle_rl.game import Dictionary, Rules, score_guess  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.roller import Arena, Roller, prompt_budget, transcript_row  # noqa: E402
+from wordle_rl.rl.roller import Arena, Roller, prompt_budget, transcript_row  # noqa: E402
 from wordle_rl.rollout import Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402

@@ -12,11 +12,11 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 from rich.console import Console  # noqa: E402
 from training_fixtures import write_config  # noqa: E402
 
-import wordle_rl.modeling as modeling_module  # noqa: E402
-from wordle_rl.checks import check_memory  # noqa: E402
+import wordle_rl.models.loading as modeling_module  # noqa: E402
+from wordle_rl.checks.device import check_memory  # noqa: E402
+from wordle_rl.checks.memory import Device, MemoryEstimate, Work, estimate  # noqa: E402
 from wordle_rl.config import ConfigError, load_config  # noqa: E402
-from wordle_rl.memory import Device, MemoryEstimate, Work, estimate  # noqa: E402
-from wordle_rl.modeling import load_numbers  # noqa: E402
+from wordle_rl.models.loading import load_numbers  # noqa: E402
 from wordle_rl.pipeline import Pipeline  # noqa: E402
 from wordle_rl.processes import Sharding, sharding  # noqa: E402
 

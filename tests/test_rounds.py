@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 from test_roller import Schedule  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
-from wordle_rl.adapters import add_adapters  # noqa: E402
 from wordle_rl.config import (  # noqa: E402
     LARGEST_SEED,
     ConfigError,
@@ -21,9 +20,10 @@ from wordle_rl.config import (  # noqa: E402
     RoundSettings,
     SamplingSettings,
 )
-from wordle_rl.modeling import load_model  # noqa: E402
-from wordle_rl.roller import Arena  # noqa: E402
-from wordle_rl.rounds import Rounds, forward_kept  # noqa: E402
+from wordle_rl.models.adapters import add_adapters  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
+from wordle_rl.rl.roller import Arena  # noqa: E402
+from wordle_rl.rl.rounds import Rounds, forward_kept  # noqa: E402
 
 SETTINGS = RoundSettings(
     rounds=3,
@@ -252,7 +252,9 @@ def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeyp
         def on_log(self, args, state, control, model=None, logs=None) -> None:
             heard.append((args.report_to, state.global_step, logs["win_rate"]))
 
-    monkeypatch.setattr("wordle_rl.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names])
+    monkeypatch.setattr(
+        "wordle_rl.rl.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names]
+    )
     arena = Arena(sixty, compact(max_turns=3), sixty.answers, None)
     model, run = small_model(tokenizer), make_run(tmp_path, sixty)
     Rounds("practice", model, codec, arena, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))

@@ -16,7 +16,6 @@ from training_fixtures import make_run, rows, write_word_directory
 
 from wordle_rl import __version__
 from wordle_rl.config import GRPOSettings, RunConfig
-from wordle_rl.provenance import _git_commit, calls, manifest, peak_memory_gib
 from wordle_rl.runs import (
     LOCK_FILE,
     Run,
@@ -30,6 +29,7 @@ from wordle_rl.runs import (
     write_jsonl,
     write_text_atomically,
 )
+from wordle_rl.runs.provenance import _git_commit, calls, manifest, peak_memory_gib
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -296,7 +296,7 @@ def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on
 ) -> None:
     def call(command: str, commit: str, **options: bool) -> dict:
         monkeypatch.setattr("sys.argv", ["wordle-rl", command])
-        monkeypatch.setattr("wordle_rl.provenance._git_commit", lambda: commit)
+        monkeypatch.setattr("wordle_rl.runs.provenance._git_commit", lambda: commit)
         Run.create(tmp_path, RunConfig(), split, **options)
         return read_object(tmp_path / "manifest.json")
 
@@ -315,7 +315,7 @@ def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on
 
 def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) -> None:
     clock = iter([0.0, 2.0, 10.0, 13.0])
-    monkeypatch.setattr("wordle_rl.runs.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("wordle_rl.runs.run.time.perf_counter", lambda: next(clock))
     run = Run(tmp_path)
     with run.stage("sft"):
         pass

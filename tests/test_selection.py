@@ -13,14 +13,14 @@ from safetensors.torch import load_file  # noqa: E402
 from test_grpo import SETTINGS, Training  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model, weights_of  # noqa: E402
 
-import wordle_rl.grpo as grpo_module  # noqa: E402
+import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
-from wordle_rl.grpo import train_grpo  # noqa: E402
-from wordle_rl.roller import Arena  # noqa: E402
+from wordle_rl.rl.grpo import train_grpo  # noqa: E402
+from wordle_rl.rl.roller import Arena  # noqa: E402
+from wordle_rl.rl.selection import BestWeights, Validation  # noqa: E402
 from wordle_rl.runs import read_object  # noqa: E402
+from wordle_rl.runs.trackers import GameBook  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
-from wordle_rl.selection import BestWeights, Validation  # noqa: E402
-from wordle_rl.trackers import GameBook  # noqa: E402
 
 
 def fill(model: torch.nn.Module, value: float) -> None:

@@ -11,14 +11,14 @@ torch = pytest.importorskip("torch")
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 from trl import SFTConfig, SFTTrainer  # noqa: E402
 
-import wordle_rl.sft as sft_module  # noqa: E402
+import wordle_rl.training.sft as sft_module  # noqa: E402
 from wordle_rl.config import ConfigError, ModelSettings, SFTSettings  # noqa: E402
-from wordle_rl.dataset import Example, encode_traces  # noqa: E402
-from wordle_rl.modeling import load_model  # noqa: E402
+from wordle_rl.models.loading import load_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
-from wordle_rl.sft import EpochOrder, as_dataset, train_sft  # noqa: E402
-from wordle_rl.training import last_checkpoint  # noqa: E402
+from wordle_rl.teaching.dataset import Example, encode_traces  # noqa: E402
+from wordle_rl.training.checkpoints import last_checkpoint  # noqa: E402
+from wordle_rl.training.sft import EpochOrder, as_dataset, train_sft  # noqa: E402
 
 SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
 

@@ -9,11 +9,11 @@ import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.game import Game, Outcome, Rules, Turn, score_guess, violates_clues
-from wordle_rl.slips import misspelt
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import Trace, draw_secrets, solver_traces
+from wordle_rl.teaching.slips import misspelt
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.words import WordList
 
 TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3, stray_rate=0)

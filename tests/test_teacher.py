@@ -9,7 +9,7 @@ import pytest
 from wordle_rl.config import TeacherSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.solver import Solver, encode_marks
-from wordle_rl.teacher import Advice, SolverTeacher, TeacherGames
+from wordle_rl.teaching.teacher import Advice, SolverTeacher, TeacherGames
 from wordle_rl.words import WordList, WordListError
 
 PURE = TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0)

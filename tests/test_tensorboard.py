@@ -11,9 +11,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from test_grpo import SETTINGS
 from training_fixtures import compact, make_run, rows, small_model
 
-from wordle_rl.grpo import train_grpo
-from wordle_rl.roller import Arena
-from wordle_rl.trackers import as_markdown
+from wordle_rl.rl.grpo import train_grpo
+from wordle_rl.rl.roller import Arena
+from wordle_rl.runs.trackers import as_markdown
 
 
 @pytest.fixture(scope="module")

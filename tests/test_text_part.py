@@ -19,13 +19,13 @@ from transformers import (  # noqa: E402
     Qwen2_5_VLConfig,
 )
 
-import wordle_rl.colocate as colocate_module  # noqa: E402
-from wordle_rl.colocate import check_colocated  # noqa: E402
+import wordle_rl.rl.colocate as colocate_module  # noqa: E402
+from wordle_rl.checks.memory import Work, estimate  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, LoraSettings, ModelSettings, load_config  # noqa: E402
-from wordle_rl.export import merge  # noqa: E402
-from wordle_rl.memory import Work, estimate  # noqa: E402
-from wordle_rl.modeling import load_codec, load_model, load_numbers, save_model  # noqa: E402
+from wordle_rl.models.export import merge  # noqa: E402
+from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model  # noqa: E402
 from wordle_rl.pipeline import Pipeline  # noqa: E402
+from wordle_rl.rl.colocate import check_colocated  # noqa: E402
 
 VISION = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.models.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model, make_tokenizer, save_tiny_model
 from wordle_rl.prompt import Prompter, Style, Thinking
-from wordle_rl.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model, make_tokenizer, save_tiny_model
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 24}
 

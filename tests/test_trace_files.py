@@ -9,8 +9,8 @@ import pytest
 
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.runs import RunError
-from wordle_rl.trace_files import COLUMNS, TraceFile, read_games, write_csv_files
-from wordle_rl.traces import Trace, TraceTurn, read_traces
+from wordle_rl.teaching.trace_files import COLUMNS, TraceFile, read_games, write_csv_files
+from wordle_rl.teaching.traces import Trace, TraceTurn, read_traces
 
 
 def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str | None = None) -> Trace:

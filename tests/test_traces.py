@@ -13,8 +13,16 @@ from wordle_rl.game import Outcome, Turn
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import UNKNOWN_TEACHER, Trace, TraceTurn, draw_secrets, narration, read_traces, solver_traces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import (
+    UNKNOWN_TEACHER,
+    Trace,
+    TraceTurn,
+    draw_secrets,
+    narration,
+    read_traces,
+    solver_traces,
+)
 from wordle_rl.words import WordList
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from training_fixtures import make_run, rows
 
-from wordle_rl.trackers import COLUMNS, GameBook, as_markdown, game_trackers, keep_tensorboard, table_rows
+from wordle_rl.runs.trackers import COLUMNS, GameBook, as_markdown, game_trackers, keep_tensorboard, table_rows
 
 WON = {
     "secret": "crane",
@@ -181,8 +181,8 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     from test_grpo import SETTINGS
     from training_fixtures import compact, small_model
 
-    from wordle_rl.grpo import train_grpo
-    from wordle_rl.roller import Arena
+    from wordle_rl.rl.grpo import train_grpo
+    from wordle_rl.rl.roller import Arena
 
     run = make_run(tmp_path / "run", sixty)
     arena = Arena(sixty, compact(max_turns=2), split.train, None, split.val)
@@ -203,8 +203,8 @@ def test_what_sft_writes_for_tensorboard_outlives_its_checkpoints(
     from training_fixtures import compact, small_model
 
     from wordle_rl.config import SFTSettings
-    from wordle_rl.dataset import encode_traces
-    from wordle_rl.sft import train_sft
+    from wordle_rl.teaching.dataset import encode_traces
+    from wordle_rl.training.sft import train_sft
 
     run = make_run(tmp_path / "run", sixty)
     examples = encode_traces(plain_traces, compact(), codec, 256).examples

@@ -18,11 +18,11 @@ from wordle_rl.chat import ChatCodec  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.evaluate import load_evaluation  # noqa: E402
 from wordle_rl.game import Outcome  # noqa: E402
-from wordle_rl.lineage import Lineage, leave_lineage, lesson_of  # noqa: E402
-from wordle_rl.modeling import load_model, save_model  # noqa: E402
+from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import write_jsonl  # noqa: E402
+from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
@@ -40,7 +40,7 @@ HEAD_DIM_64 = {"hidden_size": 128, "num_layers": 2, "num_heads": 2, "num_kv_head
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory) -> Path:
     """A model whose choices depend on what it reads, with heads of a size that vLLM computes on a processor."""
-    from wordle_rl.tiny import make_model, make_tokenizer
+    from wordle_rl.models.tiny import make_model, make_tokenizer
 
     path = tmp_path_factory.mktemp("served") / "model"
     tokenizer = make_tokenizer()
@@ -205,8 +205,8 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
 
     Where vLLM has packed its weights that cannot be, and is said before a game is played.
     """
-    from wordle_rl.grpo import train_grpo
-    from wordle_rl.roller import Arena
+    from wordle_rl.rl.grpo import train_grpo
+    from wordle_rl.rl.roller import Arena
 
     policy, codec = load_model(ModelSettings(path=str(directory)), 0)
     with torch.no_grad():  # what the directory holds is not what is to play

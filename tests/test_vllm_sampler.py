@@ -13,7 +13,7 @@ from training_fixtures import compact, small_model  # noqa: E402
 
 from wordle_rl.chat import ChatCodec  # noqa: E402
 from wordle_rl.config import ConfigError, SamplingSettings  # noqa: E402
-from wordle_rl.modeling import save_model  # noqa: E402
+from wordle_rl.models.loading import save_model  # noqa: E402
 from wordle_rl.players import make_player, model_sampler  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
@@ -188,7 +188,7 @@ def test_an_engine_that_cannot_start_says_why_in_one_line(vllm, started, directo
 
 def test_adapters_are_refused_with_the_way_to_merge_them(started, directory, sixty, codec, monkeypatch) -> None:
     (directory / "adapter_config.json").write_text("{}")
-    monkeypatch.setattr("wordle_rl.modeling.load_codec", lambda _: (codec, None))
+    monkeypatch.setattr("wordle_rl.models.loading.load_codec", lambda _: (codec, None))
     from wordle_rl.config import ModelSettings
 
     with pytest.raises(ConfigError, match="wordle-rl merge"):

@@ -19,8 +19,8 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import Trace, draw_secrets, solver_traces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.words import WordList, load_words
 
 NUM_ANSWERS, NUM_GUESSES = 60, 90
@@ -97,7 +97,7 @@ def make_run(directory: Path, words: WordList) -> Run:
 
 
 def small_model(tokenizer, seed: int = 0):
-    from wordle_rl.tiny import make_model
+    from wordle_rl.models.tiny import make_model
 
     return make_model(tokenizer, **TINY, seed=seed)
 

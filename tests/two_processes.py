@@ -9,17 +9,17 @@ from pathlib import Path
 
 import torch
 
-import wordle_rl.grpo as grpo_module
+import wordle_rl.rl.grpo as grpo_module
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
-from wordle_rl.dataset import Example
-from wordle_rl.grpo import train_grpo
+from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
-from wordle_rl.roller import Arena, Roller
+from wordle_rl.rl.grpo import train_grpo
+from wordle_rl.rl.roller import Arena, Roller
 from wordle_rl.runs import Run, write_jsonl
-from wordle_rl.sft import train_sft
 from wordle_rl.split import split_secrets
-from wordle_rl.tiny import make_model, make_tokenizer
+from wordle_rl.teaching.dataset import Example
+from wordle_rl.training.sft import train_sft
 from wordle_rl.words import load_words
 
 SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.config import RunConfig, load_config
-from wordle_rl.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.runs import RunError, read_jsonl, read_object
+from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import WordListError, load_words
 

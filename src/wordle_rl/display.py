@@ -15,9 +15,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from wordle_rl.checks.memory import MemoryEstimate, Stage
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
-from wordle_rl.memory import MemoryEstimate, Stage
 from wordle_rl.progress import show_progress
 from wordle_rl.stats import Estimate
 

@@ -8,15 +8,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from wordle_rl.checks import budgets_of, check_engines, check_model, check_teacher_replies, refuse
+from wordle_rl.checks.findings import refuse
+from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher_replies
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.given_traces import GivenTraces
-from wordle_rl.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
 from wordle_rl.processes import check_processes
 from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
+from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
+from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.words import WordList
 
 Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
@@ -122,7 +123,7 @@ def _check_opener(config: RunConfig, words: WordList) -> None:
 
 def _check_given_replies(config: RunConfig, words: WordList, split: Split) -> None:
     """Refuse token budgets that most replies of the given teacher games do not fit into."""
-    from wordle_rl.modeling import load_codec
+    from wordle_rl.models.loading import load_codec
 
     codec, _ = load_codec(config.model)
     prompter = config.game.prompter(words.word_length)
@@ -133,7 +134,7 @@ def _check_given_replies(config: RunConfig, words: WordList, split: Split) -> No
 def _check_model(config: RunConfig, words: WordList) -> None:
     """Refuse a model that is missing or too small."""
     try:
-        from wordle_rl.modeling import check_packages, load_codec, load_numbers
+        from wordle_rl.models.loading import check_packages, load_codec, load_numbers
     except ModuleNotFoundError as error:
         raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
     for tracker in config.report_to:

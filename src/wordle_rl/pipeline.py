@@ -17,7 +17,6 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.card import CARD_FILE, write_cards
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
@@ -26,23 +25,24 @@ from wordle_rl.config import (
     RunConfig,
     SamplingSettings,
 )
-from wordle_rl.dataset import encode_traces
 from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split, journal_of, journal_path, occurrences
-from wordle_rl.given_traces import GivenTraces
-from wordle_rl.lineage import Lineage, doubt_about, leave_lineage, lesson_of, trained_further
 from wordle_rl.outlook import Stage, is_trained, look_ahead
 from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.progress import Tell, show_progress
 from wordle_rl.prompt import Prompter
-from wordle_rl.provenance import peak_memory_gib
 from wordle_rl.report import write_report
 from wordle_rl.runs import LOCK_FILE, Run, is_run, kept, read_object, start_anew, write_json, write_jsonl
+from wordle_rl.runs.lineage import Lineage, doubt_about, leave_lineage, lesson_of, trained_further
+from wordle_rl.runs.provenance import peak_memory_gib
 from wordle_rl.samplers.base import Closable
+from wordle_rl.sharing.card import CARD_FILE, write_cards
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.traces import draw_secrets, num_helpers, read_traces, solver_traces
+from wordle_rl.teaching.dataset import encode_traces
+from wordle_rl.teaching.given_traces import GivenTraces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import WordList, load_words
 
 
@@ -153,8 +153,8 @@ class Pipeline:
                 write_jsonl(path, (trace.to_row() for trace in traces))
 
     def _sft(self) -> None:
-        from wordle_rl.modeling import context_length, load_model
-        from wordle_rl.sft import train_sft
+        from wordle_rl.models.loading import context_length, load_model
+        from wordle_rl.training.sft import train_sft
 
         if is_trained(self.run.directory / "sft"):
             return
@@ -193,8 +193,8 @@ class Pipeline:
         name, settings = self.config.algorithm, self.config.play_settings
         if settings.is_skipped or is_trained(self.run.directory / name):
             return
-        from wordle_rl.modeling import load_model
-        from wordle_rl.roller import Arena
+        from wordle_rl.models.loading import load_model
+        from wordle_rl.rl.roller import Arena
 
         with self.run.stage("setup"):
             model, codec = load_model(self._model_at("sft"), self.config.seed)
@@ -308,18 +308,18 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     """What trains by the chosen algorithm; all of them take the same arguments, their settings apart."""
     name = config.algorithm
     if name == "expert_iteration":
-        from wordle_rl.expert_iteration import train_expert_iteration
+        from wordle_rl.rl.expert_iteration import train_expert_iteration
 
         return train_expert_iteration
     if name == "dpo":
-        from wordle_rl.dpo import train_dpo
+        from wordle_rl.rl.dpo import train_dpo
 
         return train_dpo
     if name == "dagger":
-        from wordle_rl.dagger import train_dagger
+        from wordle_rl.rl.dagger import train_dagger
 
         return partial(train_dagger, traces=config.traces)
-    from wordle_rl.grpo import train_grpo
+    from wordle_rl.rl.grpo import train_grpo
 
     return train_grpo
 

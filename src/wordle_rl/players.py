@@ -19,10 +19,10 @@ from wordle_rl.config import (
     check_seed,
     load_config,
 )
-from wordle_rl.lineage import Lesson, lineage_of
+from wordle_rl.endpoints.providers import find_endpoint
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.providers import find_endpoint
 from wordle_rl.runs import is_run, trained_model
+from wordle_rl.runs.lineage import Lesson, lineage_of
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -232,7 +232,7 @@ def model_sampler(
         ConfigError: If it cannot be had, or vLLM cannot serve it.
     """
     try:
-        from wordle_rl.modeling import load_codec, load_model
+        from wordle_rl.models.loading import load_codec, load_model
         from wordle_rl.samplers.transformers import TransformersSampler
     except ModuleNotFoundError as error:
         raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None

@@ -12,33 +12,26 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from wordle_rl.chat import ChatCodec, mask_picture
-from wordle_rl.checks import (
-    Finding,
-    budgets_of,
-    check_engines,
-    check_memory,
-    check_model,
-    check_teacher,
-    check_teacher_replies,
-    sample_game,
-    token_text,
-)
+from wordle_rl.checks.budgets import longest_game, longest_reply
+from wordle_rl.checks.device import check_memory
+from wordle_rl.checks.findings import Finding
+from wordle_rl.checks.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
+from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
+from wordle_rl.checks.template import sample_game, token_text
 from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RunConfig, VLLMSettings
-from wordle_rl.credit import CREDITS, is_constant
-from wordle_rl.dataset import Example, encode_traces
-from wordle_rl.fit import longest_game, longest_reply
-from wordle_rl.given_traces import GivenTraces
-from wordle_rl.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
 from wordle_rl.processes import check_processes, sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
+from wordle_rl.rl.credit import CREDITS, is_constant
 from wordle_rl.rollout import Start, groups_of, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teacher import SolverTeacher
+from wordle_rl.teaching.dataset import Example, encode_traces
+from wordle_rl.teaching.given_traces import GivenTraces
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.templates import ChatTemplateError, changes_of
-from wordle_rl.traces import Trace, draw_secrets, solver_traces
 from wordle_rl.words import WordList, load_words
 
 _TEACHER_GAMES = 256
@@ -154,7 +147,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         ConfigError: If there is no way to look, because torch is missing or the words are.
     """
     try:
-        from wordle_rl.modeling import device_memory, load_codec, load_numbers
+        from wordle_rl.models.loading import device_memory, load_codec, load_numbers
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     words = load_words(config.words.source)
@@ -220,7 +213,7 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
         model: Where the stages begin: the base model, or what SFT made of it.
         stages: `sft`, the name of the algorithm, `eval`; others are not counted.
     """
-    from wordle_rl.modeling import device_memory, load_numbers
+    from wordle_rl.models.loading import device_memory, load_numbers
 
     memory = _memory(config, load_numbers(model), None, None, num_secrets=1)
     ahead: dict[Stage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
@@ -268,8 +261,8 @@ def _memory(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[Stage, MemoryEstimate]:
     """What each stage takes; lengths that are not known are taken to be the longest allowed."""
-    from wordle_rl.modeling import SMALL_VOCABULARY, attention_of
-    from wordle_rl.optimizer import wants_bf16
+    from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
+    from wordle_rl.training.optimizer import wants_bf16
 
     longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
     works = stage_works(
@@ -291,8 +284,8 @@ def _play_model(
     config: RunConfig, words: WordList, prompter: Prompter, split: Split, solver: Solver, num_groups: int
 ) -> Played:
     """Load the model and have it play groups of training secrets."""
-    from wordle_rl.modeling import load_model
-    from wordle_rl.roller import prompt_budget
+    from wordle_rl.models.loading import load_model
+    from wordle_rl.rl.roller import prompt_budget
     from wordle_rl.samplers.transformers import TransformersSampler
 
     settings = config.play_settings

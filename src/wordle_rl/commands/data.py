@@ -14,17 +14,17 @@ from rich.table import Table
 
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
-from wordle_rl.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.game import Rules
-from wordle_rl.imports import Format, import_rows
 from wordle_rl.progress import show_progress
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import write_jsonl, write_text_atomically
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.teacher import SolverTeacher
-from wordle_rl.trace_files import read_games
-from wordle_rl.traces import Trace, draw_secrets, num_helpers, read_traces, solver_traces
+from wordle_rl.teaching.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
+from wordle_rl.teaching.imports import Format, import_rows
+from wordle_rl.teaching.teacher import SolverTeacher
+from wordle_rl.teaching.trace_files import read_games
+from wordle_rl.teaching.traces import Trace, draw_secrets, num_helpers, read_traces, solver_traces
 from wordle_rl.words import load_words
 
 
@@ -85,7 +85,7 @@ def llm_traces(
     """A language model's games to a file; goes on where it was stopped."""
     check_seed(seed)
     try:
-        from wordle_rl.collect import collect, describe
+        from wordle_rl.teaching.collect import collect, describe
     except ModuleNotFoundError:
         raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
     found = load_words(source)

@@ -19,6 +19,7 @@ from wordle_rl.config import (
     SamplingSettings,
     check_seed,
 )
+from wordle_rl.endpoints.providers import bare_address
 from wordle_rl.evaluate import (
     Comparison,
     Evaluation,
@@ -37,7 +38,6 @@ from wordle_rl.evaluate import (
     write_rows,
 )
 from wordle_rl.players import Player, weights_mark
-from wordle_rl.providers import bare_address
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, SplitName, split_secrets

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wordle_rl.audit import audit
-from wordle_rl.card import write_cards
 from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
-from wordle_rl.hub import push
-from wordle_rl.lineage import leave_lineage, lineage_of
 from wordle_rl.players import find_model
 from wordle_rl.report import write_report
+from wordle_rl.runs.lineage import leave_lineage, lineage_of
+from wordle_rl.sharing.card import write_cards
+from wordle_rl.sharing.hub import push
 
 
 def report(directory: Path, as_json: bool) -> None:
@@ -91,7 +91,7 @@ def consolidate_checkpoint(checkpoint: Path, out_directory: Path, as_json: bool)
 
 def _export_room() -> Any:
     try:
-        from wordle_rl import export
+        from wordle_rl.models import export
     except ModuleNotFoundError as error:
         raise ConfigError(f'this command needs {error.name}: pip install "wordle-rl[train]"') from None
     return export

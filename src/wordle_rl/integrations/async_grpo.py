@@ -30,25 +30,27 @@ from transformers import PrinterCallback
 from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat import ChatCodec
+from wordle_rl.checks.budgets import outgrown
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.env import random_given
-from wordle_rl.fit import outgrown
-from wordle_rl.grpo import without_overlong
-from wordle_rl.lineage import LINEAGE_FILE, lesson_of, trained_further
-from wordle_rl.modeling import load_codec
-from wordle_rl.optimizer import make_optimizer, wants_bf16
+from wordle_rl.models.loading import load_codec
 from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import SwitchSchedule
+from wordle_rl.rl.grpo import without_overlong
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
 from wordle_rl.runs import Run, RunError, append_jsonl
+from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
-from wordle_rl.training import RunCallback, held_interrupt, last_checkpoint, make_scheduler, save_trained
+from wordle_rl.training.checkpoints import last_checkpoint, save_trained
+from wordle_rl.training.interrupt import held_interrupt
+from wordle_rl.training.loop import RunCallback, make_scheduler
+from wordle_rl.training.optimizer import make_optimizer, wants_bf16
 from wordle_rl.words import WordList, WordListError, load_words
 
 with suppress_experimental_warning():

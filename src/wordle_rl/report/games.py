@@ -16,7 +16,7 @@ from typing import Any
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
 from wordle_rl.runs import writable
-from wordle_rl.trackers import turns_used
+from wordle_rl.runs.trackers import turns_used
 
 MAX_SAMPLE_GAMES = 2000
 """Sample games of training kept on the page, the newest, and as many of validation."""

@@ -19,11 +19,11 @@ from openai import (
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.patience import Backoff, is_passing
+from wordle_rl.endpoints.providers import Endpoint
+from wordle_rl.endpoints.replies import as_reply, read_answer
+from wordle_rl.endpoints.retry import Backoff, is_passing
 from wordle_rl.prompt import Thinking
-from wordle_rl.providers import Endpoint
 from wordle_rl.runs import writable
-from wordle_rl.samplers.answers import as_reply, read_answer
 from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.loop import run_async
 

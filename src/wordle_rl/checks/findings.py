@@ -1,0 +1,28 @@
+"""What a check finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from wordle_rl.config import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found, in one line that names the setting to change."""
+
+    level: Literal["problem", "warning", "note"]
+    message: str
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Refuse to go on if there is a problem.
+
+    Raises:
+        ConfigError: With all problems in one line.
+    """
+    problems = [finding.message for finding in findings if finding.level == "problem"]
+    if problems:
+        raise ConfigError("; ".join(problems))

@@ -1,0 +1,8 @@
+"""Models and tokenizers: made, loaded, saved, exported.
+
+tiny.py       the embedded model: a small Qwen3-architecture model and its tokenizer, made here
+loading.py    load_model(), load_codec(), save_model()
+adapters.py   LoRA and 4-bit bases
+text_part.py  the language part of a model that can also see
+export.py     one model of an adapter or of shards
+"""

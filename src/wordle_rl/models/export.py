@@ -1,0 +1,144 @@
+"""Whole model directories from parts: an adapter and its base, or the shards of a distributed checkpoint.
+
+Neither is trusted. A merged model is read back and compared with the unmerged one on the same tokens; gathered shards
+must fill every weight of the model and none besides.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.models.adapters import base_of, is_adapter
+from wordle_rl.models.loading import load_codec, load_model, save_model
+from wordle_rl.models.text_part import language_config
+from wordle_rl.runs import RunError
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+_SHARDS = "pytorch_model_fsdp_0"
+_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
+"""How far logits may be from each other (see `distance`) for rounding the weights to explain it."""
+
+
+def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
+    """Fold an adapter into its base model and save the whole as an ordinary model directory.
+
+    Args:
+        adapter: Directory of the adapter.
+        out: The new directory.
+        dtype: Type to store weights in; `auto`: that of the base model's files. The sum itself is done in float32.
+
+    Returns:
+        The distance between the saved model's logits and those of the unmerged one.
+
+    Raises:
+        ConfigError: If there is no adapter, or `out` is not empty.
+        RunError: If the merged model says something else than the unmerged one, or cannot be saved; nothing is left.
+    """
+    if not is_adapter(adapter):
+        raise ConfigError(f"{adapter} is no adapter (it has no adapter_config.json), so there is nothing to merge")
+    _check_empty(out)
+    stored_in = _stored_dtype(base_of(adapter)) if dtype == "auto" else getattr(torch, dtype)
+    model, codec = load_model(ModelSettings(path=str(adapter)), 0)
+    probe = probe_tokens(codec, model.config.get_text_config().vocab_size)
+    expected = _logits(model, probe)
+    whole: PreTrainedModel = model.merge_and_unload(safe_merge=True)  # type: ignore[operator]  # a PeftModel
+    save_model(whole.to(stored_in), codec, out)  # type: ignore[arg-type]
+    del model, whole
+    found = _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe)
+    difference = distance(found, expected)
+    if not difference <= _TOLERANCE[stored_in]:  # NaN is refused too
+        shutil.rmtree(out)
+        raise RunError(
+            f"the merged model is not the unmerged one: logits differ by {difference:.3g} standard deviations, "
+            f"{_TOLERANCE[stored_in]:g} are allowed in {str(stored_in).removeprefix('torch.')}; "
+            "play the adapter as it is, or merge with --dtype float32"
+        )
+    return difference
+
+
+def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Root mean square of the difference, in standard deviations of what is expected."""
+    return float((found - expected).square().mean().sqrt() / expected.std())
+
+
+def probe_tokens(codec: ChatCodec, vocabulary: int, length: int = 64) -> torch.Tensor:
+    """Token ids to compare two models on, shape (1, length): a prompt's first words, then any tokens."""
+    generator = torch.Generator().manual_seed(0)
+    words = codec.encode("Guess the secret word.")[: length // 2]
+    rest = torch.randint(vocabulary, (length - len(words),), generator=generator)
+    return torch.cat([torch.tensor(words, dtype=torch.long), rest])[None]
+
+
+@torch.no_grad()
+def _logits(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
+    logits: torch.Tensor = model.eval()(input_ids=tokens.to(model.device)).logits
+    return logits.float().cpu()
+
+
+def _stored_dtype(base: str) -> torch.dtype:
+    """The type a model's files hold its weights in."""
+    dtype = getattr(language_config(base).get_text_config(), "dtype", None)
+    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    return dtype if dtype in _TOLERANCE else torch.float32
+
+
+def consolidate(checkpoint: Path, out: Path) -> int:
+    """Gather a checkpoint whose weights are spread over several processes' files into one model directory.
+
+    Args:
+        checkpoint: A training checkpoint made under FSDP: shards, config.json and tokenizer.
+        out: The new directory.
+
+    Returns:
+        How many weights (tensors) it holds.
+
+    Raises:
+        ConfigError: If the checkpoint is no such checkpoint, or `out` is not empty.
+        RunError: If the shards do not hold exactly the weights of the model.
+    """
+    shards = checkpoint / _SHARDS if (checkpoint / _SHARDS).is_dir() else checkpoint
+    if not (shards / ".metadata").is_file():
+        raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {_SHARDS} in it has a .metadata")
+    if not (checkpoint / "config.json").is_file():
+        raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
+    _check_empty(out)
+    codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
+    model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)))
+    weights = _read_shards(shards)
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
+    expected = set(model.state_dict())
+    missing, strays = expected - set(weights) - tied, set(weights) - expected
+    if missing or strays:
+        what = f"lacks {sorted(missing)[0]}" if missing else f"holds {sorted(strays)[0]}, which the model has not"
+        raise RunError(f"{shards} is not a checkpoint of this model: it {what}; copy the whole checkpoint again")
+    try:
+        model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise RunError(f"{shards} does not fit its config.json: {str(error).strip().splitlines()[-1]}") from None
+    save_model(model.to(next(iter(weights.values())).dtype), codec, out)
+    return len(weights)
+
+
+def _read_shards(directory: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a distributed checkpoint by name, read in this one process."""
+    with tempfile.TemporaryDirectory() as place:
+        whole = Path(place) / "whole.pt"
+        dcp_to_torch_save(directory, whole)
+        found: dict[str, Any] = torch.load(whole, map_location="cpu", weights_only=True)
+    while len(found) == 1 and isinstance(next(iter(found.values())), dict):  # {"model": {...}}
+        found = next(iter(found.values()))
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _check_empty(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} is not empty; name another --out")

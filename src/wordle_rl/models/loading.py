@@ -1,0 +1,314 @@
+"""Loading models with their tokenizers, saving them, and what can be said of them before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as library_logging
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.checks.memory import Device, ModelNumbers, main_memory_bytes
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.models.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    add_adapters,
+    base_of,
+    four_bit_arguments,
+    has_adapters,
+    is_adapter,
+    keep_trainable,
+    load_adapters,
+    num_four_bit,
+    shape_adapters,
+)
+from wordle_rl.models.text_part import language_config, load_language_model
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.runs import RunError, is_run, trained_model
+from wordle_rl.templates import training_template
+
+SMALL_VOCABULARY = 4096
+"""Up to this many tokens, SFT works out logits directly."""
+
+
+def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
+    """Make the embedded model, or load a transformers directory or hub name, with the codec of its tokenizer.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    library_logging.disable_progress_bar()  # its bars would tear ours
+    if settings.path == "tiny":
+        tokenizer = make_tokenizer()
+        model = _make_tiny(tokenizer, settings, seed)
+        model.to(device_of_process())  # type: ignore[arg-type]  # transformers decorates `to` without its type
+    else:
+        with _loading(settings.path):
+            tokenizer = AutoTokenizer.from_pretrained(settings.path)
+            model = _load_weights(settings)
+    if attention := attention_of(settings):
+        model.set_attn_implementation(attention)
+    if settings.liger_kernels:
+        _apply_liger_kernels(model)
+    if is_adapter(settings.path):
+        with _loading(settings.path):
+            model = load_adapters(model, Path(settings.path), settings.lora)
+    elif settings.lora.rank:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = add_adapters(model, settings.lora, settings.path)
+    return model, _make_codec(tokenizer, settings)
+
+
+def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
+    model = make_model(
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        num_kv_heads=settings.num_kv_heads,
+        intermediate_size=settings.intermediate_size,
+        max_length=settings.max_length,
+        seed=seed,
+    )
+    return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
+
+
+def _load_weights(settings: ModelSettings) -> PreTrainedModel:
+    """The weights of a model, or of an adapter's base model, on the device of this process."""
+    dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
+    model = load_language_model(_weights_path(settings), dtype, **extra)
+    if settings.load_in_4bit:
+        keep_trainable(model)
+    else:
+        model.to(device_of_process())  # type: ignore[arg-type]
+    return model
+
+
+def device_of_process() -> torch.device:
+    """Where this process keeps its model: a GPU of its own if there is one."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def attention_of(settings: ModelSettings) -> str | None:
+    """The attention to use; None: the library's choice.
+
+    Raises:
+        ConfigError: If what it needs is not here.
+    """
+    attention = settings.attn_implementation
+    if attention is None:
+        return None if torch.cuda.is_available() else "eager"
+    if attention == "flash_attention_2":
+        if find_spec("flash_attn") is None:
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' needs a package that is not installed: "
+                "pip install flash-attn, or use 'sdpa'"
+            )
+        if settings.dtype == "float32":
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' computes in 16 bits; set model.dtype to 'bfloat16'"
+            )
+    elif attention not in {"eager", "sdpa", "flash_attention_3", "flex_attention"} and "/" not in attention:
+        raise ConfigError(
+            f"unknown model.attn_implementation {attention!r}: use eager, sdpa, flash_attention_2, flash_attention_3, "
+            "flex_attention, or a kernel of the hub"
+        )
+    return attention
+
+
+def check_packages(settings: ModelSettings) -> None:
+    """Refuse settings whose packages or processor are not here, before anything is loaded.
+
+    Raises:
+        ConfigError: If something is missing; the message says how to get it.
+    """
+    attention_of(settings)
+    if settings.load_in_4bit:
+        four_bit_arguments(device_of_process())
+    if settings.liger_kernels and find_spec("liger_kernel") is None:
+        raise ConfigError("model.liger_kernels needs a package that is not installed: pip install liger-kernel")
+
+
+def _apply_liger_kernels(model: PreTrainedModel) -> None:
+    """Fused kernels inside the layers; the head stays as it is, since our losses read its logits."""
+    from transformers.integrations.liger import apply_liger_kernel
+
+    apply_liger_kernel(model, {"fused_linear_cross_entropy": False})
+
+
+def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
+    """The codec of a model and the most tokens it takes, if it says, without loading its weights.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    if settings.path == "tiny":
+        return _make_codec(make_tokenizer(), settings), settings.max_length
+    with _loading(settings.path):
+        tokenizer = AutoTokenizer.from_pretrained(settings.path)
+        config = language_config(_weights_path(settings))
+    return _make_codec(tokenizer, settings), _context_of(config)
+
+
+def _weights_path(settings: ModelSettings) -> str:
+    """Where the weights are: for an adapter at its base model."""
+    return base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
+
+
+def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
+    """The codec; the tokenizer is left with the template that renders conversations as the codec does."""
+    tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
+    return ChatCodec(tokenizer, settings.template_kwargs)
+
+
+@contextmanager
+def _loading(path: str) -> Iterator[None]:
+    """Tell in one line what is wrong with a model directory or hub name."""
+    _check_directory(path)
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"cannot load a model from {path!r}: {first_line}") from error
+
+
+def _check_directory(path: str) -> None:
+    """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
+    directory = Path(path)
+    if is_run(directory) and (model := trained_model(directory)) != directory:
+        mend = "train one in it, or name another" if model is None else f"name its trained model, {model}"
+        raise ConfigError(f"{path} is a run directory, not a model; {mend}")
+    if directory.is_dir():
+        if is_adapter(directory):
+            if not (directory / ADAPTER_WEIGHTS).is_file():
+                raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
+        elif not (directory / "config.json").is_file():
+            raise ConfigError(f"{path} is no model directory: it has no config.json")
+        for file in sorted(directory.glob("*.safetensors")):
+            try:
+                with safe_open(file, framework="pt"):  # reads the header alone, and compares it with the file's size
+                    pass
+            except SafetensorError as error:
+                raise ConfigError(f"{file} is damaged ({error}); copy or train the model again") from None
+    elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
+        raise ConfigError(f"no model directory {path}")
+
+
+def save_model(
+    model: PreTrainedModel, codec: ChatCodec, directory: Path, state_dict: dict[str, Any] | None = None
+) -> None:
+    """Save weights, tokenizer and the chat template that was trained with as one directory, every file whole.
+
+    The generation settings saved name every token at which a turn ends, so that servers stop where the policy does.
+
+    Args:
+        model: A whole model, or adapters on a base model, of which only the adapters are saved.
+        codec: Its tokenizer and template.
+        directory: Where to; other files in it are kept.
+        state_dict: The weights, where the model holds but a shard of them.
+
+    Raises:
+        RunError: If they cannot be written.
+    """
+    partial = directory.with_name(f".{directory.name}.partial")
+    if model.generation_config is not None:
+        stops = sorted(codec.stop_ids)
+        model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
+    try:
+        if has_adapters(model):
+            # A second adapter is the reference of a KL penalty, which is not what was trained.
+            model.save_pretrained(
+                str(partial), state_dict=state_dict, selected_adapters=["default"], save_embedding_layers=False
+            )
+            (partial / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
+        else:
+            model.save_pretrained(partial, state_dict=state_dict)
+        codec.tokenizer.save_pretrained(partial)
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in partial.iterdir():
+            file.replace(directory / file.name)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def load_numbers(settings: ModelSettings) -> ModelNumbers:
+    """A model's numbers from its configuration alone: its weights are neither needed nor made.
+
+    Raises:
+        ConfigError: If there is no such model or it is damaged.
+    """
+    if settings.path == "tiny":
+        with torch.device("meta"):
+            model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
+    else:
+        with _loading(settings.path), torch.device("meta"):
+            config = language_config(_weights_path(settings))
+            dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            four_bit = num_four_bit(model) if settings.load_in_4bit else 0
+            if is_adapter(settings.path):
+                model = shape_adapters(model, Path(settings.path))
+            elif settings.lora.rank:
+                model = add_adapters(model, settings.lora, settings.path)
+    text = model.config.get_text_config()
+    parameters = list(model.parameters())
+    heads, hidden = int(text.num_attention_heads), int(text.hidden_size)
+    experts = int(getattr(text, "num_experts_per_tok", None) or 1)
+    inside = getattr(text, "moe_intermediate_size", None) or getattr(text, "intermediate_size", None) or 4 * hidden
+    return ModelNumbers(
+        num_parameters=sum(parameter.numel() for parameter in parameters),
+        num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        num_layers=int(text.num_hidden_layers),
+        num_heads=heads,
+        num_kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
+        head_dim=int(getattr(text, "head_dim", None) or hidden // heads),
+        hidden_size=hidden,
+        intermediate_size=int(inside) * experts,
+        vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
+        # Beside 4-bit layers peft trains with all else in float32, whatever it was stored in.
+        weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
+        context=_context_of(model.config),
+        num_four_bit=four_bit,
+        trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
+    )
+
+
+def device_memory() -> Device:
+    """What a model is trained on: the GPUs, else main memory."""
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())
+    return Device("main memory", main_memory_bytes())
+
+
+def context_length(model: PreTrainedModel) -> int | None:
+    """The most tokens the model takes, if it says."""
+    return _context_of(model.config)
+
+
+def _context_of(config: PreTrainedConfig) -> int | None:
+    length = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length is not None else None

@@ -1,0 +1,121 @@
+"""Rollouts that weigh several guesses at every turn: candidates from one state, judged, the best one played.
+
+The candidates of a turn were all sampled from the same prompt, so their mean is a baseline that knows the state, and
+each guess is credited with its own worth alone. The games stay near good play, where the states worth learning are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wordle_rl.config import ConfigError
+from wordle_rl.env import Transcript
+from wordle_rl.game import Turn
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import fitting_answers, turn_regret
+from wordle_rl.rl.credit import TurnValues
+from wordle_rl.rollout import Running, Segment, Start, advance, fits, open_game
+from wordle_rl.samplers.base import Completion, Request, Sampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+Judge = Callable[[Sequence[Turn], Turn], float]
+"""The worth of a turn on a board; more is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchedGame:
+    """A game and all that was weighed in it.
+
+    Attributes:
+        transcript: The game as it was played.
+        candidates: Per own turn, every candidate as a sequence of its own: its prompt, and one reply sampled. Spans
+            count the candidates of the whole game.
+        values: What the judge said of each, laid out alike.
+    """
+
+    transcript: Transcript
+    candidates: tuple[tuple[Segment, ...], ...]
+    values: tuple[TurnValues, ...]
+
+
+def play_branching(
+    starts: Sequence[Start],
+    words: WordList,
+    prompter: Prompter,
+    sampler: Sampler,
+    num_candidates: int,
+    judge: Judge,
+    *,
+    max_prompt_tokens: int | None = None,
+) -> list[BranchedGame]:
+    """Play one game per start, sampling `num_candidates` replies for each turn and going on with the best.
+
+    Args:
+        starts: Secrets and start boards.
+        words: The word lists.
+        prompter: Wording, shape, grammar and rules.
+        sampler: The player; one that works with tokens.
+        num_candidates: Replies per turn; the first of equals is played.
+        judge: See `Judge`.
+        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+
+    Returns:
+        Games in the order of `starts`.
+
+    Raises:
+        ValueError: If the sampler has no codec, or there is nothing to choose from.
+    """
+    if sampler.codec is None:
+        raise ValueError("candidates are compared token for token; give a sampler with a codec")
+    if num_candidates < 2:
+        raise ValueError(f"num_candidates {num_candidates} leaves nothing to compare; give at least 2")
+    sampler.begin()
+    games = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
+    weighed: list[tuple[list[tuple[Segment, ...]], list[TurnValues]]] = [([], []) for _ in starts]
+    active = games
+    while active:
+        asked = [game for game in active if fits(game, max_prompt_tokens)]
+        requests = [
+            Request(game.game_id * num_candidates + branch, game.env.conversation, game.env.turns, game.tape.all_ids())
+            for game in asked
+            for branch in range(num_candidates)
+        ]
+        completions = sampler.sample(requests) if requests else []
+        for place, game in enumerate(asked):
+            replies = completions[place * num_candidates : (place + 1) * num_candidates]
+            values = tuple(judge(game.env.turns, game.env.preview(reply.text)) for reply in replies)
+            segments, judged = weighed[game.game_id]
+            first = len(segments) * num_candidates
+            segments.append(tuple(_segment(game, reply, first + branch) for branch, reply in enumerate(replies)))
+            judged.append(values)
+            advance(game, replies[values.index(max(values))], sampler.codec)
+        active = [game for game in active if game.env.stop_reason is None]
+    return [
+        BranchedGame(game.env.transcript(), tuple(segments), tuple(judged))
+        for game, (segments, judged) in zip(games, weighed, strict=True)
+    ]
+
+
+def regret_judge(solver: Solver | None) -> Judge:
+    """Judges a turn by the expected guesses it gives away, from looking one guess ahead.
+
+    Raises:
+        ConfigError: If there is no solver.
+    """
+    if solver is None:
+        raise ConfigError("turn_candidates compares guesses by their regret, which needs a solver; set it to 1")
+
+    fitting = fitting_answers(solver)
+
+    def judge(board: Sequence[Turn], turn: Turn) -> float:
+        return -turn_regret(turn, fitting(board), solver.quick_regret)
+
+    return judge
+
+
+def _segment(game: Running, reply: Completion, number: int) -> Segment:
+    """One reply under the prompt it was sampled from; `number` counts the candidates of the game."""
+    count = len(reply.token_ids)
+    return Segment(tuple(game.tape.all_ids()), reply.token_ids, (1,) * count, reply.logprobs, ((number, 0, count),))

@@ -1,0 +1,257 @@
+"""Direct preference optimization on guesses: of two replies to the same prompt, the better one is to become likelier.
+
+Boards are those the policy reaches. With a solver for a judge, further replies are sampled at them and each guess is
+weighed by what it gives away or tells; with the outcome for a judge, replies are compared that games of one group gave
+to the same prompt, by how those games ended. Pairs reach TRL's `DPOTrainer` as the token ids that were sampled. The
+reference is the model that the training began with.
+
+Source: DPO, arXiv:2305.18290; the added likelihood of the chosen replies, arXiv:2404.19733.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PrinterCallback
+from trl import DPOConfig, DPOTrainer
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, DPOSettings
+from wordle_rl.game import Game, Turn
+from wordle_rl.models.adapters import has_adapters
+from wordle_rl.prompt import Guess
+from wordle_rl.reward.clues import information_share, turn_regret
+from wordle_rl.rl.roller import Arena, Scored
+from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, forward_kept
+from wordle_rl.runs import Run
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.solver import Solver
+from wordle_rl.training.loop import Progress, RunCallback, WholeCheckpoints, train_epochs
+from wordle_rl.training.optimizer import wants_bf16
+
+NAME = "dpo"
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A prompt a game came to: its token ids, the turns played, and the game's secret."""
+
+    prompt_ids: tuple[int, ...]
+    turns: tuple[Turn, ...]
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply to a board, as sampled, and its worth; `sound`: whole, and with a guess that the rules allow."""
+
+    token_ids: tuple[int, ...]
+    value: float
+    sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two replies to one prompt, as sampled."""
+
+    prompt_ids: list[int]
+    chosen_ids: list[int]
+    rejected_ids: list[int]
+
+
+def train_dpo(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    arena: Arena,
+    settings: DPOSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Path:
+    """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
+
+    An interrupted training goes on where it stopped. Arguments as for `Rounds`; the model given is the reference.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work, or the judge needs a solver and the arena has none.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BetterGuesses(model, codec, arena, settings))
+
+
+class _BetterGuesses:
+    """Pairs replies to the same board and trains on the pairs."""
+
+    def __init__(self, model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: DPOSettings) -> None:
+        if settings.judge != "outcome" and arena.solver is None:
+            raise ConfigError(f"dpo.judge {settings.judge!r} needs a solver; set it to outcome")
+        self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
+        reference = copy.deepcopy(model).eval()
+        # TRL puts a head of its own on a reference, which a wrapper of peft's does not take.
+        self._reference = reference.get_base_model() if has_adapters(reference) else reference
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """Pairs of replies, and how many boards, replies and pairs there were."""
+        if self._settings.judge == "outcome":
+            boards = [board for group in played.groups for board in compared(group)]
+        else:
+            boards = self._sampled(played)
+        pairs, margins = [], []
+        for board, replies in boards:
+            for better, worse in pairs_of(replies, self._settings.margin, self._settings.pairs_per_board):
+                pairs.append(Pair(list(board.prompt_ids), list(better.token_ids), list(worse.token_ids)))
+                margins.append(better.value - worse.value)
+        numbers = {"boards": float(len(boards)), "pairs": float(len(pairs))}
+        return [asdict(pair) for pair in pairs], numbers | ({"margin": statistics.fmean(margins)} if margins else {})
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Train on pairs."""
+        with forward_kept(self._reference):
+            trainer = PairTrainer(
+                model=self._model,
+                ref_model=self._reference,
+                args=_arguments(self._settings, checkpoints, seed),
+                train_dataset=Dataset.from_list(rows),
+                processing_class=self._codec.tokenizer,
+                callbacks=[callback.guard, callback],
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.guard = callback.guard
+            train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
+
+    def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
+        """Boards that the games came to, each once, with replies sampled there and judged by the solver."""
+        games = (game for group in played.groups for game in group)
+        reached = {board.prompt_ids: board for game in games for board, _, _ in boards_of(game)}
+        count = min(self._settings.boards_per_round, len(reached))
+        boards = random.Random(played.seed).sample(list(reached.values()), count)
+        each = self._settings.guesses_per_board
+        asked = [board for board in boards for _ in range(each)]
+        played.sampler.begin()
+        said = played.sampler.sample([Request(i, (), board.turns, board.prompt_ids) for i, board in enumerate(asked)])
+        judge = _Judge(self._arena, self._settings.judge)
+        return [(board, judge(board, said[i * each : (i + 1) * each])) for i, board in enumerate(boards)]
+
+
+class _Judge:
+    """Weighs guesses by the solver, without a look at the secret where regret is the measure."""
+
+    def __init__(self, arena: Arena, measure: str) -> None:
+        self._arena, self._measure = arena, measure
+        self._solver = arena.solver or Solver(arena.words)
+
+    def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
+        """The replies of these completions to one board."""
+        scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
+        candidates = self._solver.candidates(scored)
+        worth: dict[Turn, float] = {}
+        replies = []
+        for completion in completions:
+            turn = self._turn(board, completion.text)
+            if turn not in worth:
+                if self._measure == "regret":
+                    worth[turn] = -turn_regret(turn, candidates, self._solver.regret)
+                else:
+                    worth[turn] = information_share(turn, board.secret, candidates, self._solver)
+            sound = not (completion.overlong or turn.outcome.broke_rules)
+            replies.append(Reply(completion.token_ids, worth[turn], sound))
+        return replies
+
+    def _turn(self, board: Board, text: str) -> Turn:
+        """What the rules make of a reply to this board."""
+        prompter = self._arena.prompter
+        game = Game(board.secret, self._arena.words, prompter.rules)
+        for turn in board.turns:
+            game.play(turn.guess)
+        parsed = prompter.parse(text)
+        return game.play(parsed.word if isinstance(parsed, Guess) else None)
+
+
+def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
+    """Every board a game came to, with the reply it gave there and whether that was sound (see `Reply`)."""
+    transcript = game.trajectory.transcript
+    turns = tuple(played.turn for played in transcript.turns)
+    num_given = len(turns) - len(transcript.own_turns)
+    for segment in game.trajectory.segments:
+        for own, start, stop in segment.spans:
+            played = transcript.own_turns[own]
+            prompt_ids = segment.prompt_ids + segment.token_ids[:start]
+            board = Board(prompt_ids, turns[: num_given + own], transcript.secret)
+            yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)
+
+
+def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
+    """Boards that several games of a group came to, with the replies they gave there.
+
+    The worth of a reply is the mean reward of the games that gave it: they share all that went before.
+    """
+    boards: dict[tuple[int, ...], Board] = {}
+    rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
+    for game in group:
+        for board, token_ids, sound in boards_of(game):
+            boards[board.prompt_ids] = board
+            rewards.setdefault(board.prompt_ids, {}).setdefault((token_ids, sound), []).append(game.reward.total)
+    found = []
+    for key, said in rewards.items():
+        if len(said) > 1:
+            replies = [Reply(ids, statistics.fmean(totals), sound) for (ids, sound), totals in said.items()]
+            found.append((boards[key], replies))
+    return found
+
+
+def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[Reply, Reply]]:
+    """The best sound reply against up to `limit` others that are worth less by the margin at least, the worst first."""
+    different = list({reply.token_ids: reply for reply in replies}.values())
+    best = max((reply for reply in different if reply.sound), key=lambda reply: reply.value, default=None)
+    if best is None:
+        return []
+    worse = sorted((r for r in different if best.value - r.value >= margin), key=lambda reply: reply.value)
+    return [(best, reply) for reply in worse[:limit]]
+
+
+class PairTrainer(WholeCheckpoints, DPOTrainer):
+    """`DPOTrainer` on pairs that are token ids already; TRL would tokenise text."""
+
+    def _prepare_dataset(self, dataset: Dataset, *_: Any, **__: Any) -> Dataset:
+        return dataset
+
+
+def _arguments(settings: DPOSettings, checkpoints: Path, seed: int) -> DPOConfig:
+    likelihood: dict[str, Any] = {"loss_type": [settings.loss_type]}
+    if settings.sft_weight:
+        likelihood = {"loss_type": [settings.loss_type, "sft"], "loss_weights": [1.0, settings.sft_weight]}
+    return DPOConfig(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        num_train_epochs=settings.epochs,
+        max_length=None,
+        beta=settings.beta,
+        max_grad_norm=settings.optimizer.max_grad_norm,
+        learning_rate=settings.optimizer.learning_rate,
+        bf16=wants_bf16(settings.precision),
+        use_cpu=not torch.cuda.is_available(),
+        gradient_checkpointing=settings.gradient_checkpointing,
+        logging_steps=1,
+        save_strategy="no",
+        save_total_limit=1,
+        report_to=[],
+        seed=seed,
+        disable_tqdm=True,
+        log_level="error",
+        **likelihood,
+    )

@@ -1,0 +1,137 @@
+"""Expert iteration: fine-tuning on the best of the policy's own games, round by round.
+
+Of each group the won games with the fewest guesses are kept and learnt token for token as they were sampled; a reply
+that broke a rule stays in its game but is not learnt. Some teacher games among them keep the policy from forgetting
+what its own games no longer show.
+
+Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round goes on from the last one's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ExpertIterationSettings, RoundSettings, SFTSettings
+from wordle_rl.rl.replay import Replay
+from wordle_rl.rl.roller import Arena, Scored
+from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row
+from wordle_rl.runs import Run
+from wordle_rl.teaching.dataset import Example
+from wordle_rl.training.loop import Progress, RunCallback
+from wordle_rl.training.sft import fit_games
+
+NAME = "expert_iteration"
+
+
+def train_expert_iteration(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    arena: Arena,
+    settings: ExpertIterationSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Path:
+    """Improve the model by its own best games and save it to `<run>/expert_iteration`.
+
+    An interrupted training goes on where it stopped. Arguments as for `Rounds`; with a `replay_share` above 0 the run
+    directory must hold traces.jsonl.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work.
+        RunError: If there are no traces to replay.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BestGames(model, codec, arena, settings, run, seed))
+
+
+class _BestGames:
+    """Keeps the best games of a round, adds teacher games, and fine-tunes on them."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        settings: ExpertIterationSettings,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._settings = model, codec, settings
+        most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
+        self._replay = Replay(model, codec, arena, settings.replay_share, most, settings.rounds, run, seed)
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """The kept games and their share of teacher games, as rows of token ids and loss mask."""
+        kept = [game for group in played.groups for game in best_games(group, self._settings.keep_per_group)]
+        examples = [example for game in kept for example in examples_of(game)]
+        own = len(examples)
+        examples += self._replay(len(kept), played.number)
+        numbers = {"kept_games": float(len(kept)), "own_examples": float(own), "all_examples": float(len(examples))}
+        return [asdict(example) for example in examples], numbers
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Fine-tune on the rows as SFT does."""
+        fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
+
+
+def fit_round(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    rows: Sequence[Row],
+    wanted: RoundSettings,
+    callback: RunCallback,
+    checkpoints: Path,
+    seed: int,
+) -> None:
+    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
+    settings = SFTSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        optimizer=wanted.optimizer,
+        precision=wanted.precision,
+        gradient_checkpointing=wanted.gradient_checkpointing,
+        logging_steps=1,
+    )
+    examples = [Example(**row) for row in rows]
+    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
+
+
+def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
+    """The best won games of a group: fewest turns, then highest reward; of games with the same guesses only one.
+
+    A group without a win has none.
+    """
+    won = [game for game in group if game.trajectory.transcript.won]
+    won.sort(key=lambda game: (game.trajectory.transcript.turns_used, -game.reward.total))
+    different: dict[tuple[str | None, ...], Scored] = {}
+    for game in won:
+        different.setdefault(tuple(played.turn.guess for played in game.trajectory.transcript.turns), game)
+    return list(different.values())[:count]
+
+
+def examples_of(game: Scored) -> Iterator[Example]:
+    """A game's token sequences as sampled, with a loss on the tokens of those replies that kept to the rules.
+
+    A reply that was cut at its token limit is not learnt either. Sequences in which nothing is learnt are left out.
+    """
+    turns = game.trajectory.transcript.own_turns
+    for segment in game.trajectory.segments:
+        learnt = list(segment.loss_mask)
+        for turn, start, stop in segment.spans:
+            if turns[turn].turn.outcome.broke_rules or turns[turn].overlong:
+                learnt[start:stop] = [0] * (stop - start)
+        if any(learnt):
+            yield Example([*segment.prompt_ids, *segment.token_ids], [0] * len(segment.prompt_ids) + learnt)

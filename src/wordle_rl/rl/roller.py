@@ -1,0 +1,346 @@
+"""The games of one GRPO step: drawn, played, scored, credited, and laid out as the rows TRL trains on."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from accelerate.utils import gather_object
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
+from wordle_rl.env import Transcript
+from wordle_rl.game import Turn
+from wordle_rl.models.loading import context_length
+from wordle_rl.prompt import Prompter, Shape
+from wordle_rl.reward import RewardBreakdown, Schedule, fitting_answers, format_compliance, with_candidates
+from wordle_rl.rl.branching import BranchedGame, play_branching, regret_judge
+from wordle_rl.rl.colocate import colocated_player
+from wordle_rl.rl.credit import CREDITS, TurnValues, is_constant, token_advantages
+from wordle_rl.rl.starts import GroupStarts
+from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
+from wordle_rl.runs import Run
+from wordle_rl.runs.trackers import GameBook
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from trl import GRPOTrainer
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What the games of a training are played with.
+
+    `secrets` are trained on, `validation` is what weights are chosen by, and `rehearsal` are other training secrets, on
+    which validation sees to it that nothing is forgotten.
+    """
+
+    words: WordList
+    prompter: Prompter
+    secrets: Sequence[str]
+    solver: Solver | None
+    validation: Sequence[str] = ()
+    rehearsal: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A game with its reward and the advantage of each of its own turns."""
+
+    trajectory: Trajectory
+    reward: RewardBreakdown
+    advantages: TurnValues
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The games that share a secret and a start; `is_constant` if none of them teaches anything."""
+
+    games: list[Scored]
+    is_constant: bool
+
+
+class Roller:
+    """Plays the games of each step and turns them into TRL's rows."""
+
+    def __init__(self, arena: Arena, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
+        self.arena, self.codec, self.settings, self.run, self.seed = arena, codec, settings, run, seed
+        self.book = GameBook(run)
+        self.schedule: Schedule = settings.reward.schedule()
+        self.starts = GroupStarts(arena.words, arena.prompter, arena.secrets, settings, run, seed)
+        self._fitting = fitting_answers(arena.solver) if arena.solver is not None else None
+        self.best_compliance: float | None = None
+        self.cumulative_wins = 0
+        self.metrics: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.filled_share = 1.0
+        """Share of the rows of a step that hold something a policy said."""
+
+    @property
+    def rows_per_game(self) -> int:
+        """Rows TRL must leave for each of the `group_size` places of a group."""
+        row_per_turn = self.arena.prompter.shape is Shape.STATE or self.settings.turn_candidates > 1
+        return self.arena.prompter.rules.max_replies if row_per_turn else 1
+
+    def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+        """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""
+        num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
+        step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
+        self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
+        if self.settings.scout_every_steps and step % self.settings.scout_every_steps == 0:
+            self._scout(trainer, step, process)
+        with self._player(trainer, step, process) as (sampler, budget):
+            games = self._play(sampler, budget, num_groups, step, process)
+        self._measure(games)
+        if process == 0:
+            every = max(1, len(games) // max(1, self.settings.sample_games))
+            self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
+        return self._rows(games)
+
+    def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
+        """What a finished game earns at a step."""
+        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.arena.solver)
+
+    def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
+        """Play every secret greedily, a share of them per process: what each game gave away is what it is worth."""
+        started = time.perf_counter()
+        num_processes = int(trainer.accelerator.num_processes)
+        secrets = list(self.arena.secrets[process::num_processes])
+        self.starts.record("scout", step, process, secrets)
+        with self._player(trainer, step, process, greedy=True) as (sampler, budget):
+            starts = [Start(secret) for secret in secrets]
+            games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
+        played = [game.transcript for game in games]
+        found = [(game.secret, self.reward_of(game, step).total, game.won) for game in played]
+        found = gather_object(found) if num_processes > 1 else found
+        best = max(reward for _, reward, _ in found)
+        self.starts.picker.restart({secret: best - reward for secret, reward, _ in found})
+        self.metrics["scouted_win_rate"] = statistics.fmean(won for *_, won in found)
+        self.metrics["seconds/rollout"] += time.perf_counter() - started
+
+    def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
+        """All games of a step; groups that teach nothing are played anew as often as the settings say."""
+        groups = self._round(sampler, budget, num_groups, step, process, 0)
+        first = [group for group in groups if group.is_constant]
+        refilled = 0
+        for refill in range(1, self.settings.max_refills + 1):
+            places = [place for place, group in enumerate(groups) if group.is_constant]
+            if not places:
+                break
+            anew = self._round(sampler, budget, len(places), step, process, refill)
+            for place, fresh in zip(places, anew, strict=True):
+                groups[place] = fresh
+                refilled += not fresh.is_constant
+        self.metrics["zero_variance_share"] = len(first) / num_groups
+        self.metrics["refilled_groups"] = float(refilled)
+        self.metrics["skipped_groups"] = float(sum(group.is_constant for group in groups))
+        return [game for group in groups for game in group.games]
+
+    def _round(
+        self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int, refill: int
+    ) -> list[Group]:
+        """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
+        started = time.perf_counter()
+        firsts = self.starts.draw(num_groups, step, process, refill)
+        starts = [start for start in firsts for _ in range(self.settings.group_size // self.settings.turn_candidates)]
+        words, prompter = self.arena.words, self.arena.prompter
+        if (num_candidates := self.settings.turn_candidates) > 1:
+            judge = regret_judge(self.arena.solver)
+            branched = play_branching(starts, words, prompter, sampler, num_candidates, judge, max_prompt_tokens=budget)
+            played = time.perf_counter()
+            groups = self._score_branched(branched, step)
+        else:
+            settled = self._is_settled
+            trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=budget, is_settled=settled)
+            played = time.perf_counter()
+            groups = self._score(trajectories, step)
+        self.metrics["seconds/rollout"] += played - started
+        self.metrics["seconds/reward"] += time.perf_counter() - played
+        return groups
+
+    def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
+        """Whether a secret outside the answers has ruled all of them out, so that no further guess is learnt."""
+        outside = secret not in self.arena.words.answer_index
+        return outside and self._fitting is not None and not len(self._fitting(board))
+
+    @contextmanager
+    def _player(
+        self, trainer: GRPOTrainer, step: int, process: int, *, greedy: bool = False
+    ) -> Iterator[tuple[Sampler, int | None]]:
+        """Who plays the games of a step, and the longest prompt it takes.
+
+        Its random stream begins anew with each step, so that a training that was stopped goes on as it would have.
+        """
+        sampling = self.settings.sampling.greedy() if greedy else self.settings.sampling
+        seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
+        if self.settings.engine == "vllm":
+            with colocated_player(trainer, self.codec, sampling, seed) as player:
+                yield player
+            return
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        yield TransformersSampler(model, self.codec, sampling, seed), prompt_budget(model, self.settings)
+
+    def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
+        rubric = self.schedule.rubric_at(step, self.best_compliance)
+        credit = CREDITS[self.settings.credit]
+        groups: list[Group] = []
+        for group in groups_of(trajectories, self.settings.group_size):
+            rewards = [rubric.score(trajectory.transcript, self.arena.solver) for trajectory in group]
+            turn_rewards = [
+                reward.turn_rewards[: self._num_live_turns(trajectory.transcript)]
+                for trajectory, reward in zip(group, rewards, strict=True)
+            ]
+            advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
+            self.starts.note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
+            games = [
+                Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))
+                for t, r, a in zip(group, rewards, advantages, strict=True)
+            ]
+            groups.append(Group(games, is_constant(advantages)))
+        return groups
+
+    def _score_branched(self, branched: list[BranchedGame], step: int) -> list[Group]:
+        """Groups of games whose candidates are each credited with what the judge said, above the mean of the turn."""
+        rubric = self.schedule.rubric_at(step, self.best_compliance)
+        per_group = self.settings.group_size // self.settings.turn_candidates
+        groups: list[Group] = []
+        for first in range(0, len(branched), per_group):
+            games: list[Scored] = []
+            group = branched[first : first + per_group]
+            for game in group:
+                reward = rubric.score(game.transcript, self.arena.solver)
+                above = [_above_mean(values) for values in game.values]
+                segments = tuple(segment for turn in game.candidates for segment in turn)
+                games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
+            spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
+            self.starts.note(games[0].trajectory.transcript, spread)
+            groups.append(Group(games, is_constant([game.advantages for game in games])))
+        return groups
+
+    def _num_live_turns(self, transcript: Transcript) -> int:
+        """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
+        own = len(transcript.own_turns)
+        if transcript.secret in self.arena.words.answer_index or self.arena.solver is None:
+            return own
+        return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.arena.solver)))
+
+    def _measure(self, games: list[Scored]) -> None:
+        numbers, self.counts = measured(games, self.arena.words)
+        self.cumulative_wins += self.counts["mean_guesses"]
+        self.best_compliance = max(numbers["format_compliance"], self.best_compliance or 0.0)
+        self.metrics |= numbers | {"cumulative_wins": float(self.cumulative_wins)}
+
+    def _rows(self, games: list[Scored]) -> dict[str, list[Any]]:
+        blank = Segment((self.codec.pad_id,), (self.codec.turn_end_ids[0],), (0,), (0.0,), ())
+        rows: dict[str, list[Any]] = {
+            name: []
+            for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask", "token_advantages", "game_reward")
+        }
+        rows_of_a_game = self.rows_per_game * self.settings.turn_candidates
+        for game in games:
+            segments = game.trajectory.segments
+            for segment in [*segments, *[blank] * (rows_of_a_game - len(segments))]:
+                rows["prompt_ids"].append(list(segment.prompt_ids))
+                rows["completion_ids"].append(list(segment.token_ids))
+                rows["logprobs"].append(list(segment.sampler_logprobs))
+                rows["env_mask"].append(list(segment.loss_mask))
+                rows["token_advantages"].append(token_advantages(segment, game.advantages))
+                rows["game_reward"].append(game.reward.total)
+        num_filled = sum(len(game.trajectory.segments) for game in games)
+        self.filled_share = num_filled / len(rows["prompt_ids"])
+        return rows
+
+
+def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float], dict[str, int]]:
+    """What to log of games; a word outside the answers counts neither as won nor as lost.
+
+    Returns:
+        Means by name, and of how many games or replies those are that are not of all games.
+    """
+    transcripts = [game.trajectory.transcript for game in games]
+    winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
+    wins = [transcript.turns_used for transcript in winnable if transcript.won]
+    components: Counter[str] = Counter()
+    for game in games:
+        components.update(game.reward.values)
+    numbers = {f"reward/{name}": total / len(games) for name, total in components.items()}
+    numbers["format_compliance"] = format_compliance(transcripts)
+    if winnable:
+        numbers["win_rate"] = len(wins) / len(winnable)
+    if wins:
+        numbers["mean_guesses"] = statistics.fmean(wins)
+    replies = [turn for transcript in transcripts for turn in transcript.own_turns]
+    tokens = [
+        stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
+    ]
+    counts = {"win_rate": len(winnable), "mean_guesses": len(wins), "format_compliance": len(replies)}
+    if replies and tokens:
+        numbers["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
+        numbers["reply_tokens"] = statistics.fmean(tokens)
+        counts |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
+    return numbers, counts
+
+
+def _above_mean(values: TurnValues) -> TurnValues:
+    mean = statistics.fmean(values)
+    return tuple(value - mean for value in values)
+
+
+def game_row(game: Scored) -> dict[str, Any]:
+    """A game as games.jsonl holds it."""
+    return transcript_row(game.trajectory.transcript, game.reward)
+
+
+def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
+    """The same of a game that nobody rewarded, or of one with its reward."""
+    own = 0
+    turns = []
+    for played in transcript.turns:
+        row: dict[str, Any] = {
+            "reply": played.reply,
+            "guess": played.turn.guess,
+            "marks": played.turn.marks,
+            "outcome": played.turn.outcome.value,
+            "given": played.given,
+        }
+        if reward is not None and not played.given:
+            row["reward"] = round(reward.turn_rewards[own], 4)
+            row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
+            own += 1
+        turns.append(row)
+    return {
+        "secret": transcript.secret,
+        "won": transcript.won,
+        "turns_used": transcript.turns_used,
+        **({} if reward is None else {"reward": round(reward.total, 4)}),
+        "stop_reason": transcript.stop_reason.value,
+        "turns": turns,
+    }
+
+
+def prompt_budget(model: PreTrainedModel, settings: GRPOSettings | RoundSettings, name: str = "grpo") -> int | None:
+    """The longest prompt that leaves room for a reply in the model's context; `name` is the section of the settings.
+
+    Raises:
+        ConfigError: If the context holds no reply of the wanted length.
+    """
+    context = context_length(model)
+    if context is None:
+        return None
+    budget = context - settings.sampling.max_completion_tokens
+    if budget < 1:
+        raise ConfigError(
+            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
+            f"a prompt in the model's context of {context} tokens; lower it"
+        )
+    return budget

@@ -1,0 +1,246 @@
+"""Which of the weights met in training are kept: those whose greedy play is best, as evaluations are greedy.
+
+Played are the validation secrets and some training secrets; the test secrets have no say, so what is measured on them
+afterwards is honest. What RL does for the sampled policy comes with most of the weights on its way, while greedy play
+gets worse again when it goes on too long. Part of the way from the start to the end of a training often has most of the
+gain and none of the loss, so weights in between are tried too, if asked for.
+
+Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.env import Transcript
+from wordle_rl.processes import is_first, wait_for_all
+from wordle_rl.reward import RewardBreakdown
+from wordle_rl.rl.roller import Arena, transcript_row
+from wordle_rl.rollout import Start, play
+from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.runs.trackers import GameBook
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.transformers import TransformersSampler, own_precision
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+CHOICE_FILE = "selected.json"
+"""Beside the model: the step its weights are of, the share of the way from the start to them, and their costs."""
+_RECORD_FILE = "best.json"
+_WEIGHTS_FILE = "best.safetensors"
+_START_FILE = "start.safetensors"
+_TRAIN_PER_VALIDATION = 4
+_GAMES_PER_SECRET = 4
+"""Sampled games with every validation secret, since one alone is mostly luck."""
+_COSTS = ("greedy_cost", "cost")
+"""What weights are compared by, the first that differs."""
+
+Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
+"""Opens a sampler that draws as the settings say; with it the longest prompt it takes, None if any."""
+
+
+class Validation:
+    """Plays the validation secrets with a model as it is at the time: greedily, and as it plays in training.
+
+    Greedily it plays four training secrets for each of them too, always the same.
+
+    Args:
+        model: The policy.
+        codec: Its tokenizer and template.
+        arena: Words, prompts, and the validation secrets.
+        sampling: How tokens are drawn in training; the random stream is the same each time.
+        book: Where sample games of greedy play are put down, other words at every step; None: nowhere.
+        sample_games: How many a validation.
+        engine: Opens a sampler, and says the longest prompt it takes; None: the model itself plays.
+        reward_of: What a game earns at a step, to be put down with it; None: nothing is.
+
+    Raises:
+        ConfigError: If there are no validation secrets.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        arena: Arena,
+        sampling: SamplingSettings,
+        book: GameBook | None = None,
+        sample_games: int = 0,
+        engine: Engine | None = None,
+        reward_of: Callable[[Transcript, int], RewardBreakdown] | None = None,
+    ) -> None:
+        if not arena.validation:
+            raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
+        self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
+        self._book, self._sample_games = book, sample_games
+        self._open = engine or self._itself
+        self._reward_of = reward_of
+        known = [*arena.rehearsal, *arena.secrets]
+        count = min(len(known), _TRAIN_PER_VALIDATION * len(arena.validation))
+        self._train = random.Random(0).sample(known, count)
+
+    def __call__(self, step: int) -> dict[str, float]:
+        """Shares of games won, 0 to 1, and mean guesses, a loss as one more than the game allows.
+
+        `cost` is that of sampled play on validation secrets, `greedy_cost` that of greedy play on validation and
+        training secrets.
+
+        Args:
+            step: Of the training; it draws which games are put down.
+        """
+        everything = self._play([*self._arena.validation, *self._train], self._sampling.greedy())
+        greedy, trained = everything[: len(self._arena.validation)], everything[len(self._arena.validation) :]
+        often = [secret for secret in self._arena.validation for _ in range(_GAMES_PER_SECRET)]
+        sampled = self._play(often, self._sampling)
+        if self._book is not None and is_first():
+            shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
+            reward_of = self._reward_of
+            games = ((game, reward_of(game, step) if reward_of is not None else None) for game in shown)
+            self._book.add("validation", step, starmap(transcript_row, games))
+        return {
+            "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
+            "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
+            **({"train_win_rate": statistics.fmean(transcript.won for transcript in trained)} if trained else {}),
+            "cost": self._cost(sampled),
+            "greedy_cost": self._cost(everything),
+        }
+
+    def _cost(self, games: Sequence[Transcript]) -> float:
+        lost = self._arena.prompter.rules.max_turns + 1
+        return statistics.fmean(game.turns_used if game.won else lost for game in games)
+
+    def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
+        starts = [Start(secret) for secret in secrets]
+        words, prompter = self._arena.words, self._arena.prompter
+        with self._open(sampling) as (sampler, budget):
+            games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
+        return [game.transcript for game in games]
+
+    @contextmanager
+    def _itself(self, sampling: SamplingSettings) -> Iterator[tuple[Sampler, None]]:
+        with own_precision(self._model):  # as evaluation will play
+            yield TransformersSampler(self._model, self._codec, sampling), None
+
+
+class BestWeights(TrainerCallback):
+    """Validates before the first step, every so many steps and at the end; the best weights are taken in the end.
+
+    Of equals those are kept that sample better, then the later ones, which have learnt more. Of a model those weights
+    are kept that are trained. The best so far lie on disk, so that a training that was stopped goes on with them. What
+    a step led to is validated after its checkpoint, if it has one, so that nothing is lost if that is broken off.
+
+    Args:
+        model: The model in training.
+        validate: Gives figures at a step; of `greedy_cost`, and where that is equal of `cost`, less is better. The
+            others are only written down.
+        every_steps: How often.
+        run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
+        directory: Where the best weights are kept meanwhile.
+        blends: How many weights between start and end are tried at the end.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        validate: Callable[[int], Mapping[str, float]],
+        every_steps: int,
+        run: Run,
+        directory: Path,
+        blends: int = 0,
+    ) -> None:
+        self._model, self._validate, self._every_steps = model, validate, every_steps
+        self._run, self._directory, self._blends = run, directory, blends
+        self._last_validated: int | None = None
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Validate what training starts from, unless it goes on from a checkpoint."""
+        if state.global_step == 0:
+            if self._blends and is_first():
+                self._keep(_START_FILE)
+            self._consider(0)
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Validate what the step before led to when it is time."""
+        if state.global_step and state.global_step % self._every_steps == 0:
+            self._consider(state.global_step)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Validate what the last step led to."""
+        if state.global_step == state.max_steps:
+            self._consider(state.global_step)
+
+    @torch.no_grad()
+    def take_best(self, last_step: int) -> int:
+        """Put the best weights into the model, which has those of the last step, and say of which step they are."""
+        if self._last_validated != last_step:
+            self._consider(last_step)
+        self._blend(last_step)
+        wait_for_all()
+        best = read_object(self._directory / _RECORD_FILE)
+        kept = load_file(self._directory / _WEIGHTS_FILE)
+        for name, weight in _trained(self._model).items():
+            weight.copy_(kept[name])
+        if is_first():
+            write_json(self._directory.parent / CHOICE_FILE, best)
+        return int(best["step"])
+
+    def forget(self) -> None:
+        """Remove all weights that were kept, once those that were chosen are saved elsewhere."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _blend(self, last_step: int) -> None:
+        """Try weights between those of the start and those of the last step."""
+        if not self._blends:
+            return
+        wait_for_all()
+        start = load_file(self._directory / _START_FILE)
+        now = _trained(self._model)
+        end = {name: weight.clone() for name, weight in now.items()}
+        for number in range(1, self._blends + 1):
+            share = number / (self._blends + 1)
+            for name, last in end.items():
+                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, share))
+            self._consider(last_step, share)
+
+    def _consider(self, step: int, share: float = 1.0) -> None:
+        figures = dict(self._validate(step))
+        self._last_validated = step
+        if not is_first():
+            return
+        where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
+        self._run.append("metrics.jsonl", {**where, **figures})
+        record = self._directory / _RECORD_FILE
+        costs = {name: figures[name] for name in _COSTS}
+        if step and record.is_file():
+            best = read_object(record)
+            if [best[name] for name in _COSTS] < list(costs.values()):
+                return
+        self._keep(_WEIGHTS_FILE)
+        write_json(record, {"step": step, "share": share, **costs})
+
+    def _keep(self, name: str) -> None:
+        """Write the trained weights as they are, whole or not at all."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        partial = self._directory / f".{name}.partial"
+        save_file({name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}, partial)
+        partial.replace(self._directory / name)
+
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that training changes, tied ones once."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

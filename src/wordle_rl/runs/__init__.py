@@ -1,0 +1,56 @@
+"""Run directories, and what is known of a run and its models.
+
+files.py       files that are whole or absent: atomic writes, JSON lines, locks
+run.py         Run: one directory with its settings, manifest, metrics and models
+provenance.py  the manifest: versions, git commit, words, split, hardware, command
+lineage.py     what a model carries with it: its game, and whose secrets it learnt from
+trackers.py    sample games, in games.jsonl and in a tracker
+"""
+
+from wordle_rl.runs.files import (
+    NoLockError,
+    RunError,
+    append_jsonl,
+    kept,
+    lock_file,
+    read_jsonl,
+    read_object,
+    writable,
+    write_json,
+    write_jsonl,
+    write_text_atomically,
+)
+from wordle_rl.runs.run import (
+    LOCK_FILE,
+    Outbox,
+    Run,
+    check_place,
+    check_removable,
+    is_run,
+    parts_of,
+    start_anew,
+    trained_model,
+)
+
+__all__ = [
+    "LOCK_FILE",
+    "NoLockError",
+    "Outbox",
+    "Run",
+    "RunError",
+    "append_jsonl",
+    "check_place",
+    "check_removable",
+    "is_run",
+    "kept",
+    "lock_file",
+    "parts_of",
+    "read_jsonl",
+    "read_object",
+    "start_anew",
+    "trained_model",
+    "writable",
+    "write_json",
+    "write_jsonl",
+    "write_text_atomically",
+]

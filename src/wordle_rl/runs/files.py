@@ -1,0 +1,181 @@
+"""Files that are whole or absent: atomic writes, JSON lines, locks."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class RunError(ValueError):
+    """A run directory that cannot be used; the message names the file and the mend."""
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        RunError: If it cannot be written, e.g. because the disk is full.
+    """
+    with _partial_file(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def _partial_file(path: Path) -> Iterator[TextIO]:
+    """A file beside `path` that takes its place once it is whole; whatever goes wrong, nothing of it is left."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                yield file
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
+
+
+def writable(text: str) -> str:
+    """The text without halves of surrogate pairs, which no file can hold.
+
+    Examples:
+        >>> writable("a\\ud83d")
+        'a?'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
+def _json_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all; see `write_text_atomically`."""
+    write_text_atomically(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows as JSON lines, whole or not at all, and return how many there were.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    count = 0
+    with _partial_file(path) as file:
+        for row in rows:
+            file.write(_json_line(row))
+            count += 1
+    return count
+
+
+def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
+    """Append one JSON line, whole or not at all.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    line = _json_line(row).encode()
+    try:
+        before = path.stat().st_size if path.exists() else 0
+        with path.open("ab", buffering=0) as file:
+            if file.write(line) < len(line):  # a full disk takes the first bytes without complaint
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
+
+
+class NoLockError(RunError):
+    """A file system that cannot lock."""
+
+
+@contextmanager
+def kept(path: Path) -> Iterator[None]:
+    """Keep others out by a lock file, where the file system can lock; where it cannot, nobody is kept out.
+
+    Raises:
+        RunError: If another process keeps it, or it cannot be made.
+    """
+    try:
+        descriptor = lock_file(path)
+    except NoLockError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock_file(path: Path) -> int:
+    """Keep a file to this process for as long as the descriptor returned is open; a missing file is made, empty.
+
+    Raises:
+        RunError: If another process keeps it, or it cannot be made.
+        NoLockError: If the file system cannot lock.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # behind all content: what is locked here cannot be read
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError | PermissionError):
+            raise RunError(
+                f"{path} is being written by another process; wait for its end or name another --out"
+            ) from None
+        raise NoLockError(f"cannot lock {path}: {error.strerror or error}; choose a place on a local disk") from error
+    return descriptor
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """Read JSON lines.
+
+    Raises:
+        RunError: If the file is missing or a line is no JSON object; the message names the line.
+    """
+    if not path.is_file():
+        raise RunError(f"no file {path}")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line.decode())
+            except ValueError as error:  # of the JSON, or of what is no UTF-8
+                mend = "delete the line or make the file anew" if number > 1 else "name a file of JSON lines"
+                raise RunError(f"{path}:{number} is no JSON ({error}); {mend}") from None
+            if not isinstance(row, dict):
+                raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
+            yield row
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object that a run stored.
+
+    Raises:
+        RunError: If the file holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is no JSON ({error}); delete it, or pass --overwrite to start anew") from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path} holds {type(value).__name__}, expected a JSON object; pass --overwrite to start anew")
+    return value

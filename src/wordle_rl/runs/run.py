@@ -1,0 +1,191 @@
+"""The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
+
+runs/NAME/
+  config.json     every setting, resolved
+  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
+  traces.jsonl    teacher games
+  sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
+                  expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
+  metrics.jsonl   one line per logged step, append-only
+  games.jsonl     sample games of training and of validation, append-only
+  secrets.jsonl   the secrets of all games of training, append-only
+  eval/*.json     every evaluated game
+  results.json    the figures
+  report.html     all of it to look at
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import ALGORITHM_NAMES, RunConfig
+from wordle_rl.runs.files import (
+    RunError,
+    append_jsonl,
+    kept,
+    read_object,
+    write_json,
+)
+from wordle_rl.runs.provenance import gone_on_with, manifest
+from wordle_rl.split import Split
+
+LOCK_FILE = ".lock"
+"""Kept by the process that works on a run."""
+
+
+class Run:
+    """One run's directory and clock."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.seconds: dict[str, float] = {}
+
+    @classmethod
+    def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:
+        """Open a directory for a run: store its resolved config and manifest.
+
+        Args:
+            directory: Is made if it is missing.
+            config: Every setting.
+            split: The run's secrets.
+            adds: Whether this call will add to the run; if not, its manifest stays as it is.
+
+        Raises:
+            RunError: If the directory holds a run with another config or other words, or something that is no run, or
+                cannot be written.
+        """
+        check_place(directory)
+        config_path, manifest_path = directory / "config.json", directory / "manifest.json"
+        if config_path.is_file() and not manifest_path.is_file():
+            raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
+        remedy = "name another --out, or pass --overwrite to start anew"
+        resolved, facts = config.model_dump(mode="json"), manifest(config, split)
+        if config_path.is_file() and (before := read_object(config_path)) != resolved:
+            raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
+        if manifest_path.is_file():
+            stored = read_object(manifest_path)
+            if stored.get("fingerprint") != split.fingerprint:
+                words = config.words.source
+                raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
+            facts = gone_on_with(stored, facts) if adds else stored
+        write_json(manifest_path, facts)  # first: a config.json without it is taken for something else
+        write_json(config_path, resolved)
+        return cls(directory)
+
+    def append(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append one JSON line to `name` (metrics.jsonl or games.jsonl), whole or not at all.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        append_jsonl(self.directory / name, row)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage of the run, one that is broken off included: what an interrupted run cost was spent."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The first three settings that differ, by their dotted names, and how many more there are."""
+    was, now = dict(_settings(before)), dict(_settings(after))
+    found = [
+        f"{name}: {was.get(name, 'not set')}, now {now.get(name, 'not set')}"
+        for name in {**now, **was}
+        if was.get(name) != now.get(name)
+    ]
+    more = [f"and {len(found) - 3} more"] if len(found) > 3 else []
+    return f" ({'; '.join([*found[:3], *more])})" if found else ""
+
+
+def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
+class Outbox(Run):
+    """What a process that does not write would append to its run, held until the one that writes takes it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._rows: list[tuple[str, dict[str, Any]]] = []
+
+    def append(self, name: str, row: Mapping[str, Any]) -> None:
+        """Hold the row."""
+        self._rows.append((name, dict(row)))
+
+    def take(self) -> list[tuple[str, dict[str, Any]]]:
+        """All rows with their files' names; they are held no longer."""
+        rows, self._rows = self._rows, []
+        return rows
+
+
+def trained_model(path: Path) -> Path | None:
+    """The model directory meant by a path: itself, or the last trained model of a run; None: there is no model."""
+    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
+        if any((candidate / name).is_file() for name in weights):
+            return candidate
+    return None
+
+
+def check_place(directory: Path) -> None:
+    """Refuse a file as run directory.
+
+    Raises:
+        RunError: If it is one.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file, not a run directory; name another --out")
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory holds a run."""
+    return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
+
+
+def parts_of(directory: Path) -> list[Path]:
+    """What a run writes into its directory, what tells that it is a run last."""
+    logs = ("traces.jsonl", "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
+    names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
+    return [directory / name for name in names]
+
+
+def check_removable(directory: Path) -> None:
+    """Refuse to start anew in a directory that holds something else than a run.
+
+    Raises:
+        RunError: If the directory is not empty and holds no run.
+    """
+    if directory.exists() and not is_run(directory) and (not directory.is_dir() or any(directory.iterdir())):
+        raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
+
+
+def start_anew(directory: Path) -> None:
+    """Remove a run, but none that another process works on; what else lies in its directory stays.
+
+    Raises:
+        RunError: If there is something that is no run.
+    """
+    check_removable(directory)
+    if not directory.exists():
+        return
+    with kept(directory / LOCK_FILE):
+        for part in parts_of(directory):
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part)
+            else:
+                part.unlink(missing_ok=True)

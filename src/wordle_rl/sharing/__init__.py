@@ -1,0 +1,1 @@
+"""A model for others: its card, and the Hugging Face hub."""

@@ -1,0 +1,14 @@
+"""Games to learn from: played by teachers, kept in files, checked, turned into training rows.
+
+teacher.py       the solver as teacher
+coverage.py      which of its games are kept: those that show rarely shown answers
+slips.py         misspelt words before the teacher's
+traces.py        a game as a trace; the teacher's thinking in words
+trace_files.py   traces on disk, CSV tables
+llm_teacher.py   language models as teachers: requests, budget
+collect.py       the command that collects their games, and goes on after a stop
+claims.py        is what a thought claims true?
+dataset.py       traces -> checked examples and rows
+given_traces.py  a run's own teacher games, from a file
+imports.py       other people's rows
+"""

@@ -1,0 +1,102 @@
+"""Games of a traces file as the teacher games of a run: looked over once more, one by one.
+
+What a language model played, or somebody else, is learnt only if its secret may be taught and every check of
+`wordle-rl dataset` finds nothing wrong with it, the number of words apart: how long a game may be is for
+`sft.max_length` to say. The solver's games may be lost, probe and stray, since the solver does so on purpose. Whoever
+played it, a game is played again by the run's rules and must come out as it was told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.game import Game, Rules
+from wordle_rl.split import Split
+from wordle_rl.teaching.dataset import DatasetLimits, fault_of, unplayed
+from wordle_rl.teaching.trace_files import read_games
+from wordle_rl.teaching.traces import Trace
+from wordle_rl.words import WordList
+
+
+class GivenTraces:
+    """The games of `settings.file` that a run may learn from, at most `settings.num_games`, in the file's order.
+
+    Args:
+        words: The word lists.
+        split: Whose secrets may be taught.
+        settings: The file, how many games, and which share of the training secrets is kept from teachers.
+        game: The run's rules and wording.
+
+    Attributes:
+        rejected: How many games were left out so far, by reason.
+
+    Raises:
+        ConfigError: If the settings name no file.
+    """
+
+    def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
+        if settings.file is None:
+            raise ConfigError("traces.file names no file")
+        self.path: Path = settings.file
+        self.rejected: Counter[str] = Counter()
+        self._words, self._num_games = words, settings.num_games
+        self._rules = game.prompter(words.word_length).rules
+        self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
+        taught, _ = split.shared(settings.rl_only_share)
+        parts = {"rl_only_secret": split.train, "val_secret": split.val, "test_secret": split.test}
+        self._kept_back = {secret: reason for reason, secrets in parts.items() for secret in secrets}
+        for secret in taught:
+            del self._kept_back[secret]
+
+    def __iter__(self) -> Iterator[Trace]:
+        """Read the file from its start.
+
+        Raises:
+            RunError: If there is no such file or a line is no trace.
+            ConfigError: If no game of it may be learnt from.
+        """
+        self.rejected.clear()
+        found = False
+        for trace in islice(self._accepted(), self._num_games):
+            found = True
+            yield trace
+        if not found:
+            raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
+
+    def left_out(self) -> str:
+        """The rejected games in words, as in `12 not_won, 3 test_secret`; empty if there were none."""
+        return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
+
+    def _accepted(self) -> Iterator[Trace]:
+        for trace in read_games(self.path):
+            fault = self._kept_back.get(trace.secret) or self._fault_of(trace)
+            if fault is None:
+                yield trace
+            else:
+                self.rejected[fault] += 1
+
+    def _fault_of(self, trace: Trace) -> str | None:
+        fault = None if trace.teacher == "solver" else fault_of(trace, self._words, self._limits)
+        return fault or replay_fault(trace, self._words, self._rules)
+
+
+def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
+    """The first thing in a game that does not come out as told when it is played again by some rules, or None."""
+    if fault := unplayed(trace, words):
+        return fault
+    game = Game(trace.secret, words, rules)
+    for turn in trace.turns:
+        if game.over:
+            return "plays_on_after_win" if game.won else "too_many_turns"
+        if not turn.outcome.broke_rules and turn.guess not in words:
+            return "unlisted_guess"
+        played = game.play(turn.guess or None)
+        if (played.outcome, played.costs_turn) != (turn.outcome, turn.costs_turn):
+            return "wrong_rules"
+        if (played.marks or "") != turn.marks:
+            return "wrong_marks"
+    return None

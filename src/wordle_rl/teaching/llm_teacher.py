@@ -1,0 +1,336 @@
+"""A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
+
+A request that keeps failing makes its game an error, never a loss. Every game is handed over the moment it ends, so
+whatever stops a run, what was finished is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from openai import APIError, APIStatusError, AsyncOpenAI
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.endpoints.providers import Endpoint
+from wordle_rl.endpoints.replies import Said, as_reply, read_answer
+from wordle_rl.endpoints.retry import Backoff, is_passing
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.prompt import Guess, Message
+from wordle_rl.runs import writable
+from wordle_rl.samplers.openai import check_endpoint
+from wordle_rl.teaching.traces import Trace, TraceTurn
+from wordle_rl.words import WordList
+
+_HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
+"""Refusals that every further request would meet too, and what to do about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A game to play."""
+
+    secret: str
+    seed: int
+
+
+@dataclass
+class Tally:
+    """What a run has done and spent so far.
+
+    `num_unfinished` counts games given up because the run stopped; they are no errors. `over_budget` says that the
+    budget ended the run.
+    """
+
+    num_games: int = 0
+    num_wins: int = 0
+    num_errors: int = 0
+    num_unfinished: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    over_budget: bool = False
+    last_error: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens used, prompts included, games that failed or were given up too."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def cost(self, settings: LLMTeacherSettings) -> float | None:
+        """Money spent, in the currency of the prices; None without prices."""
+        if settings.price_in is None or settings.price_out is None:
+            return None
+        return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
+
+
+class _RequestFailedError(Exception):
+    """A game's request failed for good; the message says how."""
+
+
+class _StoppedError(Exception):
+    """The run is over; games under way are given up."""
+
+
+@dataclass
+class _Reply:
+    """What came back, as the endpoint sent it and as the rules read it: thinking that came apart is spoken where it is
+    asked for."""
+
+    said: Said
+    spoken: str
+    speaks_reasoning: bool
+
+
+@dataclass
+class _Spent:
+    """Tokens of one game, and whether every reply's were told."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    known: bool = True
+
+
+@dataclass
+class LLMTeacher:
+    """Plays games by asking a chat endpoint.
+
+    Args:
+        words: The word lists.
+        endpoint: Where to ask, and the key.
+        settings: How to ask, how patient to be, and the budget.
+        before: What was spent on the same games earlier; the budget counts it.
+    """
+
+    words: WordList
+    endpoint: Endpoint
+    settings: LLMTeacherSettings
+    tally: Tally = field(default_factory=Tally)
+    before: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._prompter = self.settings.game.prompter(self.words.word_length)
+        self._failures_in_a_row = 0
+        self._backoff = Backoff()
+        self._fault: str | None = None
+
+    def check(self) -> None:
+        """See that the endpoint is there and takes the key, before anything is paid for.
+
+        Raises:
+            ConfigError: If it is not or does not.
+        """
+        check_endpoint(self.endpoint.base_url, self.endpoint.key, self.endpoint.key_name)
+
+    def play(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> Tally:
+        """Play every game, as many at once as the settings allow.
+
+        Args:
+            jobs: The games.
+            on_game: Called with each game the moment it ends or fails.
+
+        Returns:
+            What was done; `over_budget` says whether the budget ended it.
+
+        Raises:
+            ConfigError: If the endpoint refuses the key or the model, does not count tokens although there is a budget,
+                or too many games in a row failed.
+        """
+        asyncio.run(self._play_all(jobs, on_game))
+        if self._fault is not None:
+            raise ConfigError(self._fault)
+        return self.tally
+
+    async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> None:
+        self._stop = asyncio.Event()
+        waiting = iter(jobs)
+        async with AsyncOpenAI(
+            base_url=self.endpoint.base_url,
+            api_key=self.endpoint.key,
+            timeout=self.settings.timeout_s,
+            max_retries=0,  # tried again here, so that all games wait when one is told to
+        ) as client:
+            workers = min(self.settings.max_concurrent, len(jobs))
+            await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
+
+    async def _work(self, client: AsyncOpenAI, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
+        while not self._stop.is_set() and (job := next(waiting, None)) is not None:
+            trace = await self._play(client, job)
+            if trace is None:
+                self.tally.num_unfinished += 1
+                continue
+            self._count(trace)
+            on_game(trace)
+
+    def _count(self, trace: Trace) -> None:
+        if trace.error is None:
+            self.tally.num_games += 1
+            self.tally.num_wins += trace.won
+            self._failures_in_a_row = 0
+            return
+        self.tally.num_errors += 1
+        self.tally.last_error = trace.error
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= self.settings.max_failures:
+            self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
+
+    async def _play(self, client: AsyncOpenAI, job: Job) -> Trace | None:
+        """One game; None if the run ended first."""
+        env = WordleEnv(job.secret, self.words, self._prompter)
+        replies: list[_Reply] = []
+        spent = _Spent()
+        error = None
+        try:
+            async with asyncio.timeout(self.settings.game_timeout_s):
+                while env.stop_reason is None:
+                    replies.append(await self._ask(client, env.conversation, job, spent))
+                    env.step(replies[-1].spoken)
+        except _StoppedError:
+            return None
+        except _RequestFailedError as failed:
+            error = str(failed)
+        except TimeoutError:
+            error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
+        if error is not None:
+            env.truncate(StopReason.REQUEST_FAILED)
+        return Trace(
+            secret=job.secret,
+            turns=_turns_of(env, replies, self.endpoint.without_key),
+            teacher=self.settings.model,
+            seed=job.seed,
+            error=error,
+            prompt_tokens=spent.prompt_tokens if spent.known else 0,
+            completion_tokens=spent.completion_tokens if spent.known else 0,
+        )
+
+    async def _ask(self, client: AsyncOpenAI, messages: Sequence[Message], job: Job, spent: _Spent) -> _Reply:
+        """One reply, after as many tries as the settings allow."""
+        body = self._body(messages, job)
+        for attempt in range(1, self.settings.max_retries + 2):
+            await self._wait_for_leave()
+            headers: Mapping[str, str] = {}
+            status = None
+            try:
+                answer = await client.chat.completions.create(**body)
+                return self._read(answer, spent)
+            except APIStatusError as error:
+                reason = self._described(error)
+                self._end_if_hopeless(error, reason)
+                if not is_passing(error.status_code):
+                    raise _RequestFailedError(reason) from None
+                status, headers = error.status_code, error.response.headers
+            except (APIError, ValueError, RecursionError) as error:  # no JSON, one too deep, or no message
+                reason = self._described(error)
+            if attempt <= self.settings.max_retries:
+                await self._rest(self._backoff.after(status, headers, attempt))
+        raise _RequestFailedError(reason)
+
+    def _body(self, messages: Sequence[Message], job: Job) -> dict[str, Any]:
+        settings = self.settings
+        asked = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": job.seed if settings.send_seed else None,
+        }
+        return {
+            "model": settings.model,
+            "messages": list(messages),
+            self.endpoint.limit_name: settings.max_completion_tokens,
+            **{name: value for name, value in asked.items() if value is not None},
+        }
+
+    async def _wait_for_leave(self) -> None:
+        """Return when a request may be sent.
+
+        Raises:
+            _StoppedError: If the run is over, for instance since its budget is used up.
+        """
+        while left := self._backoff.left_s():
+            await self._rest(left)
+        if self._is_spent():
+            self.tally.over_budget = True
+            self._stop.set()
+        if self._stop.is_set():
+            raise _StoppedError
+
+    def _is_spent(self) -> bool:
+        """Whether the budget is used up, by this call and those before it together."""
+        settings, tallies = self.settings, (self.before, self.tally)
+        tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
+        out_of_tokens = 0 < settings.budget_tokens <= tokens
+        return out_of_tokens or 0 < settings.budget_money <= cost
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, or until the run is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+        raise _StoppedError
+
+    def _read(self, answer: object, spent: _Spent) -> _Reply:
+        """Count an answer's tokens and take it apart.
+
+        Raises:
+            AnswerError: If it holds no message.
+        """
+        usage: object = getattr(answer, "usage", None)
+        if usage is not None:  # before anything else: what holds no message has cost tokens all the same
+            self._spend(usage, spent)
+        said = read_answer(answer)
+        if usage is None:
+            self._spend(None, spent)
+        return _Reply(said, *as_reply(said, self.settings.game.thinking))
+
+    def _spend(self, usage: object, spent: _Spent) -> None:
+        for name in ("prompt_tokens", "completion_tokens"):
+            told = getattr(usage, name, None)
+            if not isinstance(told, int | float) or not 0 <= told < math.inf:
+                spent.known = False
+                continue
+            for purse in (self.tally, spent):
+                setattr(purse, name, getattr(purse, name) + int(told))
+        if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
+            self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
+
+    def _described(self, error: Exception) -> str:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        return self.endpoint.without_key(writable(told))[:300]
+
+    def _end_if_hopeless(self, error: APIStatusError, reason: str) -> None:
+        mend = _HOPELESS.get(error.status_code)
+        if error.code == "insufficient_quota":
+            mend = _HOPELESS[402]
+        if mend is not None:
+            self._end(f"{self.endpoint.base_url} refused: {reason}; {mend}")
+            raise _StoppedError
+
+    def _end(self, fault: str) -> None:
+        """Stop the run; games under way are given up."""
+        self._fault = self._fault or f"{fault}; what was finished is kept"
+        self._stop.set()
+
+
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], str]) -> tuple[TraceTurn, ...]:
+    """The turns to be stored; `clean` takes out what no file may hold."""
+    turns = []
+    for played, reply in zip(env.transcript().turns, replies, strict=True):
+        said = reply.said
+        thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+        apart = "" if reply.speaks_reasoning and thought else said.reasoning.strip()
+        turns.append(
+            TraceTurn(
+                guess=clean(played.turn.guess or ""),
+                marks=played.turn.marks or "",
+                taught=not played.turn.outcome.broke_rules,
+                thinking=clean("\n\n".join(part for part in (apart, thought) if part)),
+                outcome=played.turn.outcome,
+                costs_turn=played.turn.costs_turn,
+                reply=clean(said.text),
+                finish="" if said.finish == "stop" else clean(said.finish),
+            )
+        )
+    return tuple(turns)

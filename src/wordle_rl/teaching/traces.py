@@ -1,0 +1,275 @@
+"""Teacher games as traces: the solver teacher's correct by construction, any teacher's with its thinking."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import TraceSettings
+from wordle_rl.game import Outcome, Turn, violates_clues
+from wordle_rl.processes import num_cores
+from wordle_rl.prompt import describe_knowledge, knowledge_of
+from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.solver import decode_marks
+from wordle_rl.split import Split
+from wordle_rl.teaching.coverage import Coverage
+from wordle_rl.teaching.slips import misspelt
+from wordle_rl.teaching.teacher import SolverTeacher, TeacherGames
+from wordle_rl.words import WordList
+
+UNKNOWN_TEACHER = "unknown"
+"""Who played a game that does not say."""
+
+_CHUNK = 4096
+_MANY_GAMES = 20_000
+"""From so many games on a second process saves more time than it takes to start."""
+_MOST_HELPERS = 8
+"""Each holds matrices of its own, about 150 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTurn:
+    """One turn of a teacher's game.
+
+    `guess` is empty where none could be read, `marks` where it was not scored, and `outcome` says why. `taught` is
+    False for a turn that is not to be learnt, though it stands on the board: one the teacher disowns, or one that broke
+    the rules; `remaining` is the number of answers possible before the guess (0: not counted); `thinking` holds the
+    teacher's reasoning, if any. `reply` is a language model's text as it came, and `finish` why the endpoint ended it,
+    where that was not an ordinary stop: `length`, `content_filter`, `refusal`.
+    """
+
+    guess: str
+    marks: str
+    taught: bool = True
+    remaining: int = 0
+    thinking: str = ""
+    outcome: Outcome = Outcome.SCORED
+    costs_turn: bool = True
+    reply: str = ""
+    finish: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        """The turn as a JSON object; what only language models leave is there where it says something."""
+        return _row_of(self, always=("guess", "marks", "taught", "remaining", "thinking"))
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> TraceTurn:
+        """Read a turn back.
+
+        Raises:
+            TypeError: If a field is missing, unknown or of the wrong kind.
+            ValueError: If there is no such outcome.
+        """
+        _check_kinds(row, _TURN_KINDS)
+        return cls(**{**row, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One teacher's game, won or not.
+
+    `teacher` is `solver` or a language model's name. `error` says why the teacher could not be asked to the end: such
+    a game is no loss, and the same command plays it again. Tokens are counted as the endpoint reports them.
+    """
+
+    secret: str
+    turns: tuple[TraceTurn, ...]
+    teacher: str = "solver"
+    seed: int = 0
+    error: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What makes a game the same game: secret, seed and teacher."""
+        return self.secret, self.seed, self.teacher
+
+    @property
+    def won(self) -> bool:
+        """Whether the last guess found the secret."""
+        return bool(self.turns) and self.turns[-1].guess == self.secret
+
+    def board(self, turns: int | None = None) -> list[Turn]:
+        """The first `turns` turns (all by default) as the rules see them."""
+        return _board(self.turns[:turns])
+
+    def to_row(self) -> dict[str, Any]:
+        """The trace as a JSON object."""
+        row = _row_of(self, always=("secret", "turns", "teacher", "seed"))
+        return {**row, "turns": [turn.to_row() for turn in self.turns]}
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> Trace:
+        """Read a trace back; one that names no teacher is not taken for the solver's.
+
+        Raises:
+            KeyError: If the secret or the turns are missing.
+            TypeError: If a field is unknown or of the wrong kind.
+            ValueError: If a turn has no known outcome.
+        """
+        _check_kinds(row, _TRACE_KINDS)
+        turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
+        return cls(**{"teacher": UNKNOWN_TEACHER, **row, "secret": row["secret"], "turns": turns})
+
+
+_TURN_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("guess", "marks", "thinking", "outcome", "reply", "finish"), (str,)),
+    **dict.fromkeys(("taught", "costs_turn"), (bool,)),
+    "remaining": (int,),
+}
+_TRACE_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("secret", "teacher"), (str,)),
+    **dict.fromkeys(("seed", "prompt_tokens", "completion_tokens"), (int,)),
+    "error": (str, type(None)),
+    "turns": (list,),
+}
+
+
+def _check_kinds(row: object, kinds: dict[str, tuple[type, ...]]) -> None:
+    if not isinstance(row, dict):
+        raise TypeError(f"a turn is {row!r}, expected an object")
+    for name, value in row.items():
+        if type(value) not in kinds.get(name, (type(value),)):  # bool is no int here, though Python counts it as one
+            raise TypeError(f"{name} is {value!r}, expected {' or '.join(kind.__name__ for kind in kinds[name])}")
+
+
+def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
+    """The fields named in `always`, and of the others those that differ from their default."""
+    found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+    return {name: kept for name, (kept, default) in found.items() if name in always or kept != default}
+
+
+def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
+    """The secrets of the teacher's games: training secrets, less those kept for learning by play, and words outside
+    the answers, never a held-out one."""
+    rng = random.Random(seed)
+    num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
+    secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
+    taught, _ = split.shared(settings.rl_only_share)
+    rounds, rest = divmod(settings.num_games - num_outside, len(taught))
+    secrets += list(taught) * rounds + rng.sample(taught, rest)
+    rng.shuffle(secrets)
+    return secrets
+
+
+def solver_traces(
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: SolverTeacher,
+    settings: TraceSettings,
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[Trace]:
+    """Play one teacher game per secret; with `outside_choice` other outside words may take the place of those drawn.
+
+    Args:
+        words: The word lists.
+        secrets: See `draw_secrets`.
+        teacher: The solver teacher.
+        settings: How it plays and whether it narrates.
+        seed: Seed of its noise.
+        on_progress: Called with the number of games done so far.
+    """
+    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
+    play = Coverage(teacher, settings.outside_choice).play if counts else teacher.play
+    for start in range(0, len(secrets), _CHUNK):
+        games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
+        yield from _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
+        if on_progress is not None:
+            on_progress(min(start + _CHUNK, len(secrets)))
+
+
+def num_helpers(num_games: int) -> int:
+    """How many processes are worth having for so many solver games (see `SolverTeacher.helped_by`)."""
+    return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
+
+
+def _as_traces(
+    words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
+) -> Iterator[Trace]:
+    columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
+    for secret, *rows in zip(games.secrets.tolist(), *(column.tolist() for column in columns), strict=True):
+        turns: list[TraceTurn] = []
+        spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
+        for guess, code, taught, remaining, classes in zip(*rows, strict=True):
+            if guess < 0:
+                break
+            word = words.guesses[guess]
+            if taught and turns:
+                slips = _slips(word, turns, words, settings.slip_rate, spare, remaining, rng)
+                turns += slips
+                spare -= len(slips)
+            thinking = ""
+            if settings.narrate and taught:
+                probe = word not in words.answer_index or violates_clues(word, _board(turns))
+                thinking = narration(turns, word, remaining, classes, probe=probe)
+            turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
+        yield Trace(words.guesses[secret], tuple(turns), seed=seed)
+
+
+def _slips(
+    word: str,
+    turns: Sequence[TraceTurn],
+    words: WordList,
+    rate: float,
+    most: int,
+    remaining: int,
+    rng: random.Random,
+) -> list[TraceTurn]:
+    """Misspelt guesses before a word, none as a rule, each costing a turn and none learnt."""
+    slips: list[TraceTurn] = []
+    while len(slips) < most and rng.random() < rate:
+        slip = misspelt(word, _board([*turns, *slips]), words, rng)
+        if slip is None:
+            break
+        slips.append(TraceTurn(slip, "", taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
+    return slips
+
+
+def _board(turns: Sequence[TraceTurn]) -> list[Turn]:
+    return [Turn(turn.guess or None, turn.marks or None, turn.outcome, turn.costs_turn) for turn in turns]
+
+
+def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
+    """Say what is known, how many words remain and why this guess; every sentence is true by construction.
+
+    Args:
+        turns: The turns before the guess.
+        guess: The word played.
+        remaining: Number of answers possible before it.
+        classes: Into how many classes it divides them; 0: it was chosen otherwise.
+        probe: The guess is none of them; it was chosen for its classes alone.
+    """
+    known = describe_knowledge(knowledge_of(_board(turns), len(guess)))
+    if remaining == 1:
+        return " ".join([*known, f"Only {guess} fits."])
+    count = f"{remaining} words are possible" if turns else f"Any of {remaining} words is possible"
+    reason = f"{guess} is one of them"
+    if not turns:
+        reason = f"I open with {guess}"
+    elif probe and classes == remaining:
+        reason = f"{guess} is none of them but tells all of them apart"
+    elif probe:
+        reason = f"{guess} is none of them but sorts them into {classes} groups"
+    elif classes == remaining:
+        reason = f"{guess} is one of them and tells all of them apart"
+    elif classes:
+        reason = f"{guess} is one of them and sorts them into {classes} groups"
+    return " ".join([*known, f"{count}; {reason}."])
+
+
+def read_traces(path: Path) -> Iterator[Trace]:
+    """Read a traces file.
+
+    Raises:
+        RunError: If the file is missing or a line is no trace; the message names the line.
+    """
+    for number, row in enumerate(read_jsonl(path), start=1):
+        try:
+            yield Trace.from_row(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path}:{number} is no trace ({error}); make it with `wordle-rl traces`") from None

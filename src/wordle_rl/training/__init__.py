@@ -1,0 +1,10 @@
+"""Gradient steps: supervised fine-tuning, optimizers, and what every training shares.
+
+sft.py          SFT on teacher games, through TRL's SFTTrainer
+loop.py         metrics, progress, training to the end from a checkpoint
+checkpoints.py  whole checkpoints, the trained model
+guard.py        steps that are not finite
+interrupt.py    Ctrl-C
+optimizer.py    AdamW or Muon by parameter, learning rate schedules
+muon.py         Muon on matrices in groups
+"""

@@ -1,0 +1,99 @@
+"""What happens to a training step whose loss or gradient is not finite."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from wordle_rl.processes import num_processes
+from wordle_rl.runs import RunError
+from wordle_rl.training.checkpoints import last_checkpoint
+
+
+def in_any_process(wanted: bool, device: torch.device) -> bool:
+    """Whether it is so in any of the processes that train together; each of them must ask."""
+    if num_processes() == 1:
+        return wanted
+    flag = torch.tensor(int(wanted), device=device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+class StepGuard(TrainerCallback):
+    """Lets no step whose loss or gradient is not finite change a weight, and ends a training of nothing but such.
+
+    A gradient that is not a number makes every weight it reaches not a number, for good. Such a step goes by without
+    an update of weights or optimizer; the schedule and the data move on. No checkpoint is written in a run of bad
+    steps, so that the last one is from before it; only if there is none yet, the weights are saved before the end.
+
+    Args:
+        stage: `sft` or `grpo`, for the message.
+        limit: Bad steps in a row after which training stops.
+    """
+
+    def __init__(self, stage: str, limit: int) -> None:
+        self._stage, self._limit = stage, limit
+        self._loss_is_bad = False
+        self._in_a_row = 0
+        self._skipped = 0
+        self._ended_at: int | None = None
+
+    def hear(self, loss: torch.Tensor) -> None:
+        """Take note of the loss of a batch before the optimizer steps."""
+        self._loss_is_bad = self._loss_is_bad or not bool(torch.isfinite(loss).all())
+
+    def take_skipped(self) -> int:
+        """How many steps were skipped since this was asked last."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Take the gradients away from a bad step: optimizers pass over weights without one."""
+        model: torch.nn.Module = kwargs["model"]
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
+        norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros(())
+        bad = in_any_process(self._loss_is_bad or not bool(torch.isfinite(norm)), args.device)
+        self._loss_is_bad = False
+        self._in_a_row = self._in_a_row + 1 if bad else 0
+        if bad:
+            self._skipped += 1
+            if args.deepspeed_plugin is not None:  # its engine has taken the step already
+                self._limit = 1
+            model.zero_grad(set_to_none=True)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Write no checkpoint after a bad step, unless it is the last; stop after too many."""
+        if not self._in_a_row:
+            return
+        control.should_save = control.should_save and state.global_step >= state.max_steps
+        if self._in_a_row >= self._limit:
+            self._ended_at = state.global_step
+            has_checkpoint = last_checkpoint(Path(str(args.output_dir))) is not None
+            control.should_save = not has_checkpoint and args.deepspeed_plugin is None
+            control.should_training_stop = True
+
+    def check(self, checkpoints: Path) -> None:
+        """Raise what was found once the trainer has come to rest.
+
+        Raises:
+            RunError: If training was stopped because too many steps in a row were bad.
+        """
+        if self._ended_at is None:
+            return
+        raise RunError(
+            f"{self._stage} stopped at step {self._ended_at}: loss or gradient were not finite in {self._in_a_row} "
+            f"steps in a row; the last good weights are in {last_checkpoint(checkpoints) or 'no checkpoint'}; lower "
+            f"{self._stage}.optimizer.learning_rate or set {self._stage}.precision to fp32 in a new run"
+        )
+
+
+def is_number(value: object) -> bool:
+    """Whether a logged value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

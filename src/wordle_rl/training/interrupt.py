@@ -1,0 +1,42 @@
+"""A clean stop on Ctrl-C: the first one asks, the second one interrupts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Whether the user asked to stop; a second Ctrl-C is not held back any more."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+
+@contextmanager
+def held_interrupt() -> Iterator[StopRequest]:
+    """Turn the first Ctrl-C into a request, so that training can save a checkpoint before it stops.
+
+    Raises:
+        KeyboardInterrupt: At the end, if a stop was requested.
+    """
+    request = StopRequest()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        if request.wanted:
+            raise KeyboardInterrupt
+        request.wanted = True
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield request
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield request
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if request.wanted:
+        raise KeyboardInterrupt

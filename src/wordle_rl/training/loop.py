@@ -1,0 +1,179 @@
+"""What all trainings share around TRL's trainers: metrics, progress, and training to the end from a checkpoint."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from wordle_rl.config import OptimizerSettings
+from wordle_rl.processes import check_sharded
+from wordle_rl.runs import Run, RunError
+from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.training.checkpoints import last_checkpoint, step_of
+from wordle_rl.training.guard import StepGuard, in_any_process, is_number
+from wordle_rl.training.interrupt import StopRequest
+from wordle_rl.training.optimizer import make_optimizer, rate_factor
+
+Progress = Callable[[int, int, str], None]
+"""Called with steps done, steps in all, and a few words on how it goes."""
+
+STATE_FILE = "wordle_rl_state.json"
+"""What a training that plays knows beside its weights, in every checkpoint."""
+
+
+@contextmanager
+def known_warnings_silenced() -> Iterator[None]:
+    """Keep warnings from users who cannot act on them."""
+    with warnings.catch_warnings():
+        # Its new name is unknown to the oldest transformers we support.
+        warnings.filterwarnings(
+            "ignore", message="`(is_)?gradient_checkpointing(_disable|_enable)?` is", category=FutureWarning
+        )
+        # We pin and test that part of TRL.
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'", category=UserWarning)
+        yield
+
+
+class RunCallback(TrainerCallback):
+    """Writes metrics.jsonl, reports progress, and stops with a checkpoint when asked to."""
+
+    def __init__(
+        self,
+        run: Run,
+        stage: str,
+        stop: StopRequest,
+        progress: Progress | None,
+        headline: str,
+        guard: StepGuard | None = None,
+    ) -> None:
+        self._run, self._stage, self._stop = run, stage, stop
+        self._progress, self._headline = progress, headline
+        self.guard = guard or StepGuard(stage, 1)
+        self._last_logged = 0
+        self._started = time.perf_counter()
+        self._note = ""
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Append the step's numbers to metrics.jsonl."""
+        logs: dict[str, Any] = kwargs.get("logs") or {}
+        if "train_runtime" in logs or not state.is_world_process_zero:
+            return
+        numbers: dict[str, Any] = {name: value for name, value in logs.items() if is_number(value)}
+        lost = [name for name, value in logs.items() if isinstance(value, float) and not math.isfinite(value)]
+        if skipped := self.guard.take_skipped():
+            numbers["skipped_steps"] = skipped
+            if skipped >= state.global_step - self._last_logged and "loss" in numbers:
+                del numbers["loss"]  # transformers fills in for a loss that is not finite; there was no other
+                lost.append("loss")
+        if lost:
+            numbers["not_finite"] = sorted(lost)
+        if (resident := resident_memory_gib()) is not None:
+            numbers["resident_memory_gib"] = round(resident, 3)
+        self._last_logged = state.global_step
+        self.write(state.global_step, numbers)
+        if self._headline in numbers:
+            self._note = f"{self._headline} {numbers[self._headline]:.3f}"
+
+    def write(self, step: int, numbers: dict[str, Any]) -> None:
+        """Keep the numbers of a step."""
+        seconds = round(time.perf_counter() - self._started, 3)
+        self._run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Advance the bar; save and stop if any process was asked to, all of them at the same step."""
+        if self._progress is not None and state.is_world_process_zero:
+            self._progress(state.global_step, state.max_steps, self._note)
+        self._stop.wanted = in_any_process(self._stop.wanted, args.device)
+        if self._stop.wanted:
+            control.should_save = True
+            control.should_training_stop = True
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Count the steps that were skipped after the last line, too."""
+        if (skipped := self.guard.take_skipped()) and state.is_world_process_zero:
+            row = {"stage": self._stage, "step": state.global_step, "skipped_steps": skipped, "not_finite": ["loss"]}
+            self._run.append("metrics.jsonl", row)
+
+
+def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings, total_steps: int) -> LambdaLR:
+    """A scheduler that follows `rate_factor` for every parameter group."""
+    return LambdaLR(optimizer, lambda step: rate_factor(settings, step, total_steps))
+
+
+class WholeCheckpoints(Trainer):
+    """A trainer that leaves no half-written checkpoint behind and tells its guard of every loss."""
+
+    guard: StepGuard | None = None
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """One batch, forward and backward."""
+        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        if self.guard is not None:
+            self.guard.hear(loss)
+        return loss
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        try:
+            super()._save_checkpoint(model, trial)
+            self._complete_shards()
+        except (OSError, SafetensorError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+            directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            shutil.rmtree(directory, ignore_errors=True)
+            first_line = str(error).strip().split("\n")[0]
+            raise RunError(f"cannot save checkpoint {directory}: {first_line}; free space and run again") from error
+
+    def _complete_shards(self) -> None:
+        """Put what else makes a model beside sharded weights, which transformers saves alone."""
+        directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if self.is_world_process_zero() and (directory / "pytorch_model_fsdp_0").is_dir():
+            unwrapped = self.accelerator.unwrap_model(self.model)
+            unwrapped.config.save_pretrained(directory)
+            self.processing_class.save_pretrained(directory)  # type: ignore[union-attr]  # our tokenizer
+
+
+def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, wants_whole: str = "") -> None:
+    """As `check_sharded`, where the trainer's weights are spread over processes; it knows how it was launched."""
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    if trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
+        check_sharded(settings, stage, wants_whole)
+
+
+def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> None:
+    """Train from a checkpoint on, or take its weights where nothing is left to do.
+
+    Asked to go on from the last step, transformers would take one more.
+    """
+    if checkpoint is not None and step_of(Path(checkpoint)) >= total_steps:
+        trainer._load_from_checkpoint(checkpoint)
+    else:
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+
+def train_epochs(
+    trainer: WholeCheckpoints, model: torch.nn.Module, settings: OptimizerSettings, checkpoints: Path
+) -> None:
+    """Train for the epochs of the trainer's arguments with an optimizer of ours, from the last checkpoint on.
+
+    Raises:
+        RunError: If the loss is not finite for too many steps in a row.
+    """
+    arguments = trainer.args
+    steps_per_epoch = -(-len(trainer.get_train_dataloader()) // arguments.gradient_accumulation_steps)
+    total_steps = max(1, math.ceil(steps_per_epoch * arguments.num_train_epochs))
+    trainer.optimizer = make_optimizer(model, settings)
+    trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings, total_steps)
+    train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
+    if trainer.guard is not None:
+        trainer.guard.check(checkpoints)

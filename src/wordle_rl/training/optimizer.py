@@ -1,0 +1,109 @@
+"""Optimizers over a model's parameters, how their rates run, and the precision they train in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from wordle_rl.config import OptimizerSettings, Precision
+from wordle_rl.models.adapters import exact_adapters
+from wordle_rl.training.muon import GroupedMuon
+
+
+def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
+    """The optimizer of these settings over the model's trainable parameters, in which adapters are made exact first."""
+    exact_adapters(model)
+    if settings.name == "muon":
+        return MuonWithAdamW(model, settings)
+    return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
+
+
+def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW:
+    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
+
+
+def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
+    """The learning rate at a step as a share of its peak, 0 to 1.
+
+    Examples:
+        >>> fast = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
+        >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
+        [1.0, 1.0, 0.51, 0.04]
+    """
+    warmup = settings.warmup_steps or round(settings.warmup_share * total_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "linear":
+        return 1.0 - done
+    if settings.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(done * math.pi))
+    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)
+
+
+def wants_bf16(precision: Precision) -> bool:
+    """Whether to train under bfloat16 autocast; `auto` asks the processor."""
+    if precision != "auto":
+        return precision == "bf16"
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+class MuonWithAdamW(Optimizer):
+    """Muon for the weight matrices inside the layers, AdamW for embeddings, the head, norms and biases.
+
+    One optimizer to the outside: the parameter groups of both, one state dict, one step. Adapters may leave nothing for
+    AdamW.
+    """
+
+    def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:
+        words: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+        if isinstance(head := getattr(model, "get_output_embeddings", lambda: None)(), nn.Module):
+            words.append(head)
+        of_words = {id(parameter) for module in words for parameter in module.parameters()}
+        matrices: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                (matrices if parameter.ndim == 2 and id(parameter) not in of_words else rest).append(parameter)
+        self._parts: list[Optimizer] = []
+        if matrices:
+            muon = GroupedMuon(
+                matrices,
+                lr=settings.muon_learning_rate,
+                momentum=0.95,
+                weight_decay=settings.weight_decay,
+                dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
+            )
+            self._parts.append(muon)
+        if rest:
+            self._parts.append(_adamw(rest, settings))
+        super().__init__([*matrices, *rest], {})
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
+        """One step of both parts."""
+        if closure is not None:
+            raise ValueError("MuonWithAdamW takes no closure")
+        for part in self._parts:
+            part.step()
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both parts' states."""
+        return {"parts": [part.state_dict() for part in self._parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore both parts."""
+        for part, state in zip(self._parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self._parts for group in part.param_groups]

@@ -1,0 +1,248 @@
+"""Supervised fine-tuning on teacher games, with TRL's `SFTTrainer`.
+
+The games arrive as token ids made by `dataset.encode_traces`, so masks are exact by construction and no chat
+template is rendered while training. Games of similar length share a batch: padding all but vanishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
+from trl import SFTConfig, SFTTrainer
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ConfigError, SFTSettings
+from wordle_rl.models.loading import SMALL_VOCABULARY
+from wordle_rl.processes import num_processes
+from wordle_rl.runs import Run
+from wordle_rl.runs.trackers import keep_tensorboard
+from wordle_rl.teaching.dataset import Example
+from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
+from wordle_rl.training.guard import StepGuard
+from wordle_rl.training.interrupt import held_interrupt
+from wordle_rl.training.loop import (
+    Progress,
+    RunCallback,
+    WholeCheckpoints,
+    check_launch,
+    known_warnings_silenced,
+    train_epochs,
+)
+from wordle_rl.training.optimizer import wants_bf16
+
+_FILLER = Example([0, 0], [0, 0])
+"""A row that teaches nothing."""
+
+
+def train_sft(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    examples: Sequence[Example],
+    settings: SFTSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Path:
+    """Train on the examples and save the model to `<run>/sft`; an interrupted training goes on where it stopped.
+
+    Args:
+        model: The model, changed in place.
+        codec: Its tokenizer and template.
+        examples: Token sequences with loss masks.
+        settings: Batch, optimizer, precision.
+        run: Where metrics, checkpoints and the model go.
+        seed: Seed of the batch order.
+        report_to: Experiment trackers, by TRL's names.
+        progress: Told of every step.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If there are no examples, or the launch does not suit the settings.
+        RunError: If the loss is not finite for too many steps in a row.
+        KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
+    """
+    if not examples:
+        raise ConfigError("no games to train on; make more traces or relax the limits")
+    directory = run.directory / "sft"
+    checkpoints = directory / "checkpoints"
+    with held_interrupt() as stop, known_warnings_silenced():
+        guard = StepGuard("sft", settings.optimizer.max_bad_steps)
+        callback = RunCallback(run, "sft", stop, progress, "loss", guard)
+        trainer = fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed, report_to=report_to)
+    save_trained(trainer, codec, directory)
+    if trainer.is_world_process_zero():
+        drop_checkpoints(checkpoints)
+    return directory
+
+
+def fit_games(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    examples: Sequence[Example],
+    settings: SFTSettings,
+    checkpoints: Path,
+    callback: RunCallback,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+) -> GameSFTTrainer:
+    """Train on the examples from the last of the checkpoints on; nothing is saved at the end. Else as `train_sft`."""
+    trainer = GameSFTTrainer(
+        model=model,
+        args=_arguments(settings, checkpoints, seed, report_to),
+        train_dataset=as_dataset([*examples, *_fillers(len(examples), settings.batch_size, num_processes())]),
+        processing_class=codec.tokenizer,
+        callbacks=[callback.guard, callback],
+    )
+    trainer.remove_callback(PrinterCallback)
+    keep_tensorboard(trainer.callback_handler.callbacks, checkpoints.parent / "tensorboard")
+    trainer.guard = callback.guard
+    check_launch(trainer, settings.optimizer, "sft")
+    if settings.save_each_epoch:
+        epochs = checkpoints.parent / "epochs"
+        trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, epochs / name)))
+    trainer.lengths = [len(example.token_ids) for example in examples]
+    train_epochs(trainer, model, settings.optimizer, checkpoints)
+    return trainer
+
+
+class _EpochSaver(TrainerCallback):
+    """Keeps the model of every finished epoch."""
+
+    def __init__(self, save: Callable[[str], None]) -> None:
+        self._save = save
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Save, unless the epoch was broken off."""
+        epoch = float(state.epoch or 0.0)
+        if epoch.is_integer():
+            self._save(f"epoch-{int(epoch)}")
+
+
+class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
+    """`SFTTrainer` with the loss worked out directly where the vocabulary is small.
+
+    TRL's tiled head spares the memory of logits over a large vocabulary. Over a few hundred tokens there is
+    nothing to spare, and scoring only the learnt positions at once is a little faster on a CPU (docs/results.md).
+    Games are padded on the right, where a causal model cannot look, so no attention mask is needed either.
+    """
+
+    lengths: Sequence[int]
+    """Tokens per game, in the order of the training set, which may end on rows that only fill up a batch."""
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
+        del train_dataset  # there is only one
+        # All processes take their batches from one order, in turn: a step sees the same games however many there are.
+        batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+        num_fillers = len(self.train_dataset) - len(self.lengths)  # type: ignore[arg-type]  # a table
+        return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0), num_fillers)
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The summed cross-entropy of the learnt tokens over `num_items_in_batch`."""
+        vocabulary = self.accelerator.unwrap_model(model).config.get_text_config().vocab_size
+        if return_outputs or vocabulary > SMALL_VOCABULARY:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-untyped-call]
+        targets = inputs["labels"][:, 1:]  # (B, T - 1)
+        learnt = targets != -100
+        logits = model(input_ids=inputs["input_ids"], use_cache=False).logits[:, :-1][learnt].float()  # (N, V)
+        targets = targets[learnt]
+        count = len(targets) if num_items_in_batch is None else num_items_in_batch
+        loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / max(int(count), 1)
+        if len(targets):  # else all rows are fillers
+            accuracy = (logits.detach().argmax(-1) == targets).float().mean()
+            self._metrics["train"]["mean_token_accuracy"].append(accuracy.item())
+        if self.args.average_tokens_across_devices and num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes
+        return loss
+
+
+class EpochOrder(LengthGroupedSampler):
+    """Games of similar length side by side, in an order that only the seed and the epoch decide.
+
+    The sampler of transformers draws from the global random stream, so that a training resumed in its second epoch
+    would meet some games of that epoch twice and others never. The last rows of the training set may be fillers, which
+    come last in every epoch.
+    """
+
+    def __init__(
+        self, batch_size: int, lengths: Sequence[int], seed: int, epoch: Callable[[], int], num_fillers: int = 0
+    ) -> None:
+        super().__init__(batch_size, lengths=list(lengths))
+        self._seed, self._epoch, self._num_fillers = seed, epoch, num_fillers
+
+    def __len__(self) -> int:
+        return len(self.lengths) + self._num_fillers
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed((self._seed << 16) + self._epoch())
+        games = get_length_grouped_indices(self.lengths, self.batch_size, generator=generator)
+        return iter([*games, *range(len(games), len(self))])
+
+
+def _fillers(num_games: int, batch_size: int, processes: int) -> list[Example]:
+    """What fills up the last batches of several processes; accelerate would take games of the epoch once more."""
+    return [] if processes == 1 else [_FILLER] * (-num_games % (batch_size * processes))
+
+
+def as_dataset(examples: Sequence[Example]) -> Dataset:
+    """Examples as a table of `input_ids` and `labels` (-100 where nothing is learnt)."""
+    lengths = np.array([len(example.token_ids) for example in examples], dtype=np.int32)
+    flat_ids = np.concatenate([np.asarray(example.token_ids, dtype=np.int32) for example in examples])
+    flat_mask = np.concatenate([np.asarray(example.loss_mask, dtype=np.bool_) for example in examples])
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), type=pa.int32())
+    columns = {
+        "input_ids": pa.ListArray.from_arrays(offsets, pa.array(flat_ids)),
+        "labels": pa.ListArray.from_arrays(offsets, pa.array(np.where(flat_mask, flat_ids, np.int32(-100)))),
+    }
+    return Dataset(pa.table(columns))
+
+
+def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: Sequence[str]) -> SFTConfig:
+    extra: dict[str, Any] = {"save_strategy": "steps", "save_steps": settings.save_steps} if settings.save_steps else {}
+    return SFTConfig(
+        output_dir=str(checkpoints),
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        num_train_epochs=settings.epochs,
+        max_length=None,
+        max_grad_norm=settings.optimizer.max_grad_norm,
+        learning_rate=settings.optimizer.learning_rate,
+        bf16=wants_bf16(settings.precision),
+        use_cpu=not torch.cuda.is_available(),
+        gradient_checkpointing=settings.gradient_checkpointing,
+        logging_steps=settings.logging_steps,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        report_to=list(report_to),
+        seed=seed,
+        save_total_limit=1,
+        ddp_find_unused_parameters=False,
+        torch_compile=settings.compile,
+        disable_tqdm=True,
+        log_level="error",
+        **({"save_strategy": "no"} | extra),
+    )
