@@ -43,6 +43,37 @@ def test_every_command_and_option_shown_exists(command: str, capsys: pytest.Capt
             assert (ROOT / argument).is_file()
 
 
+def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("torch")
+    from training_fixtures import small_model
+
+    from wordle_rl.chat import ChatCodec
+    from wordle_rl.config import EvalSettings, RunConfig
+    from wordle_rl.models.loading import save_model
+    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.runs import Run
+    from wordle_rl.split import split_secrets
+    from wordle_rl.words import load_words
+
+    monkeypatch.chdir(tmp_path)
+    run = Run.create(
+        Path("runs/quickstart"), RunConfig(eval=EvalSettings(max_completion_tokens=12)), split_secrets(load_words())
+    )
+    tokenizer = make_tokenizer()
+    model = small_model(tokenizer)
+    save_model(model, ChatCodec(tokenizer), run.directory / "sft")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text("utf-8"), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "library.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert shown.startswith("True 3 ")
+    assert "0 of 32 won" in shown
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    after = dict(names["opened"].model.named_parameters())
+    assert any((after[name] != weight).any() for name, weight in before.items())
+
+
 def test_the_readme_example_runs_and_shows_marks(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})

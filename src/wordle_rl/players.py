@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wordle_rl.config import (
     ConfigError,
@@ -27,7 +28,14 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, WordListError
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import WordList, WordListError, load_words
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from wordle_rl.chat import ChatCodec
+    from wordle_rl.samplers.transformers import TransformersSampler
 
 
 @dataclass(frozen=True)
@@ -244,3 +252,50 @@ def model_sampler(
         return make_engine(Path(model.path), codec, sampling, make_constraint(sampling, words, prompter, codec), seed)
     loaded, codec = load_model(model, seed)
     return TransformersSampler(loaded, codec, sampling, seed, make_constraint(sampling, words, prompter, codec))
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """A model and what goes with it, for programs that play or train it themselves.
+
+    Attributes:
+        model: The weights, trainable.
+        codec: Tokenizer and chat template.
+        prompter: The wording that the model was trained with.
+        words: The word list that it was trained with.
+        split: Which answers it was trained on, and which are held out.
+        sampler: Plays with the weights as they are at the time.
+    """
+
+    model: PreTrainedModel
+    codec: ChatCodec
+    prompter: Prompter
+    words: WordList
+    split: Split
+    sampler: TransformersSampler
+
+
+def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
+    """Open a model or run directory with the wording, words and split of its training; without any, the defaults.
+
+    Args:
+        path: A model directory, or a run's, whose last model is taken.
+        temperature: Of the sampler; 0 is greedy.
+        seed: Of the sampler.
+
+    Raises:
+        ConfigError: If there is no model, its words are not here, or what is stored with it is damaged.
+    """
+    from wordle_rl.models.loading import load_model
+    from wordle_rl.samplers.transformers import TransformersSampler
+
+    known = words_of(str(path))
+    words = load_words(known.source)
+    directory = _find_player(str(path))
+    prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
+    model, codec = load_model(settings_of(directory), seed)
+    bound = reply_bound(str(path), None)
+    sampler = TransformersSampler(
+        model, codec, SamplingSettings(temperature=temperature, max_completion_tokens=bound), seed
+    )
+    return OpenModel(model, codec, prompter, words, split_secrets(words, known.split_seed), sampler)
