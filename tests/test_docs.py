@@ -74,6 +74,17 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     assert any((after[name] != weight).any() for name, weight in before.items())
 
 
+def test_the_trace_shown_is_read_as_a_won_game(tmp_path) -> None:
+    from wordle_rl.teaching.trace_files import read_games
+
+    (line,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "games-as-data.md").read_text("utf-8"), flags=re.DOTALL)
+    path = tmp_path / "mine.jsonl"
+    path.write_text(line)
+    (trace,) = read_games(path)
+    assert (trace.secret, trace.teacher, [turn.marks for turn in trace.turns][-1]) == ("crane", "mine", "GGGGG")
+    assert all(turn.taught and turn.thinking == "" for turn in trace.turns)
+
+
 def test_the_readme_example_runs_and_shows_marks(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})
