@@ -122,6 +122,9 @@ def test_returns_to_go_lose_one_reward_per_turn(rewards) -> None:
 def test_a_group_is_constant_only_if_no_turn_is_credited() -> None:
     assert is_constant([(0.0, 0.0), (0.0,)])
     assert not is_constant([(0.0, 0.0), (1e-3,)])
+    # Returns to go (1, 0) and (1,): what the turn that one game alone reached is short of stands in no other game.
+    assert turn_advantages([(1.0, 0.0), (1.0,)]) == [(0.0, -1.0), (0.0,)]
+    assert not is_constant([(0.0, -1.0), (0.0,)])
 
 
 def test_token_advantages_by_hand() -> None:

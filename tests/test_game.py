@@ -173,6 +173,7 @@ def test_refusals_are_free_until_they_run_out() -> None:
     game = Game("crane", LISTED, Rules(max_turns=2, dictionary=Dictionary.APP, max_refusals=2))
     assert [game.play("qqqqq").costs_turn for _ in range(4)] == [False, False, True, True]
     assert game.refusals == 2
+    assert len(game.turns) == game.rules.max_replies
     assert game.over
     assert not game.won
 
@@ -213,7 +214,8 @@ def test_every_game_ends_and_its_turns_add_up(
             break
         game.play(reply)
     assert game.over
-    assert len(game.turns) <= max_turns + max_refusals * (dictionary is Dictionary.APP)
+    assert max_turns <= len(game.turns) <= game.rules.max_replies
+    assert game.rules.max_replies == max_turns + max_refusals * (dictionary is Dictionary.APP)
     assert game.turns_used == sum(turn.costs_turn for turn in game.turns) == max_turns
     assert all((turn.marks is not None) == (turn.outcome is Outcome.SCORED) for turn in game.turns)
     assert all(turn.outcome.broke_rules == (turn.outcome is not Outcome.SCORED) for turn in game.turns)

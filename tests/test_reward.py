@@ -183,6 +183,16 @@ def test_running_out_of_tokens_never_pays(words: list[str], stop_after: int) -> 
         assert sign * value(name, cut) <= sign * value(name, played_on) + TOLERANCE, name
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([*GUESSES[1:], ""]), min_size=1, max_size=4))
+def test_a_turn_that_a_spent_budget_left_unplayed_is_worth_one_without_a_guess(replies: list[str]) -> None:
+    rules = Rules(max_turns=5)
+    cut = play("crane", *replies, rules=rules, budget=True)
+    wasted = play("crane", *replies, *[""] * (5 - len(replies)), rules=rules)
+    for name in set(COMPONENTS) - {"rule_break"}:
+        assert value(name, cut) == pytest.approx(value(name, wasted)), name
+
+
 @pytest.mark.parametrize("name", ["format", "valid_word", "length"])
 def test_a_longer_game_of_good_form_collects_no_more_than_a_short_one(name: str) -> None:
     short, long = play("crane", "crane"), play("crane", "zzzzz", "fuzzy", "kudzu", "lymph", "nymph", "crane")

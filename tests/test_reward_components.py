@@ -123,9 +123,11 @@ def test_given_turns_are_clues_that_earn_nothing() -> None:
     assert COMPONENTS["consistency"].compute(game, None) == (0.0, 0.5)
 
 
-def test_speed_falls_evenly_from_the_first_turn_to_the_last() -> None:
-    wins = [play("crane", *["zzzzz"] * before, "crane") for before in range(6)]
-    assert [value("speed", win) for win in wins] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.0])
+@pytest.mark.parametrize("falling", [[1.0, 0.0], [1.0, 0.5, 0.0], [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]])
+def test_speed_falls_evenly_from_the_first_turn_to_the_last(falling: list[float]) -> None:
+    rules = Rules(max_turns=len(falling))
+    wins = [play("crane", *["zzzzz"] * before, "crane", rules=rules) for before in range(len(falling))]
+    assert [value("speed", win) for win in wins] == pytest.approx(falling)
 
 
 def test_latest_components_pay_the_change_and_add_up_to_the_last_guess() -> None:

@@ -109,6 +109,12 @@ def test_where_all_games_end_alike_each_secret_counts_as_one() -> None:
     assert clustered_wilson_interval([0, 0], [3, 9]) == pytest.approx(wilson_interval(0, 2))
 
 
+def test_a_secret_played_once_beside_others_played_often_changes_little() -> None:
+    wins, games = [8] * 20 + [0] * 20, [8] * 40
+    beside = clustered_wilson_interval([*wins, 1], [*games, 1])
+    assert beside == pytest.approx(clustered_wilson_interval(wins, games), abs=0.01)
+
+
 @pytest.mark.parametrize(("wins", "games"), [([], []), ([1], [1, 1]), ([2], [1]), ([0], [0]), ([-1, 2], [1, 2])])
 def test_impossible_clusters_are_refused(wins: list[int], games: list[int]) -> None:
     with pytest.raises(StatsError, match="at least 1 game each"):
@@ -266,10 +272,11 @@ def test_bootstrap_of_three_pairs_has_the_ends_counted_by_hand() -> None:
     assert paired_bootstrap([0.0, 0.0, 3.0], confidence=0.8) == (1.0, 0.0, 2.0)
 
 
-def test_bootstrap_in_chunks_keeps_its_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("draws_at_once", [1000, 1])
+def test_bootstrap_in_chunks_keeps_its_coverage(draws_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     diffs = [1.0] * 30 + [0.0] * 50 + [-1.0] * 10
     whole = paired_bootstrap(diffs)
-    monkeypatch.setattr("wordle_rl.stats._MAX_DRAWS_AT_ONCE", 1000)
+    monkeypatch.setattr("wordle_rl.stats._MAX_DRAWS_AT_ONCE", draws_at_once)
     assert paired_bootstrap(diffs) == pytest.approx(whole, abs=0.02)
 
 
