@@ -138,8 +138,18 @@ def test_a_finished_game_stays_as_it_ended(small_words: WordList, ending: str) -
     with pytest.raises(RuntimeError, match="over"):
         env.step(tag("crane"))
     with pytest.raises(RuntimeError, match="over"):
+        env.preview(tag("crane"))
+    with pytest.raises(RuntimeError, match="over"):
         env.truncate(StopReason.REQUEST_FAILED)
     assert env.transcript() == before
+
+
+@pytest.mark.parametrize("reply", FAULTY)
+def test_a_preview_reads_a_reply_as_a_step_does(small_words: WordList, reply: str) -> None:
+    env = new(small_words, given=["speed"])
+    for said in (reply, tag("trace")):
+        foreseen = env.preview(said)
+        assert env.step(said).last_turn == foreseen
 
 
 # --- the record -----------------------------------------------------------------------------------------------------

@@ -221,6 +221,24 @@ def test_every_game_ends_and_its_turns_add_up(
     assert all(turn.outcome.broke_rules == (turn.outcome is not Outcome.SCORED) for turn in game.turns)
 
 
+@given(
+    st.lists(st.sampled_from([None, "cran", "qqqqq", *sorted(LISTED)]), max_size=8),
+    st.sampled_from(Dictionary),
+    st.booleans(),
+)
+def test_a_preview_says_what_playing_then_says_and_leaves_the_game_as_it_was(
+    replies: list[str | None], dictionary: Dictionary, hard_mode: bool
+) -> None:
+    game = Game("crane", LISTED, Rules(dictionary=dictionary, hard_mode=hard_mode, max_refusals=2))
+    for reply in replies:
+        if game.over:
+            break
+        before = list(game.turns), game.turns_used, game.refusals, game.won
+        foreseen = game.preview(reply)
+        assert (game.turns, game.turns_used, game.refusals, game.won) == before
+        assert game.play(reply) == foreseen
+
+
 @pytest.mark.parametrize("settings", [{"max_turns": 0}, {"max_refusals": -1}])
 def test_impossible_rules_are_refused_by_name(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

@@ -160,8 +160,7 @@ class WordleEnv:
         Raises:
             RuntimeError: If the game is over.
         """
-        if self.stop_reason is not None:
-            raise RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
+        self._check_running()
         parsed = self.prompter.parse(reply)
         turn = self._game.play(parsed.word if isinstance(parsed, Guess) else None)
         self._played.append(PlayedTurn(reply, parsed, turn, num_tokens=num_tokens, overlong=overlong))
@@ -182,6 +181,7 @@ class WordleEnv:
         Raises:
             RuntimeError: If the game is over.
         """
+        self._check_running()
         parsed = self.prompter.parse(reply)
         return self._game.preview(parsed.word if isinstance(parsed, Guess) else None)
 
@@ -207,6 +207,10 @@ class WordleEnv:
         if self.stop_reason is None:
             raise RuntimeError("the game is still running; its transcript would give the secret away")
         return Transcript(self._secret, self.prompter.rules, tuple(self._played), self.stop_reason)
+
+    def _check_running(self) -> None:
+        if self.stop_reason is not None:
+            raise RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
 
     def _stop(self, reason: StopReason, turn: Turn | None) -> Observation:
         self.stop_reason = reason
