@@ -107,14 +107,17 @@ def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
 def test_missing_or_unfit_solver_is_named() -> None:
     game = play("crane", "crane")
     three = Solver(WordList("three", ("cat", "dog"), ("cat", "dog")), use_cache=False)
-    for name in ("information", "regret"):
+    for name in COMPONENTS:
         rubric = Rubric({name: 1.0})
-        assert rubric.needs_solver
+        assert rubric.needs_solver == (name in ("information", "regret", "quick_regret"))
+        if not rubric.needs_solver:
+            assert name in rubric.score(game).values
+            continue
         with pytest.raises(RewardError, match=f"{name}.*needs a solver"):
             rubric.score(game)
         with pytest.raises(RewardError, match=f"{name}.*5 letters.*3"):
             rubric.score(game, three)
-    assert not Rubric({"win": 1.0, "feedback": 1.0}).needs_solver
+    assert Rubric({"win": 1.0, "regret": 1.0}).needs_solver
 
 
 def test_weight_zero_is_kept_but_counts_nothing() -> None:
