@@ -56,6 +56,17 @@ def test_without_focus_all_are_alike() -> None:
     assert picker.weights() == pytest.approx([1 / 8] * 8)
 
 
+def test_half_a_focus_is_half_of_each() -> None:
+    chances = []
+    for focus in (0.0, 0.5, 1.0):
+        picker = SecretPicker(SECRETS, focus, 0)
+        for secret, spread in zip(SECRETS, range(8), strict=True):
+            picker.update(secret, float(spread))
+        chances.append(picker.weights())
+    assert chances[1] == pytest.approx((chances[0] + chances[2]) / 2)
+    assert chances[2][2:] == pytest.approx([spread / (0.02 * 7 + 28) for spread in range(2, 8)])
+
+
 def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
     picker = SecretPicker(SECRETS, 1.0, 0)
     for secret in SECRETS:
@@ -79,6 +90,9 @@ def test_recent_groups_count_more_than_old_ones() -> None:
     for _ in range(5):
         picker.update("word0", 0.0)
     assert picker.state()["word0"] == pytest.approx(0.5**5)
+    picker.update("word1", 1.0)
+    picker.update("word1", 1.0)
+    assert picker.state()["word1"] == 1.0, "the same again is nothing new"
 
 
 @given(st.integers(0, 50), st.integers(0, 5), st.integers(1, 8))
@@ -88,10 +102,11 @@ def test_the_same_seed_step_and_process_draw_the_same_without_repeats(seed, step
     assert len(set(first.pick(count, step))) == count
 
 
-def test_steps_and_processes_draw_differently() -> None:
+def test_steps_processes_and_refills_draw_differently() -> None:
     picker = SecretPicker(SECRETS, 0.5, 0)
     assert len({tuple(picker.pick(4, step)) for step in range(10)}) > 5
     assert len({tuple(picker.pick(4, 0, process)) for process in range(10)}) > 5
+    assert len({tuple(picker.pick(4, 0, 0, refill)) for refill in range(10)}) > 5
 
 
 def test_more_secrets_than_there_are_repeat() -> None:

@@ -48,7 +48,7 @@ class SecretPicker:
 
         `refill` counts the draws of one step.
         """
-        rng = np.random.default_rng([self._seed, step, process, *[refill] * (refill > 0)])
+        rng = np.random.default_rng([self._seed, step, process, refill])
         weights = self.weights()
         repeats = count > int(np.count_nonzero(weights))
         drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
@@ -60,8 +60,7 @@ class SecretPicker:
         untried = known.max() if len(known) else 1.0
         worth = np.where(np.isnan(self._worth), untried, self._worth)
         worth = np.maximum(worth, self._FLOOR * max(untried, 1e-9))
-        mixed = (1.0 - self._focus) / len(worth) + self._focus * worth / worth.sum()
-        return np.asarray(mixed / mixed.sum())
+        return np.asarray((1.0 - self._focus) / len(worth) + self._focus * worth / worth.sum())
 
     def update(self, secret: str, spread: float) -> None:
         """Record the standard deviation of one group's rewards."""
