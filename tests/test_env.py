@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from wordle_rl.env import Observation, StopReason, WordleEnv, random_given
 from wordle_rl.game import Dictionary, Outcome, Rules, hard_mode_fault, score_guess
-from wordle_rl.prompt import Guess, ParseFailure, Prompter, Shape, Style, Thinking
+from wordle_rl.prompt import (
+    Guess,
+    ParseFailure,
+    Prompter,
+    Shape,
+    Style,
+    Thinking,
+    describe_knowledge,
+    knowledge_of,
+)
 from wordle_rl.words import WordList
 
 FAULTY = ("", "crane", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")
@@ -90,7 +99,8 @@ def test_errors_about_the_secret_do_not_name_it(small_words: WordList) -> None:
 def test_a_win_on_any_turn_terminates_the_game_as_solved(small_words: WordList, turn: int) -> None:
     env = new(small_words)
     for _ in range(turn - 1):
-        assert env.step(tag("speed")).stop_reason is None
+        seen = env.step(tag("speed"))
+        assert (seen.terminated, seen.truncated, seen.stop_reason) == (False, False, None)
     end = env.step(tag("crane"))
     assert (end.terminated, end.truncated, end.stop_reason) == (True, False, StopReason.SOLVED)
     assert end.messages == ()
@@ -112,10 +122,11 @@ def test_a_game_without_a_win_terminates_when_its_turns_are_used_up(small_words:
 @pytest.mark.parametrize("turns", [0, 2])
 def test_a_budget_truncates_and_terminates_nothing(small_words: WordList, reason: StopReason, turns: int) -> None:
     env = new(small_words)
-    for _ in range(turns):
-        env.step(tag("speed"))
+    for word in ("speed", "abbey")[:turns]:
+        env.step(tag(word))
     end = env.truncate(reason)
     assert (end.terminated, end.truncated, end.messages) == (False, True, ())
+    assert end.last_turn == (env.turns[-1] if turns else None)
     assert env.transcript().stop_reason is reason
     assert not env.transcript().won
     assert len(env.transcript().turns) == turns
@@ -181,6 +192,18 @@ def test_the_conversation_is_what_the_next_reply_answers(small_words: WordList, 
     else:
         assert env.conversation == (*opening, {"role": "assistant", "content": tag("speed")}, *answer.messages)
         assert [message["role"] for message in answer.messages] == ["user"]
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("style", Style)
+def test_what_the_marks_prove_is_put_into_sentences_in_english_alone(
+    small_words: WordList, style: Style, shape: Shape
+) -> None:
+    env = WordleEnv("crane", small_words, Prompter(style, shape))
+    (*_, answer) = env.step(tag("speed") if style is not Style.TEXTARENA else "[speed]").messages
+    proved = describe_knowledge(knowledge_of(env.turns, 5))
+    assert len(proved) == 3
+    assert [line for line in proved if line in answer["content"]] == (proved if style is Style.ENGLISH else [])
 
 
 # --- start states ---------------------------------------------------------------------------------------------------

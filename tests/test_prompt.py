@@ -108,6 +108,7 @@ def test_every_other_reply_fails_for_a_named_reason(reply: str, reason: FailureR
 def test_thinking_is_allowed_as_the_setting_says(thinking: Thinking, reply: str, reason: FailureReason | None) -> None:
     parsed = parse_reply(reply, thinking)
     assert (parsed.reason if isinstance(parsed, ParseFailure) else None) is reason
+    assert not isinstance(parsed, ParseFailure) or parsed.has_tags
 
 
 @pytest.mark.parametrize(
