@@ -92,6 +92,11 @@ def test_histories_are_taken_however_they_are_written(take, train) -> None:
     assert take([row(a, ""), row(a, "[]"), row(a, [])], "grpo")[1] == [state(a)] * 3
 
 
+def test_a_blank_line_is_no_row(take, train) -> None:
+    counts, found = take([row(train[0], []), "", " ", row(train[1], [])], "grpo")
+    assert (found, counts["skipped"]) == ([state(train[0]), state(train[1])], {})
+
+
 def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
     a, b, c = train[:3]
     split = split_secrets(small_words)
@@ -105,6 +110,7 @@ def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
         "unreadable_history": [
             row(a, "[["), row(a, "__import__('os')"), row(a, "7"), row(a, "{[]: 1}"), row(a, ["x"]), row(a, [[b]]),
             row(a, "[" * 5000), row(a, "-" * 3000 + "1"), row(a, None), row(a, [[b, None]]),
+            row(a, written(a, b) + " " * 4000),
         ],
         "unlisted_guess": [row(a, [["zzzzz", "XXXXX"]]), row(a, [["", ""]])],
         "unreadable_marks": [row(a, [[b, "GGGG"]]), row(a, [[b, "G(?)"]]), row(a, [[b, "good"]])],
@@ -115,6 +121,7 @@ def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
     counts, found = take([one for given in odd.values() for one in given], "grpo")
     assert found == []
     assert counts["skipped"] == {reason: len(given) for reason, given in odd.items()}
+    assert list(counts["skipped"]) == sorted(odd)
 
 
 def test_marks_of_other_letters_are_not_read() -> None:
@@ -160,6 +167,7 @@ def test_odd_instructions_are_counted_by_reason(take, train, small_words) -> Non
         "val_secret": [{"instruction": "i", "output": good, "answer": split.val[0].upper()}],
         "unreadable_instruction": [
             {"instruction": "<|im_start|>tool\nx<|im_end|>", "output": good},
+            {"instruction": "<|im_start|>tool\nx<|im_end|>\n<|im_start|>user\nplay<|im_end|>", "output": good},
             {"instruction": "<|im_start|>", "output": good},
             {"instruction": "<|im_start|>user\nx<|endoftext|><|im_end|>", "output": good},
         ],

@@ -189,6 +189,7 @@ def test_thinking_that_no_reply_will_hold_is_neither_checked_nor_counted(small_w
     for reason in ("too_long", "tags_in_thinking", "thinking_calls_a_ruled_out_word_possible"):
         assert fault_of(FAULTS[reason], small_words, silent) is None
     assert fault_of(SOUND, small_words, replace(silent, max_words=1)) == "too_long", "its two guesses are words"
+    assert fault_of(SOUND, small_words, replace(silent, max_words=2)) is None
 
 
 def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small_words) -> None:
@@ -320,7 +321,8 @@ def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
     assert set(found) == {("crane", "solver"), ("crane", "m"), ("civic", "m")}
     row = found["crane", "m"]
     assert (row.num_games, row.num_wins, row.num_errors, row.num_broken_turns, row.win_rate) == (2, 1, 1, 1, 0.5)
-    assert (found["civic", "m"].num_games, found["civic", "m"].num_errors) == (0, 1)
+    civic = found["civic", "m"]
+    assert (civic.num_games, civic.num_errors, civic.win_rate) == (0, 1, 0.0)
     teachers = summarise_teachers(games)
     assert [(r.teacher, r.num_games, r.num_wins, r.num_errors) for r in teachers] == [
         ("m", 2, 1, 2),
