@@ -122,6 +122,11 @@ def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
     assert play_script(GAMES).figures() == replace(without, num_errors=1)
 
 
+def test_whatever_stopped_a_game_with_an_error_it_is_no_loss() -> None:
+    stopped = GameRecord("crane", False, 0, StopReason.OUT_OF_TURNS, (), error="the server was restarted")
+    assert (measure([stopped], max_turns=6).num_games, measure([stopped], max_turns=6).num_errors) == (0, 1)
+
+
 def test_a_spent_token_budget_is_a_loss() -> None:
     won = play_script(GAMES[:1]).records[0]
     cut_short = GameRecord("crane", False, 1, StopReason.TOKEN_BUDGET, won.turns)
@@ -251,12 +256,14 @@ def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"name": "sft"}', "[]"])
-def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "place"), [("", "the file"), ("{", "the file"), ('{"name": "sft"}', "player"), ("[]", "the file")]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: str, place: str) -> None:
     path = tmp_path / "sft.json"
     path.write_text(content)
     with pytest.raises(
-        EvaluationError, match=r"sft\.json is no evaluation: .*; name a file that `wordle-rl eval --out`"
+        EvaluationError, match=rf"sft\.json is no evaluation: {place}: .*; name a file that `wordle-rl eval --out`"
     ):
         Evaluation.load(path)
 
@@ -265,7 +272,8 @@ def test_a_directory_is_told_from_an_evaluation_in_it(tmp_path: Path) -> None:
     said = f"{tmp_path} is a directory; name an evaluation in it, such as {tmp_path / 'eval'}"
     with pytest.raises(EvaluationError, match=f"{re.escape(said)}.grpo.json"):
         Evaluation.load(tmp_path)
-    play_script(GAMES).save(tmp_path / "eval" / "dpo.json")
+    for name in ("dpo-constrained", "dpo", "dpo-held_out"):
+        play_script(GAMES).save(tmp_path / "eval" / f"{name}.json")
     with pytest.raises(EvaluationError, match=f"{re.escape(said)}.dpo.json"):
         Evaluation.load(tmp_path)
 
@@ -284,6 +292,16 @@ def test_split_figures_are_of_their_own_secrets() -> None:
         "all": (12, 8 / 12),
         "train": (6, 1.0),
         "held_out": (4, 0.0),
+    }
+
+
+def test_a_word_from_outside_the_answers_is_in_no_figure_of_them() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    figures = figures_by_split(play_script([("fuzzy", ["lymph"] * 6), *((word, [word]) for word in ANSWERS)]), split)
+    assert {part: (f.num_games, f.win_rate) for part, f in figures.items()} == {
+        "all": (12, 1.0),
+        "train": (6, 1.0),
+        "held_out": (4, 1.0),
     }
 
 

@@ -253,7 +253,7 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
     if evaluation.constrain != "none":
         return {CONSTRAINED_PART: evaluation.figures(split.test)}
     parts = quoted_parts(evaluation.secrets, split.named("all"))
-    return {part: evaluation.figures(None if part == "all" else split.named(part)) for part in parts}
+    return {part: evaluation.figures(split.named(part)) for part in parts}
 
 
 def is_invalid(turn: TurnRecord) -> bool:
