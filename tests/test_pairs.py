@@ -60,6 +60,7 @@ def test_errors_leave_the_comparison_and_are_counted() -> None:
     b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
     comparison = compare(a, b)
     assert [row.secret for row in comparison.rows] == ["grape"]
+    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (0, 0, 0, 1)
     assert comparison.num_errors == 2
 
 
