@@ -224,3 +224,18 @@ def test_the_file_that_is_read_is_never_written(spelling: str, cli, word_directo
 def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> None:
     long = row(train[0], []) | {"prompt": "p" * 200_000}
     assert take([long], "grpo", "data.csv")[1] == [state(train[0])]
+
+
+@pytest.mark.parametrize("content", [b"dear diary\n", b'{"secret":"crane","turns":[]}\n', b"\xff\xfe\x00", b"\n"])
+def test_rows_replace_earlier_rows_and_nothing_else(content: bytes, cli, word_directory, split, tmp_path: Path) -> None:
+    path, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
+    path.write_text(json.dumps(row(split.train[0], []) | {"instruction": "i", "output": "<guess>crane</guess>"}))
+    out.write_bytes(content)
+    command = ("import", path, "--out", out, "--words", word_directory, "--format")
+    code, _, err = cli(*command, "grpo")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{out} holds something else than rows of this kind; name another --out" in err
+    assert out.read_bytes() == content
+    out.write_bytes(b"")
+    assert [cli(*command, form)[0] for form in ("grpo", "instruction", "grpo")] == [0, 0, 0]
+    assert rows(out) == [state(split.train[0])]

@@ -125,7 +125,7 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("a finished stage was worked on again")
 
-    for name in ("solver_traces", "encode_traces", "evaluate"):
+    for name in ("write_solver_traces", "encode_traces", "evaluate"):
         monkeypatch.setattr(pipeline_module, name, refuse)
     before, results = tree(finished_run), results_of(finished_run)
     again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()

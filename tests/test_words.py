@@ -274,6 +274,13 @@ def test_split_parts_are_disjoint_and_cover_the_answers(words: list[str], seed: 
     assert (split.seed, split.fingerprint) == (seed, word_list.fingerprint)
 
 
+def test_every_word_has_one_part_and_a_reason_where_it_is_held_out() -> None:
+    split = split_secrets(WordList("toy", ANSWERS, (*ANSWERS, "aahed")), val_size=1, test_size=1)
+    parts = {word: split.part_of(word) for word in (*split.train, *split.val, *split.test, "aahed")}
+    assert list(parts.values()) == ["train", "val", "test", "outside"]
+    assert [split.held_out_reason(word) for word in parts] == [None, "val_secret", "test_secret", None]
+
+
 def test_default_split_is_pinned_and_holds_out_at_least_300() -> None:
     split = split_secrets(load_words())
     assert_deals_all(split, load_words())

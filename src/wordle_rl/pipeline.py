@@ -41,8 +41,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teaching.dataset import encode_traces
 from wordle_rl.teaching.given_traces import GivenTraces
-from wordle_rl.teaching.teacher import SolverTeacher
-from wordle_rl.teaching.traces import draw_secrets, num_helpers, read_traces, solver_traces
+from wordle_rl.teaching.traces import read_traces, write_solver_traces
 from wordle_rl.words import WordList, load_words
 
 
@@ -139,18 +138,14 @@ class Pipeline:
             self.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
             return
         with self._stage("traces", "Teacher games", settings.num_games) as advance:
-            secrets = draw_secrets(self.words, self.split, settings, self.config.seed)
-            teacher = SolverTeacher(self.solver)
-            traces = solver_traces(
-                self.words,
-                secrets,
-                teacher,
+            write_solver_traces(
+                path,
+                self.split,
+                self.solver,
                 settings,
                 self.config.seed,
                 lambda done: advance(done, settings.num_games, ""),
             )
-            with teacher.helped_by(num_helpers(settings.num_games)):
-                write_jsonl(path, (trace.to_row() for trace in traces))
 
     def _sft(self) -> None:
         from wordle_rl.models.loading import context_length, load_model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from wordle_rl.words import WordList, WordListError
@@ -37,6 +38,19 @@ class Split:
     def of_each_part(self, count: int) -> list[str]:
         """The first so many secrets of train, val and test each; 0: all of them."""
         return [secret for part in (self.train, self.val, self.test) for secret in part[: count or None]]
+
+    def part_of(self, word: str) -> str:
+        """`train`, `val` or `test`: the part a secret belongs to; `outside` for a word that is no answer."""
+        return self._part_of.get(word, "outside")
+
+    def held_out_reason(self, word: str) -> str | None:
+        """`val_secret` or `test_secret`, the reason to leave out a word that is held out; None for any other word."""
+        part = self.part_of(word)
+        return f"{part}_secret" if part in ("val", "test") else None
+
+    @cached_property
+    def _part_of(self) -> dict[str, str]:
+        return {secret: part for part in ("train", "val", "test") for secret in getattr(self, part)}
 
     def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The training secrets of teacher games and those of learning by play.

@@ -75,7 +75,7 @@ def analyze(
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
-        out: Also write the whole table as CSV.
+        out: Also write the whole table to this file as CSV, unless it holds something else.
         split_seed: Seed of the split.
         top: Rows shown, hardest first.
     """
@@ -102,7 +102,7 @@ def dataset(
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
-        out: Stem of the files: `<out>_sft_train.jsonl` and so on.
+        out: Stem of the files: `<out>_sft_train.jsonl` and so on. They replace earlier rows, and no other file.
         split_seed: Seed of the split.
         style: Wording of the prompts.
         shape: One growing conversation, or a fresh prompt every turn.
@@ -140,7 +140,7 @@ def import_data(
 
     Args:
         data: The file to read.
-        out: The file to write, JSON lines.
+        out: The file to write, JSON lines; it replaces earlier rows, and no other file.
         split_seed: Seed of the split.
         thinking: Whether an output may, must or must not think before its guess.
         max_turns: Guesses per game; a board must leave one.

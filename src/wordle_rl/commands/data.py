@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -14,17 +12,16 @@ from rich.table import Table
 
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
+from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules
 from wordle_rl.progress import show_progress
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.runs import write_jsonl, write_text_atomically
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teaching.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.teaching.imports import Format, import_rows
-from wordle_rl.teaching.teacher import SolverTeacher
 from wordle_rl.teaching.trace_files import read_games
-from wordle_rl.teaching.traces import Trace, draw_secrets, num_helpers, read_traces, solver_traces
+from wordle_rl.teaching.traces import Trace, read_traces, write_solver_traces
 from wordle_rl.words import load_words
 
 
@@ -37,19 +34,11 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
     if _holds_bought_games(path):
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
     found = load_words(source)
-    secrets = draw_secrets(found, split_secrets(found, split_seed), settings, seed)
+    split = split_secrets(found, split_seed)
     with show_progress(messages, "teacher plays", settings.num_games, transient=True) as tell:
-        teacher = SolverTeacher(Solver(found))
-        games = solver_traces(
-            found,
-            secrets,
-            teacher,
-            settings,
-            seed,
-            lambda done: tell(done, settings.num_games, ""),
+        count = write_solver_traces(
+            path, split, Solver(found), settings, seed, lambda done: tell(done, settings.num_games, "")
         )
-        with teacher.helped_by(num_helpers(settings.num_games)):
-            count = write_jsonl(path, (trace.to_row() for trace in games))
     if as_json:
         print_json({"file": str(path), "num_games": count})
     else:
@@ -119,21 +108,15 @@ def llm_traces(
 
 def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top: int, as_json: bool) -> None:
     """A table of success per word."""
+    if top < 1:
+        raise ConfigError(f"--top {top} shows no word; give at least 1")
     found = load_words(source)
     split = split_secrets(found, split_seed)
-    part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
     games = list(_games(path))
     teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
-    rows = [
-        {**asdict(row), "win_rate": row.win_rate, "part": part_of.get(row.secret, "outside")}
-        for row in summarise(games)
-    ]
+    rows = [{**asdict(row), "win_rate": row.win_rate, "part": split.part_of(row.secret)} for row in summarise(games)]
     if csv_path is not None:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text_atomically(csv_path, text.getvalue())
+        write_rows(csv_path, rows, "--out")
     num_games, num_wins, num_errors = (
         sum(row[name] for row in teachers) for name in ("num_games", "num_wins", "num_errors")
     )

@@ -39,21 +39,20 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
     Raises:
         RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
     """
-    part_of = {secret: part for part in ("train", "val", "test") for secret in getattr(split, part)}
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
     about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
     about |= {name: _plain(getattr(evaluation.conditions, name, None)) for name in _CONDITIONS}
-    rows = [{**_row(record), "split": part_of.get(record.secret, "outside"), **about} for record in evaluation.records]
+    rows = [{**_row(record), "split": split.part_of(record.secret), **about} for record in evaluation.records]
     write_rows(path, rows)
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows that all have the columns of the first, whole or not at all.
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
+    """Write rows that all have the columns of the first, whole or not at all; `option` is what names the file.
 
     Raises:
         RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
     """
-    check_table(path, list(rows[0]))
+    check_table(path, list(rows[0]), option)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -61,7 +60,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_text_atomically(path, text.getvalue())
 
 
-def check_table(path: Path, columns: Sequence[str]) -> None:
+def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> None:
     """Refuse to write a table over anything but an earlier one of the kind, known by its first three columns.
 
     Raises:
@@ -72,7 +71,7 @@ def check_table(path: Path, columns: Sequence[str]) -> None:
     begins = f"{','.join(columns[:3])},".encode()
     with path.open("rb") as file:
         if file.read(len(begins)) not in (begins, b""):
-            raise RunError(f"{path} holds something else than a table of this kind; name another --csv")
+            raise RunError(f"{path} holds something else than a table of this kind; name another {option}")
 
 
 def load_evaluation(path: Path) -> Evaluation:

@@ -9,6 +9,7 @@ llm_teacher.py   language models as teachers: requests, budget
 collect.py       the command that collects their games, and goes on after a stop
 claims.py        is what a thought claims true?
 dataset.py       traces -> checked examples and rows
+row_files.py      which files rows may replace
 given_traces.py  a run's own teacher games, from a file
 imports.py       other people's rows
 """

@@ -16,6 +16,7 @@ from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.split import Split
 from wordle_rl.teaching.claims import false_claim
+from wordle_rl.teaching.row_files import CHAT_ROW, PROMPT_ROW, START_ROW, check_replaceable
 from wordle_rl.teaching.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
@@ -271,6 +272,16 @@ def _fault_of_thinking(turn: TraceTurn, board: Sequence[Turn], words: WordList, 
     return None if claim is None else claim.value
 
 
+_ROWS = {
+    "sft_train": CHAT_ROW,
+    "sft_val": CHAT_ROW,
+    "rl_train": PROMPT_ROW,
+    "rl_val": PROMPT_ROW,
+    "rl_start_states": START_ROW,
+}
+"""The files of a data set, and the fields of their rows."""
+
+
 def write_dataset(
     traces: Iterable[Trace], words: WordList, split: Split, prompter: Prompter, limits: DatasetLimits, stem: Path
 ) -> dict[str, Any]:
@@ -284,27 +295,33 @@ def write_dataset(
 
     Returns:
         Rows per file and rejected games per reason.
+
+    Raises:
+        ConfigError: If one of the files exists and holds other rows, or something else.
     """
+    paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
+    for name, path in paths.items():
+        check_replaceable(path, (_ROWS[name],))
     rejected: Counter[str] = Counter()
     accepted: list[Trace] = []
-    test = set(split.test)
     for trace in traces:
-        fault = "test_secret" if trace.secret in test else fault_of(trace, words, limits)
+        fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
         if fault is None and prompter.shape is Shape.TRANSCRIPT and not all(turn.taught for turn in trace.turns):
             fault = "untaught_turn"
         if fault is None:
             accepted.append(trace)
         else:
             rejected[fault] += 1
-    val = set(split.val)
+    train = [trace for trace in accepted if split.part_of(trace.secret) != "val"]
+    val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
     files = {
-        "sft_train": (row for t in accepted if t.secret not in val for row in _sft_rows(t, prompter)),
-        "sft_val": (row for t in accepted if t.secret in val for row in _sft_rows(t, prompter)),
+        "sft_train": (row for trace in train for row in _sft_rows(trace, prompter)),
+        "sft_val": (row for trace in val for row in _sft_rows(trace, prompter)),
         "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
         "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
-        "rl_start_states": (_start_row(t) for t in accepted if t.secret not in val and len(t.turns) > 1),
+        "rl_start_states": (_start_row(trace) for trace in train if len(trace.turns) > 1),
     }
-    counts = {name: write_jsonl(stem.with_name(f"{stem.name}_{name}.jsonl"), rows) for name, rows in files.items()}
+    counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
     return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
 
 

@@ -47,10 +47,7 @@ class GivenTraces:
         self._rules = game.prompter(words.word_length).rules
         self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
         taught, _ = split.shared(settings.rl_only_share)
-        parts = {"rl_only_secret": split.train, "val_secret": split.val, "test_secret": split.test}
-        self._kept_back = {secret: reason for reason, secrets in parts.items() for secret in secrets}
-        for secret in taught:
-            del self._kept_back[secret]
+        self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
     def __iter__(self) -> Iterator[Trace]:
         """Read the file from its start.
@@ -73,14 +70,18 @@ class GivenTraces:
 
     def _accepted(self) -> Iterator[Trace]:
         for trace in read_games(self.path):
-            fault = self._kept_back.get(trace.secret) or self._fault_of(trace)
+            fault = self._fault_of(trace)
             if fault is None:
                 yield trace
             else:
                 self.rejected[fault] += 1
 
     def _fault_of(self, trace: Trace) -> str | None:
-        fault = None if trace.teacher == "solver" else fault_of(trace, self._words, self._limits)
+        fault = self._split.held_out_reason(trace.secret)
+        if fault is None and trace.secret in self._rl_only:
+            fault = "rl_only_secret"
+        if fault is None and trace.teacher != "solver":
+            fault = fault_of(trace, self._words, self._limits)
         return fault or replay_fault(trace, self._words, self._rules)
 
 

@@ -17,6 +17,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
 from wordle_rl.split import Split
+from wordle_rl.teaching.row_files import CHAT_ROW, START_ROW, check_replaceable
 from wordle_rl.teaching.trace_files import wide_csv
 from wordle_rl.words import WordList
 
@@ -48,16 +49,16 @@ def import_rows(
         Number of rows written and of rows left out per reason.
 
     Raises:
-        ConfigError: If the file cannot be read, or is the one to be written.
+        ConfigError: If the file cannot be read, or `out` is that file or holds anything but rows of these kinds.
     """
     if path.exists() and out.exists() and out.samefile(path):
         raise ConfigError(f"{out} is the file to be read; name another --out")
-    held_out = {**dict.fromkeys(split.val, "val_secret"), **dict.fromkeys(split.test, "test_secret")}
+    check_replaceable(out, (CHAT_ROW, START_ROW))
 
     def convert(row: dict[str, Any]) -> dict[str, Any]:
         if form == "grpo":
-            return start_state(row, words, held_out, prompter.rules.max_turns)
-        return sft_row(row, words, held_out, prompter)
+            return start_state(row, words, split, prompter.rules.max_turns)
+        return sft_row(row, words, split, prompter)
 
     skipped: Counter[str] = Counter()
     count = write_jsonl(out, _sound(path, convert, skipped))
@@ -125,7 +126,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any] | None]:
         raise ConfigError(f"{path} is no parquet file ({error})") from None
 
 
-def start_state(row: dict[str, Any], words: WordList, held_out: dict[str, str], max_turns: int) -> dict[str, Any]:
+def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:
     """A `prompt, word_list, past_guess_history, secret` row as a board to start from.
 
     Raises:
@@ -136,8 +137,8 @@ def start_state(row: dict[str, Any], words: WordList, held_out: dict[str, str], 
         raise OddRowError("missing_field")
     if secret not in words:
         raise OddRowError("unlisted_secret")
-    if secret in held_out:
-        raise OddRowError(held_out[secret])
+    if reason := split.held_out_reason(secret):
+        raise OddRowError(reason)
     turns = [_turn(entry, secret, words) for entry in _history(row["past_guess_history"])]
     if any(turn["guess"] == secret for turn in turns):
         raise OddRowError("plays_on_after_win")
@@ -222,7 +223,7 @@ _ENDS = re.compile(r"(?:\s|<\|(?:im_end|endoftext|eot_id|end)\|>|</s>)+$")
 _LEAKED = re.compile(r"<\|[\w./-]+\|>")
 
 
-def sft_row(row: dict[str, Any], words: WordList, held_out: dict[str, str], prompter: Prompter) -> dict[str, Any]:
+def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompter) -> dict[str, Any]:
     """An `instruction, output` row as messages.
 
     An instruction that is a chat rendered with `<|im_start|>` tags is taken apart again. The output must be a reply the
@@ -246,8 +247,8 @@ def sft_row(row: dict[str, Any], words: WordList, held_out: dict[str, str], prom
         raise OddRowError("unlisted_guess")
     named = next(filter(None, (_word(row.get(name)) for name in ("secret", "answer", "word"))), guess.word)
     for word in (named, guess.word):
-        if word in held_out:
-            raise OddRowError(held_out[word])
+        if reason := split.held_out_reason(word):
+            raise OddRowError(reason)
     return {"messages": [*messages, Message(role="assistant", content=reply)]}
 
 

@@ -12,8 +12,8 @@ from wordle_rl.config import TraceSettings
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.processes import num_cores
 from wordle_rl.prompt import describe_knowledge, knowledge_of
-from wordle_rl.runs import RunError, read_jsonl
-from wordle_rl.solver import decode_marks
+from wordle_rl.runs import RunError, read_jsonl, write_jsonl
+from wordle_rl.solver import Solver, decode_marks
 from wordle_rl.split import Split
 from wordle_rl.teaching.coverage import Coverage
 from wordle_rl.teaching.slips import misspelt
@@ -183,8 +183,24 @@ def solver_traces(
             on_progress(min(start + _CHUNK, len(secrets)))
 
 
-def num_helpers(num_games: int) -> int:
-    """How many processes are worth having for so many solver games (see `SolverTeacher.helped_by`)."""
+def write_solver_traces(
+    path: Path, split: Split, solver: Solver, settings: TraceSettings, seed: int, on_progress: Callable[[int], None]
+) -> int:
+    """Have the solver teacher play `settings.num_games` games into a new file, and return how many there are.
+
+    Raises:
+        WordListError: If the opener is not listed.
+        RunError: If the file cannot be written.
+    """
+    teacher = SolverTeacher(solver)
+    secrets = draw_secrets(solver.words, split, settings, seed)
+    games = solver_traces(solver.words, secrets, teacher, settings, seed, on_progress)
+    with teacher.helped_by(_num_helpers(settings.num_games)):
+        return write_jsonl(path, (trace.to_row() for trace in games))
+
+
+def _num_helpers(num_games: int) -> int:
+    """How many processes are worth starting for so many solver games (see `SolverTeacher.helped_by`)."""
     return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
 
 

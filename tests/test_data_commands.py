@@ -1,0 +1,76 @@
+"""Laws of `analyze` and `dataset`: no file of another kind is written over, and options mean what they say."""
+
+from pathlib import Path
+
+import pytest
+from training_fixtures import rows
+
+from wordle_rl.game import score_guess
+from wordle_rl.runs import write_jsonl
+from wordle_rl.teaching.traces import Trace, TraceTurn
+
+
+@pytest.fixture
+def games(split, tmp_path: Path) -> Path:
+    """A traces file: a game of one guess, and one of two."""
+    first, second = split.train[:2]
+    boards = [(first, (first,)), (second, (first, second))]
+    traces = [Trace(secret, tuple(TraceTurn(g, score_guess(secret, g)) for g in said)) for secret, said in boards]
+    write_jsonl(tmp_path / "t.jsonl", (trace.to_row() for trace in traces))
+    return tmp_path / "t.jsonl"
+
+
+@pytest.fixture
+def call(cli, games: Path, word_directory: Path):
+    """A command about the games; exit code, output, errors."""
+    return lambda name, *arguments: cli(name, games, "--words", word_directory, *arguments)
+
+
+OTHER_FILES = {
+    "text": b"dear diary\n",
+    "binary": b"\xff\xfe\x00",
+    "an empty line": b"\n",
+    "rows of something else": b'{"secret":"crane","split":"train","won":true}\n',
+    "nested too deeply": b"[" * 100_000,
+}
+
+
+def test_a_table_of_words_is_never_written_over_its_games(call, games: Path) -> None:
+    before = games.read_bytes()
+    code, out, err = call("analyze", "--out", games)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{games} holds something else than a table of this kind; name another --out" in err
+    assert games.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_a_table_of_words_replaces_an_earlier_one_and_nothing_else(kind: str, call, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_bytes(OTHER_FILES[kind])
+    assert call("analyze", "--out", table)[0] == 2
+    assert table.read_bytes() == OTHER_FILES[kind]
+    table.unlink()
+    assert [call("analyze", "--out", table)[0] for _ in range(2)] == [0, 0]
+    assert [line.split(",")[-1] for line in table.read_text().splitlines()] == ["part", "train", "train"]
+
+
+@pytest.mark.parametrize("top", [0, -3])
+def test_a_number_of_rows_below_one_is_refused(top: int, call) -> None:
+    code, out, err = call("analyze", f"--top={top}")
+    assert (code, out) == (2, "")
+    assert f"--top {top} shows no word; give at least 1" in err
+
+
+@pytest.mark.parametrize("name", ["sft_val", "rl_train", "rl_start_states"])
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_rows_replace_earlier_ones_of_their_kind_and_nothing_else(name: str, kind: str, call, tmp_path: Path) -> None:
+    path = tmp_path / f"set_{name}.jsonl"
+    path.write_bytes(OTHER_FILES[kind])
+    code, out, err = call("dataset", "--out", tmp_path / "set")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{path} holds something else than rows of this kind; name another --out" in err
+    assert path.read_bytes() == OTHER_FILES[kind]
+    assert {p.name for p in tmp_path.glob("set_*")} == {path.name}, "nothing is written beside it"
+    path.unlink()
+    assert [call("dataset", "--out", tmp_path / "set")[0] for _ in range(2)] == [0, 0]
+    assert len(rows(tmp_path / "set_sft_train.jsonl")) == 2
