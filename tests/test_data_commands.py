@@ -1,5 +1,6 @@
 """Laws of `analyze` and `dataset`: no file of another kind is written over, and options mean what they say."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from training_fixtures import rows
 
 from wordle_rl.game import score_guess
 from wordle_rl.runs import write_jsonl
+from wordle_rl.teaching.trace_files import SettingsFile
 from wordle_rl.teaching.traces import Trace, TraceTurn
 
 
@@ -74,3 +76,51 @@ def test_rows_replace_earlier_ones_of_their_kind_and_nothing_else(name: str, kin
     path.unlink()
     assert [call("dataset", "--out", tmp_path / "set")[0] for _ in range(2)] == [0, 0]
     assert len(rows(tmp_path / "set_sft_train.jsonl")) == 2
+
+
+def test_a_bound_on_the_guesses_leaves_out_games_and_rewrites_no_prompt(call, tmp_path: Path) -> None:
+    assert call("dataset", "--out", tmp_path / "all")[0] == 0
+    code, out, _ = call("dataset", "--out", tmp_path / "short", "--max-turns", 1, "--json")
+    assert (code, json.loads(out)["rejected"]) == (0, {"too_many_turns": 1})
+    kept, everything = (rows(tmp_path / f"{name}_sft_train.jsonl") for name in ("short", "all"))
+    assert kept == everything[:1]
+    for name in ("rl_train", "rl_val"):
+        assert rows(tmp_path / f"short_{name}.jsonl") == rows(tmp_path / f"all_{name}.jsonl")
+    assert "in at most 6 guesses" in kept[0]["messages"][0]["content"]
+
+
+def test_prompts_say_how_many_guesses_the_games_were_given(call, games: Path, tmp_path: Path) -> None:
+    def told(*arguments: object) -> str:
+        assert call("dataset", "--out", tmp_path / "set", *arguments)[0] == 0
+        return rows(tmp_path / "set_sft_train.jsonl")[0]["messages"][0]["content"]
+
+    record = SettingsFile(games)
+    record.keep("m", {"game.max_turns": 8})
+    assert "in at most 8 guesses" in told()
+    assert "in at most 8 guesses" in told("--max-turns", 2)
+    assert "in at most 9 guesses" in told("--game-turns", 9)
+    record.keep("n", {"game.max_turns": 7})
+    code, _, err = call("dataset", "--out", tmp_path / "set")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "records games of 7 or 8 guesses; say with --game-turns" in err
+    assert "in at most 7 guesses" in told("--game-turns", 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("--max-turns", 7), "--max-turns 7 is more than the 6 guesses of a game; lower it, or pass --game-turns 7"),
+        (("--max-turns", 5, "--game-turns", 4), "more than the 4 guesses of a game"),
+        (("--game-turns", 0), "--game-turns 0 makes no game"),
+        (("--max-turns", 0), "max_turns 0 leaves room for no game"),
+    ],
+)
+def test_a_bound_on_the_guesses_fits_the_games(given: tuple, named: str, call, tmp_path: Path) -> None:
+    code, out, err = call("dataset", "--out", tmp_path / "set", *given)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert named in err
+
+
+def test_games_longer_than_the_prompts_allow_are_left_out(call, tmp_path: Path) -> None:
+    _, out, _ = call("dataset", "--out", tmp_path / "set", "--game-turns", 1, "--json")
+    assert json.loads(out)["rejected"] == {"too_many_turns": 1}

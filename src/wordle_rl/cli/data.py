@@ -90,7 +90,8 @@ def dataset(
     style: Style = Style.ENGLISH,
     shape: Shape = Shape.TRANSCRIPT,
     thinking: Thinking = Thinking.OPTIONAL,
-    max_turns: int = 6,
+    max_turns: int | None = None,
+    game_turns: int | None = None,
     max_words: int = 4096,
     won_only: bool = True,
     consistent_only: bool = True,
@@ -108,7 +109,9 @@ def dataset(
         shape: One growing conversation, or a fresh prompt every turn.
         thinking: Whether replies hold the teacher's thinking; `off` leaves it out, and then it is neither checked nor
             counted; `required` rejects games with a taught guess before which nothing was thought.
-        max_turns: Longer games are rejected.
+        max_turns: Games of more guesses are rejected; left out: none but those longer than `--game-turns`.
+        game_turns: How many guesses a game was given, for the prompts to say; left out: as recorded beside a language
+            model's traces file, else 6.
         max_words: Games whose replies have more words are rejected.
         won_only: Only games that were won are kept; `--no-` keeps lost ones too.
         consistent_only: Only games without a taught guess that contradicts the marks are kept; `--no-` keeps
@@ -119,7 +122,7 @@ def dataset(
             whose tokens are not known (the solver's, of an endpoint that does not count); 0: no bound.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
-    command.dataset(traces, out, words, split_seed, style, shape, limits, as_json)
+    command.dataset(traces, out, words, split_seed, style, shape, limits, game_turns, as_json)
 
 
 def import_data(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teaching.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.teaching.imports import Format, import_rows
-from wordle_rl.teaching.trace_files import read_games
+from wordle_rl.teaching.trace_files import SettingsFile, read_games
 from wordle_rl.teaching.traces import Trace, read_traces, write_solver_traces
 from wordle_rl.words import load_words
 
@@ -165,11 +165,22 @@ def dataset(
     style: Style,
     shape: Shape,
     limits: DatasetLimits,
+    game_turns: int | None,
     as_json: bool,
 ) -> None:
-    """SFT and RL rows from traces."""
+    """SFT and RL rows from traces, with prompts for games of `game_turns` guesses."""
     found = load_words(source)
-    prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=limits.max_turns))
+    turns = _turns_of(path) if game_turns is None else game_turns
+    if turns < 1:
+        raise ConfigError(f"--game-turns {turns} makes no game; give at least 1")
+    if limits.max_turns is None:
+        limits = replace(limits, max_turns=turns)
+    elif limits.max_turns > turns:
+        raise ConfigError(
+            f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
+            f"lower it, or pass --game-turns {limits.max_turns} if that is how the games were played"
+        )
+    prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=turns))
     counts = write_dataset(_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
     if as_json:
         print_json(counts)
@@ -178,6 +189,12 @@ def dataset(
         out.print(f"{rows:>8,} rows  {stem}_{name}.jsonl", highlight=False)
     for reason, games in counts["rejected"].items():
         out.print(f"{games:>8,} games left out: {reason}", highlight=False)
+
+
+def _turns_of(path: Path) -> int:
+    """The guesses that each game of some traces was given: as recorded beside them, else six."""
+    recorded = SettingsFile(path).game_turns() if path.is_file() else None
+    return recorded or Rules().max_turns
 
 
 def import_data(

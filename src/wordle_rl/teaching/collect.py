@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from rich.console import Console
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.endpoints.providers import find_endpoint
 from wordle_rl.progress import show_progress
-from wordle_rl.runs import RunError, kept, read_object, write_json
+from wordle_rl.runs import kept
 from wordle_rl.split import Split
 from wordle_rl.teaching.llm_teacher import Job, LLMTeacher, Tally
-from wordle_rl.teaching.trace_files import TraceFile, write_csv_files
+from wordle_rl.teaching.trace_files import SettingsFile, TraceFile, write_csv_files
 from wordle_rl.teaching.traces import Trace
 from wordle_rl.words import WordList
 
@@ -66,46 +66,6 @@ def _words_in(path: Path, words: WordList) -> list[str]:
     if missing := [word for word in found if word not in words]:
         raise ConfigError(f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words)")
     return found
-
-
-class SettingsFile:
-    """How the games of a traces file were asked for, by model: a JSON file beside it, without address or key.
-
-    Raises:
-        RunError: If it holds something else.
-    """
-
-    def __init__(self, traces: Path) -> None:
-        self.traces = traces
-        self.path = traces.with_name(f"{traces.name}.settings.json")
-        self._by_model: dict[str, dict[str, Any]] = {}
-        if self.path.is_file():
-            try:
-                self._by_model = {model: dict(asked) for model, asked in read_object(self.path).items()}
-            except (ValueError, TypeError):
-                raise RunError(f"{self.path} is no record of settings; move it away, or name another --out") from None
-
-    def check(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Refuse to add games of other settings to a model's; a file older than its record is taken as it is.
-
-        Raises:
-            ConfigError: If they differ.
-        """
-        before = self._by_model.get(model, {})
-        other = [name for name in asked if name in before and before[name] != asked[name]]
-        if other:
-            told = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
-            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({told}); name another --out")
-
-    def keep(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Store how a model is asked.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
-        if self._by_model.get(model) != asked:
-            self._by_model[model] = dict(asked)
-            write_json(self.path, self._by_model)
 
 
 def _asked_for(words: WordList, settings: LLMTeacherSettings) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 class DatasetLimits:
     """What a row must keep to.
 
-    `max_turns` bounds the guesses of a game (free refusals are none), `max_words` the words of its replies (None: no
+    `max_turns` bounds the guesses of a game (free refusals are none; None: no bound), `max_words` the words of its replies (None: no
     bound), `max_tokens` the completion tokens that its endpoint counted (0: no bound; a game of which none are known is
     over any other). `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes
     are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false. `thinking`: whether
@@ -197,7 +197,7 @@ class DatasetLimits:
         ConfigError: If a bound leaves room for no game.
     """
 
-    max_turns: int = 6
+    max_turns: int | None = 6
     max_words: int | None = 4096
     won_only: bool = True
     consistent_only: bool = True
@@ -236,7 +236,7 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
 
 
 def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
-    if _num_guesses(trace) > limits.max_turns:
+    if limits.max_turns is not None and _num_guesses(trace) > limits.max_turns:
         return "too_many_turns"
     thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
     num_words = len(trace.turns) + sum(len(text.split()) for text in thought)

@@ -7,12 +7,13 @@ import io
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from wordle_rl.runs import RunError, append_jsonl, write_text_atomically
+from wordle_rl.config import ConfigError
+from wordle_rl.runs import RunError, append_jsonl, read_object, write_json, write_text_atomically
 from wordle_rl.teaching.traces import Trace, TraceTurn, read_traces
 
 COLUMNS = (
@@ -103,6 +104,61 @@ def _last_line_start(file: io.BufferedRandom, size: int) -> int:
             return begin + found + 1
         end = begin
     return 0
+
+
+class SettingsFile:
+    """How the games of a traces file were asked for, by model: a JSON file beside it, without address or key.
+
+    Raises:
+        RunError: If it holds something else.
+    """
+
+    def __init__(self, traces: Path) -> None:
+        self.traces = traces
+        self.path = traces.with_name(f"{traces.name}.settings.json")
+        self._by_model: dict[str, dict[str, Any]] = {}
+        if self.path.is_file():
+            try:
+                self._by_model = {model: dict(asked) for model, asked in read_object(self.path).items()}
+            except (ValueError, TypeError):
+                raise RunError(f"{self.path} is no record of settings; move it away") from None
+
+    def check(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Refuse to add games of other settings to a model's; a file older than its record is taken as it is.
+
+        Raises:
+            ConfigError: If they differ.
+        """
+        before = self._by_model.get(model, {})
+        other = [name for name in asked if name in before and before[name] != asked[name]]
+        if other:
+            told = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
+            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({told}); name another --out")
+
+    def game_turns(self) -> int | None:
+        """How many guesses a game had (`game.max_turns`); None if that is not recorded.
+
+        Raises:
+            ConfigError: If they are not the same for all models.
+        """
+        kept = (asked.get("game.max_turns") for asked in self._by_model.values())
+        found = sorted({turns for turns in kept if isinstance(turns, int) and turns > 0})
+        if len(found) > 1:
+            told = " or ".join(map(str, found))
+            raise ConfigError(
+                f"{self.path} records games of {told} guesses; say with --game-turns what the prompts are to say"
+            )
+        return found[0] if found else None
+
+    def keep(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Store how a model is asked.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        if self._by_model.get(model) != asked:
+            self._by_model[model] = dict(asked)
+            write_json(self.path, self._by_model)
 
 
 def read_games(path: Path) -> Iterator[Trace]:
