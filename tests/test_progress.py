@@ -102,7 +102,7 @@ def test_a_language_models_games_are_told_with_wins_errors_and_cost(serve, small
 
     from wordle_rl.config import LLMTeacherSettings
     from wordle_rl.split import split_secrets
-    from wordle_rl.teaching.collect import collect
+    from wordle_rl.teaching.llm_traces import collect
 
     def answer(number: int, _body: dict):
         clock.now += 10

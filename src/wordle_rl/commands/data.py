@@ -74,7 +74,7 @@ def llm_traces(
     """A language model's games to a file; goes on where it was stopped."""
     check_seed(seed)
     try:
-        from wordle_rl.teaching.collect import collect, describe
+        from wordle_rl.teaching.llm_traces import collect, describe
     except ModuleNotFoundError:
         raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
     found = load_words(source)

@@ -6,7 +6,7 @@ slips.py         misspelt words before the teacher's
 traces.py        a game as a trace; the teacher's thinking in words
 trace_files.py   traces on disk, CSV tables
 llm_teacher.py   language models as teachers: requests, budget
-collect.py       the command that collects their games, and goes on after a stop
+llm_traces.py    the command that collects their games, and goes on after a stop
 claims.py        is what a thought claims true?
 dataset.py       traces -> checked examples and rows
 row_files.py      which files rows may replace

@@ -187,10 +187,10 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 class DatasetLimits:
     """What a row must keep to.
 
-    `max_turns` bounds the guesses of a game (free refusals are none; None: no bound), `max_words` the words of its replies (None: no
-    bound), `max_tokens` the completion tokens that its endpoint counted (0: no bound; a game of which none are known is
-    over any other). `consistent_only`: no taught guess contradicts the marks before it; without it, deliberate probes
-    are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false. `thinking`: whether
+    `max_turns` bounds the guesses of a game (free refusals do not count; None: no bound), `max_words` the words of its
+    replies (None: no bound), `max_tokens` the completion tokens that its endpoint counted (0: no bound; under any other
+    bound a game without a count is rejected). `consistent_only`: no taught guess contradicts the marks before it;
+    without it, deliberate probes are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false. `thinking`: whether
     replies are to hold it; `off` leaves it unread, `required` asks for it before every taught guess.
 
     Raises:
