@@ -223,7 +223,7 @@ def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() 
     assert notes_of(greedy, replace(greedy, style=Style.COMPACT, max_completion_tokens=9)) == [
         "a and b were not asked alike: style english and compact, max_completion_tokens 512 and 9"
     ]
-    served = worded.drawing(SamplingSettings(temperature=0.0), own_drawing=True)
+    served = worded.drawing(SamplingSettings(temperature=0.0), endpoint_default_sampling=True)
     assert notes_of(greedy, served) == ["a and b were not asked alike: temperature 0 and its own, top_p 1 and its own"]
     assert notes_of(greedy, replace(greedy, engine="vllm"))[0].endswith("engine transformers and vllm")
     assert notes_of(worded, sampled) == [], "a player without tokens is not asked for any"

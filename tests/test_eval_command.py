@@ -26,7 +26,7 @@ def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("player", "temperature", "own_drawing", "draws"),
+    ("player", "temperature", "endpoint_default_sampling", "draws"),
     [
         ("solver", 0.0, False, False),
         ("solver", 1.0, False, False),
@@ -39,10 +39,17 @@ def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
     ],
 )
 def test_games_are_repeated_only_by_players_that_draw(
-    player: str, temperature: float, own_drawing: bool, draws: bool
+    player: str, temperature: float, endpoint_default_sampling: bool, draws: bool
 ) -> None:
     sampling = SamplingSettings(temperature=temperature)
-    asked = Asked(player, None, Wording(None, None, None), sampling, PatienceSettings(), own_drawing=own_drawing)
+    asked = Asked(
+        player,
+        None,
+        Wording(None, None, None),
+        sampling,
+        PatienceSettings(),
+        endpoint_default_sampling=endpoint_default_sampling,
+    )
     assert asked.draws == draws
 
 

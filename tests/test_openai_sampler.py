@@ -13,19 +13,26 @@ pytest.importorskip("openai")
 
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
 from wordle_rl.endpoints.providers import Endpoint, find_endpoint
 from wordle_rl.evaluate import evaluate
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
+from wordle_rl.samplers.openai import OpenAISampler
 
 
-def sampler(endpoint: FakeEndpoint, sampling: SamplingSettings | None = None, **settings: object) -> OpenAISampler:
-    fields = {"model": "m", "max_retries": 1, "timeout_s": 5.0} | settings
+def sampler(
+    endpoint: FakeEndpoint,
+    sampling: SamplingSettings | None = None,
+    concurrency: int = 16,
+    timeout_s: float = 5.0,
+    max_retries: int = 1,
+    **options: object,
+) -> OpenAISampler:
     found = find_endpoint(endpoint.url, Path("nowhere"))
-    return OpenAISampler(found, EndpointSettings(**fields), sampling or SamplingSettings())
+    patience = PatienceSettings(concurrency=concurrency, timeout_s=timeout_s)
+    return OpenAISampler(found, "m", sampling or SamplingSettings(), patience, max_retries=max_retries, **options)
 
 
 def requests(count: int = 1) -> list[Request]:
@@ -54,7 +61,7 @@ def test_settings_and_words_reach_the_endpoint(serve) -> None:
 def test_the_bound_on_a_reply_has_the_name_the_endpoint_takes(serve) -> None:
     endpoint = serve(lambda *_: chat("hello"))
     found = Endpoint(endpoint.url, "OPENAI_API_KEY", KEY, limit_name="max_completion_tokens")
-    OpenAISampler(found, EndpointSettings(model="o"), SamplingSettings(max_completion_tokens=77)).sample(requests())
+    OpenAISampler(found, "o", SamplingSettings(max_completion_tokens=77), PatienceSettings()).sample(requests())
     [body] = endpoint.requests
     assert body["max_completion_tokens"] == 77
     assert "max_tokens" not in body
@@ -62,11 +69,11 @@ def test_the_bound_on_a_reply_has_the_name_the_endpoint_takes(serve) -> None:
 
 def test_drawing_left_to_the_endpoint_is_not_spoken_of(serve) -> None:
     endpoint = serve(lambda *_: chat("hello"))
-    sampler(endpoint, own_drawing=True).sample(requests())
+    sampler(endpoint, endpoint_default_sampling=True).sample(requests())
     assert not {"temperature", "top_p"} & set(endpoint.requests[0])
 
 
-def test_a_model_that_takes_no_temperature_is_told_with_the_mend(serve) -> None:
+def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:
     refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
     endpoint = serve(lambda *_: (400, refusal))
     [completion] = sampler(endpoint).sample(requests())
@@ -80,7 +87,7 @@ def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
         return chat("x")
 
     endpoint = serve(slow)
-    sampler(endpoint, max_concurrent=3).sample(requests(12))
+    sampler(endpoint, concurrency=3).sample(requests(12))
     assert 2 <= endpoint.busiest <= 3
 
 
@@ -100,7 +107,7 @@ def test_a_pause_the_server_asks_for_is_kept_by_every_game(serve) -> None:
             time.sleep(0.3)  # under way until the pause is known
         return (429, {"error": {"message": "slow down"}}, {"Retry-After": "0.4"}) if number == 0 else chat("ok")
 
-    completions = sampler(serve(answer), max_concurrent=2).sample(requests(6))
+    completions = sampler(serve(answer), concurrency=2).sample(requests(6))
     assert [completion.text for completion in completions] == ["ok"] * 6
     late = [seen for seen in times if seen - times[0] > 0.1]
     assert len(late) >= 5, "at most the request under way came in between"
@@ -189,8 +196,7 @@ def test_a_thought_that_the_prompt_opened_is_whole_again(serve) -> None:
 def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
     endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning_content=f"why {KEY}"))
     for thinking in Thinking:
-        found = find_endpoint(endpoint.url, Path("nowhere"))
-        asked = OpenAISampler(found, EndpointSettings(model="m"), SamplingSettings(), thinking)
+        asked = sampler(endpoint, thinking=thinking)
         before = "<think>why (key)</think>\n" if thinking is Thinking.REQUIRED else ""
         assert asked.sample(requests())[0].text == f"{before}<guess>crane</guess>"
 
@@ -215,7 +221,7 @@ def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None
     def answer(number: int, _body: dict) -> Answer:
         return (500, {"error": {"message": "down"}}) if number % 2 else chat("<guess>crane</guess>")
 
-    asked = sampler(serve(answer), max_retries=0, max_concurrent=1)
+    asked = sampler(serve(answer), max_retries=0, concurrency=1)
     evaluation = evaluate(["crane"] * 6, small_words, Prompter(), asked)
     figures = evaluation.figures()
     assert (figures.num_games, figures.num_errors, figures.win_rate) == (3, 3, 1.0)
@@ -235,7 +241,7 @@ def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
 def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ConfigError, match=r"nothing answers at .*base-url") as caught:
-        OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), EndpointSettings(model="m"), SamplingSettings())
+        OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), "m", SamplingSettings(), PatienceSettings())
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
 

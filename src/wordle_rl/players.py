@@ -161,7 +161,7 @@ def make_player(
     *,
     solver: Solver,
     base_url: str | None = None,
-    own_drawing: bool = False,
+    endpoint_default_sampling: bool = False,
     patience: PatienceSettings | None = None,
     seed: int = 0,
     engine: Engine = "transformers",
@@ -175,7 +175,7 @@ def make_player(
         sampling: How a model's tokens are drawn.
         solver: For the solver player.
         base_url: Address of an OpenAI-compatible endpoint, or a provider's name; None: OpenAI's own.
-        own_drawing: Leave it to the endpoint how its model's tokens are drawn.
+        endpoint_default_sampling: Leave it to the endpoint how its model's tokens are drawn.
         patience: How many requests it gets at once and how long it is waited for; None: the defaults.
         seed: Seed of everything drawn at random.
         engine: What draws a model's tokens.
@@ -185,7 +185,7 @@ def make_player(
     """
     check_seed(seed)
     refuse_constraint(name, sampling)
-    if own_drawing and not name.startswith("openai:"):
+    if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in ("solver", "random"):
         prompter = (game or GameSettings()).prompter(words.word_length)
@@ -194,7 +194,7 @@ def make_player(
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
         served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
-        asked = _endpoint(served, base_url, own_drawing, sampling, bounds, prompter.thinking)
+        asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
         return Player(name, asked, prompter)
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
@@ -215,20 +215,19 @@ def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
 def _endpoint(
     model: str,
     base_url: str | None,
-    own_drawing: bool,
+    endpoint_default_sampling: bool,
     sampling: SamplingSettings,
     patience: PatienceSettings,
     thinking: Thinking,
 ) -> Sampler:
     try:
-        from wordle_rl.samplers.openai import EndpointSettings, OpenAISampler
+        from wordle_rl.samplers.openai import OpenAISampler
     except ModuleNotFoundError:
         raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
-    settings = EndpointSettings(
-        model=model, own_drawing=own_drawing, max_concurrent=patience.concurrency, timeout_s=patience.timeout_s
-    )
     endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)
-    return OpenAISampler(endpoint, settings, sampling, thinking)
+    return OpenAISampler(
+        endpoint, model, sampling, patience, thinking, endpoint_default_sampling=endpoint_default_sampling
+    )
 
 
 def model_sampler(

@@ -64,8 +64,8 @@ def evaluate(
         constrain=constrain,
     )
     wording = Wording(style, shape, thinking)
-    own_drawing = temperature is None
-    asked = Asked(player, name, wording, sampling, patience, base_url, own_drawing, settings.engine, seed)
+    endpoint_default_sampling = temperature is None
+    asked = Asked(player, name, wording, sampling, patience, base_url, endpoint_default_sampling, settings.engine, seed)
     source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
     command.evaluate_player(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
 

@@ -55,7 +55,7 @@ class Asked:
     sampling: SamplingSettings
     patience: PatienceSettings
     base_url: str | None = None
-    own_drawing: bool = False
+    endpoint_default_sampling: bool = False
     engine: Engine = "transformers"
     seed: int = 0
 
@@ -63,7 +63,7 @@ class Asked:
     def draws(self) -> bool:
         """Whether the player's words are drawn by chance, so that it may play a secret otherwise the next time."""
         return self.player == "random" or (
-            self.player != "solver" and (self.own_drawing or self.sampling.temperature > 0)
+            self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
         )
 
     def conditions(self, prompter: Prompter) -> Conditions:
@@ -73,7 +73,9 @@ class Asked:
         if self.player in ("solver", "random"):
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
-        return worded.drawing(self.sampling, own_drawing=self.own_drawing, engine=engine, seed=seed)
+        return worded.drawing(
+            self.sampling, endpoint_default_sampling=self.endpoint_default_sampling, engine=engine, seed=seed
+        )
 
     def going_on(self, outputs: Outputs) -> Asked:
         """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
@@ -90,7 +92,7 @@ class Asked:
             self.sampling,
             solver=solver,
             base_url=self.base_url,
-            own_drawing=self.own_drawing,
+            endpoint_default_sampling=self.endpoint_default_sampling,
             patience=self.patience,
             seed=self.seed,
             engine=self.engine,

@@ -121,7 +121,7 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_
     elif asked.draws and asked.seed:  # an endpoint is sent none, but each names a replication; 0 goes without saying
         here = {"seed": asked.seed}
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
-    if asked.own_drawing:
+    if asked.endpoint_default_sampling:
         drawing |= {"temperature": None, "top_p": None}
     return {
         "player": who.label,

@@ -28,7 +28,7 @@ def play(
     source: str | None,
     sampling: SamplingSettings,
     base_url: str | None,
-    own_drawing: bool,
+    endpoint_default_sampling: bool,
     dictionary: Dictionary | None,
     hard_mode: bool,
     seed: int | None,
@@ -54,7 +54,7 @@ def play(
         sampling,
         solver=Solver(found),
         base_url=base_url,
-        own_drawing=own_drawing,
+        endpoint_default_sampling=endpoint_default_sampling,
         seed=seed,
     )
     trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]

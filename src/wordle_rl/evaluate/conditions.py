@@ -45,12 +45,12 @@ class Conditions:
         self,
         sampling: SamplingSettings,
         *,
-        own_drawing: bool = False,
+        endpoint_default_sampling: bool = False,
         engine: Engine | None = None,
         seed: int | None = None,
     ) -> Conditions:
-        """The same wording, with tokens drawn so; `own_drawing` leaves temperature and top_p to an endpoint."""
-        temperature, top_p = (None, None) if own_drawing else (sampling.temperature, sampling.top_p)
+        """The same wording, and how tokens are drawn; `endpoint_default_sampling`: as the endpoint does by default."""
+        temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
         return Conditions(self.style, self.shape, self.thinking, temperature, top_p, limit, engine, seed)
 

@@ -185,13 +185,18 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """What a row must keep to.
+    """What a game must satisfy to become rows.
 
-    `max_turns` bounds the guesses of a game (free refusals do not count; None: no bound), `max_words` the words of its
-    replies (None: no bound), `max_tokens` the completion tokens that its endpoint counted (0: no bound; under any other
-    bound a game without a count is rejected). `consistent_only`: no taught guess contradicts the marks before it;
-    without it, deliberate probes are kept. `check_thinking`: no thinking makes a claim that `claims.false_claim` finds false. `thinking`: whether
-    replies are to hold it; `off` leaves it unread, `required` asks for it before every taught guess.
+    Attributes:
+        max_turns: Most guesses of a game; refusals that cost no turn do not count. None: no bound.
+        max_words: Most words in its replies. None: no bound.
+        won_only: The game must be won.
+        consistent_only: No taught guess may contradict the marks before it; without it, deliberate probes are kept.
+        check_thinking: No thinking may make a claim that `claims.false_claim` finds false.
+        max_tokens: Most completion tokens, as its endpoint counted them; a game without a count is rejected. 0: no
+            bound.
+        thinking: Whether the rows' replies hold thinking. `off`: it is not read; `required`: every taught guess must
+            have some.
 
     Raises:
         ConfigError: If a bound leaves room for no game.

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
-
-from openai import APIError, APIStatusError, AsyncOpenAI
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.endpoints.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
 from wordle_rl.endpoints.providers import Endpoint
 from wordle_rl.endpoints.replies import Said, as_reply, read_answer
-from wordle_rl.endpoints.retry import Backoff, is_passing
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.prompt import Guess, Message
-from wordle_rl.runs import writable
-from wordle_rl.samplers.openai import check_endpoint
+from wordle_rl.prompt import Guess
 from wordle_rl.teaching.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
-_HOPELESS = {401: "mend the key", 402: "pay in, or ask another", 403: "mend the key", 404: "mend --model or --provider"}
+_FATAL_STATUS = {
+    401: "correct the key",
+    402: "pay in, or ask another endpoint",
+    403: "correct the key",
+    404: "correct --model or --provider",
+}
 """Refusals that every further request would meet too, and what to do about them."""
 
 
@@ -64,10 +65,6 @@ class Tally:
         if settings.price_in is None or settings.price_out is None:
             return None
         return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
-
-
-class _RequestFailedError(Exception):
-    """A game's request failed for good; the message says how."""
 
 
 class _StoppedError(Exception):
@@ -113,7 +110,6 @@ class LLMTeacher:
     def __post_init__(self) -> None:
         self._prompter = self.settings.game.prompter(self.words.word_length)
         self._failures_in_a_row = 0
-        self._backoff = Backoff()
         self._fault: str | None = None
 
     def check(self) -> None:
@@ -122,7 +118,7 @@ class LLMTeacher:
         Raises:
             ConfigError: If it is not or does not.
         """
-        check_endpoint(self.endpoint.base_url, self.endpoint.key, self.endpoint.key_name)
+        check_endpoint(self.endpoint)
 
     def play(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> Tally:
         """Play every game, as many at once as the settings allow.
@@ -145,17 +141,21 @@ class LLMTeacher:
 
     async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> None:
         self._stop = asyncio.Event()
-        waiting = iter(jobs)
-        async with AsyncOpenAI(
-            base_url=self.endpoint.base_url,
-            api_key=self.endpoint.key,
-            timeout=self.settings.timeout_s,
-            max_retries=0,  # tried again here, so that all games wait when one is told to
+        waiting, settings = iter(jobs), self.settings
+        async with EndpointClient(
+            self.endpoint,
+            model=settings.model,
+            max_completion_tokens=settings.max_completion_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            timeout_s=settings.timeout_s,
+            max_retries=settings.max_retries,
+            wait=self._wait,
         ) as client:
-            workers = min(self.settings.max_concurrent, len(jobs))
+            workers = min(settings.max_concurrent, len(jobs))
             await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
 
-    async def _work(self, client: AsyncOpenAI, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
+    async def _work(self, client: EndpointClient, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
         while not self._stop.is_set() and (job := next(waiting, None)) is not None:
             trace = await self._play(client, job)
             if trace is None:
@@ -176,20 +176,23 @@ class LLMTeacher:
         if self._failures_in_a_row >= self.settings.max_failures:
             self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
 
-    async def _play(self, client: AsyncOpenAI, job: Job) -> Trace | None:
+    async def _play(self, client: EndpointClient, job: Job) -> Trace | None:
         """One game; None if the run ended first."""
         env = WordleEnv(job.secret, self.words, self._prompter)
         replies: list[_Reply] = []
-        spent = _Spent()
-        error = None
+        spent, error = _Spent(), None
+        seed = job.seed if self.settings.send_seed else None
         try:
             async with asyncio.timeout(self.settings.game_timeout_s):
                 while env.stop_reason is None:
-                    replies.append(await self._ask(client, env.conversation, job, spent))
+                    replies.append(await client.ask(env.conversation, lambda answer: self._read(answer, spent), seed))
                     env.step(replies[-1].spoken)
         except _StoppedError:
             return None
-        except _RequestFailedError as failed:
+        except RequestFailedError as failed:
+            if fix := _FATAL_STATUS.get(402 if failed.code == NO_QUOTA else failed.status or 0):
+                self._end(f"{self.endpoint.base_url} refused: {failed}; {fix}")
+                return None
             error = str(failed)
         except TimeoutError:
             error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
@@ -205,50 +208,15 @@ class LLMTeacher:
             completion_tokens=spent.completion_tokens if spent.known else 0,
         )
 
-    async def _ask(self, client: AsyncOpenAI, messages: Sequence[Message], job: Job, spent: _Spent) -> _Reply:
-        """One reply, after as many tries as the settings allow."""
-        body = self._body(messages, job)
-        for attempt in range(1, self.settings.max_retries + 2):
-            await self._wait_for_leave()
-            headers: Mapping[str, str] = {}
-            status = None
-            try:
-                answer = await client.chat.completions.create(**body)
-                return self._read(answer, spent)
-            except APIStatusError as error:
-                reason = self._described(error)
-                self._end_if_hopeless(error, reason)
-                if not is_passing(error.status_code):
-                    raise _RequestFailedError(reason) from None
-                status, headers = error.status_code, error.response.headers
-            except (APIError, ValueError, RecursionError) as error:  # no JSON, one too deep, or no message
-                reason = self._described(error)
-            if attempt <= self.settings.max_retries:
-                await self._rest(self._backoff.after(status, headers, attempt))
-        raise _RequestFailedError(reason)
-
-    def _body(self, messages: Sequence[Message], job: Job) -> dict[str, Any]:
-        settings = self.settings
-        asked = {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "seed": job.seed if settings.send_seed else None,
-        }
-        return {
-            "model": settings.model,
-            "messages": list(messages),
-            self.endpoint.limit_name: settings.max_completion_tokens,
-            **{name: value for name, value in asked.items() if value is not None},
-        }
-
-    async def _wait_for_leave(self) -> None:
-        """Return when a request may be sent.
+    async def _wait(self, seconds: float) -> None:
+        """Pause until a request may be sent.
 
         Raises:
             _StoppedError: If the run is over, for instance since its budget is used up.
         """
-        while left := self._backoff.left_s():
-            await self._rest(left)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
         if self._is_spent():
             self.tally.over_budget = True
             self._stop.set()
@@ -261,15 +229,6 @@ class LLMTeacher:
         tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
         out_of_tokens = 0 < settings.budget_tokens <= tokens
         return out_of_tokens or 0 < settings.budget_money <= cost
-
-    async def _rest(self, seconds: float) -> None:
-        """Sleep, or until the run is over."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            return
-        raise _StoppedError
 
     def _read(self, answer: object, spent: _Spent) -> _Reply:
         """Count an answer's tokens and take it apart.
@@ -291,22 +250,10 @@ class LLMTeacher:
             if not isinstance(told, int | float) or not 0 <= told < math.inf:
                 spent.known = False
                 continue
-            for purse in (self.tally, spent):
-                setattr(purse, name, getattr(purse, name) + int(told))
+            for counts in (self.tally, spent):
+                setattr(counts, name, getattr(counts, name) + int(told))
         if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
             self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
-
-    def _described(self, error: Exception) -> str:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        return self.endpoint.without_key(writable(told))[:300]
-
-    def _end_if_hopeless(self, error: APIStatusError, reason: str) -> None:
-        mend = _HOPELESS.get(error.status_code)
-        if error.code == "insufficient_quota":
-            mend = _HOPELESS[402]
-        if mend is not None:
-            self._end(f"{self.endpoint.base_url} refused: {reason}; {mend}")
-            raise _StoppedError
 
     def _end(self, fault: str) -> None:
         """Stop the run; games under way are given up."""
