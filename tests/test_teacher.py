@@ -36,9 +36,19 @@ def big_games(big_teacher: SolverTeacher) -> TeacherGames:
     return big_teacher.play(secrets, WILD, seed=1)
 
 
+def num_turns(games: TeacherGames) -> np.ndarray:
+    """Turns played per game, shape (num_games,)."""
+    return (games.guesses >= 0).sum(axis=1)
+
+
+def won(games: TeacherGames) -> np.ndarray:
+    """Whether each game found its secret, shape (num_games,)."""
+    return (games.guesses == games.secrets[:, None]).any(axis=1)
+
+
 def turns_of(games: TeacherGames, game: int) -> list[int]:
     """The turns of a game, as numbers."""
-    return list(range(int(games.num_turns[game])))
+    return list(range(int(num_turns(games)[game])))
 
 
 def fitting(words: WordList, board: list[tuple[str, int]]) -> list[str]:
@@ -64,13 +74,12 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
             assert games.classes[game, turn] == len({score_guess(word, guess) for word in possible})
         assert secret not in [earlier for earlier, _ in board]
         board.append((guess, code))
-    won = bool(board) and board[-1][0] == secret
-    assert games.won[game] == won
+    is_won = bool(board) and board[-1][0] == secret
     unplayed = slice(len(board), None)
     assert (games.guesses[game, unplayed] == -1).all()
     assert (games.codes[game, unplayed] == -1).all()
     assert not games.taught[game, unplayed].any()
-    if not won:
+    if not is_won:
         assert len(board) == games.guesses.shape[1] or not fitting(words, board)
 
 
@@ -176,15 +185,15 @@ def test_probing_teachers_lose_no_game(big_teacher: SolverTeacher) -> None:
     words = big_teacher.words
     plain = big_teacher.play(words.answers, PURE, seed=0)
     probing = big_teacher.play(words.answers, PURE.model_copy(update={"probe_gain": 2}), seed=0)
-    assert probing.won.mean() > 0.999 > plain.won.mean()
-    assert probing.num_turns[probing.won].mean() < plain.num_turns[plain.won].mean()
+    assert won(probing).mean() > 0.999 > won(plain).mean()
+    assert num_turns(probing)[won(probing)].mean() < num_turns(plain)[won(plain)].mean()
 
 
 def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: SolverTeacher) -> None:
     words = big_teacher.words
     games = big_teacher.play(words.answers[::3], PURE, seed=0)
-    assert games.won.mean() > 0.97
-    assert 3.3 < games.num_turns[games.won].mean() < 3.9
+    assert won(games).mean() > 0.97
+    assert 3.3 < num_turns(games)[won(games)].mean() < 3.9
     assert np.array_equal(games.taught, games.guesses >= 0)
 
 
@@ -192,10 +201,10 @@ def test_outside_secrets_end_without_a_win_unless_by_a_stray(
     big_teacher: SolverTeacher, big_games: TeacherGames
 ) -> None:
     for game in range(500, 1000):
-        last = big_games.num_turns[game] - 1
-        assert not big_games.won[game] or not big_games.taught[game, last]
+        last = num_turns(big_games)[game] - 1
+        assert not won(big_games)[game] or not big_games.taught[game, last]
     outside = [word for word in big_teacher.words.guesses if word not in big_teacher.words.answer_index][:200]
-    assert not big_teacher.play(outside, WILD.model_copy(update={"stray_rate": 0.0}), seed=0).won.any()
+    assert not won(big_teacher.play(outside, WILD.model_copy(update={"stray_rate": 0.0}), seed=0)).any()
 
 
 def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:

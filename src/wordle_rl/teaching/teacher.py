@@ -25,14 +25,11 @@ import numpy.typing as npt
 from wordle_rl.config import TeacherSettings
 from wordle_rl.game import Turn
 from wordle_rl.solver import Solver, encode_marks, feedback_matrix
-from wordle_rl.solver.partition import count_split
+from wordle_rl.teaching.best_guess import BestGuess
 from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
 
-_MAX_RIVALS = 128
-_MAX_PROBED = 32
-_MAX_MEMO = 400_000
 _MAX_LOOKED_UP = 8192
 _CHUNK = 1024
 
@@ -53,16 +50,6 @@ class TeacherGames:
     taught: npt.NDArray[np.bool_]
     remaining: Ints
     classes: Ints
-
-    @property
-    def num_turns(self) -> Ints:
-        """Turns played per game, shape (num_games,)."""
-        return np.asarray((self.guesses >= 0).sum(axis=1), dtype=np.int32)
-
-    @property
-    def won(self) -> npt.NDArray[np.bool_]:
-        """Whether each game found its secret, shape (num_games,)."""
-        return np.asarray((self.guesses == self.secrets[:, None]).any(axis=1))
 
     def take(self, rows: npt.NDArray[np.intp]) -> TeacherGames:
         """The games of these rows, in their order."""
@@ -106,10 +93,9 @@ class SolverTeacher:
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
         self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
-        self._num_codes = 3**self.words.word_length
         self._is_answer = np.zeros(len(guesses), np.bool_)
         self._is_answer[self._answer_as_guess] = True
-        self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self._best = BestGuess(self._answer_codes, self._answer_as_guess, 3**self.words.word_length)
         self._helpers: ProcessPoolExecutor | None = None
 
     @contextmanager
@@ -199,7 +185,7 @@ class SolverTeacher:
             return None
         if not scored:
             return Advice(self.words.guesses[opener], remaining, 0)
-        best, classes = self._best_guess(np.packbits(fitting).tobytes(), fitting, probe_gain)
+        best, classes = self._best.find(np.packbits(fitting).tobytes(), fitting, probe_gain)
         return Advice(self.words.guesses[best], remaining, classes)
 
     def _listed(self, what: str, word: str) -> int:
@@ -281,7 +267,7 @@ class SolverTeacher:
             elif noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
-                chosen[row], classes[row] = self._best_guess(keys[row].tobytes(), possible[row], probe_gain)
+                chosen[row], classes[row] = self._best.find(keys[row].tobytes(), possible[row], probe_gain)
         return chosen, stray | reveals, classes
 
     def _fitting(self, guesses: Ints, codes: Ints) -> npt.NDArray[np.intp]:
@@ -314,44 +300,6 @@ class SolverTeacher:
         value[num_left == len(candidates)] = 0
         best = int(np.argmax(value))
         return int(drawn[best]) if value[best] > 0 else -1
-
-    def _best_guess(self, key: bytes, possible: npt.NDArray[np.bool_], probe_gain: int) -> tuple[int, int]:
-        found = self._best.get((key, probe_gain))
-        if found is None:
-            if len(self._best) >= _MAX_MEMO:
-                self._best.clear()
-            candidates = np.flatnonzero(possible)
-            found = self._split_best(candidates)
-            if probe_gain and found[1] + probe_gain <= len(candidates) <= _MAX_RIVALS:
-                found = self._probe(candidates, found, probe_gain)
-            self._best[key, probe_gain] = found
-        return found
-
-    def _split_best(self, candidates: npt.NDArray[np.intp]) -> tuple[int, int]:
-        """The candidate that splits the candidates into the most classes, the first of equals, and their number.
-
-        Among more than `_MAX_RIVALS` candidates only about that many, evenly spread over the alphabet, are weighed.
-        """
-        if len(candidates) <= 2:
-            return int(self._answer_as_guess[candidates[0]]), len(candidates)
-        rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]
-        block = self._answer_codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
-        occurs = np.zeros((len(rivals), self._num_codes), np.bool_)
-        occurs[np.arange(len(rivals))[:, None], block] = True
-        classes = occurs.sum(axis=1)
-        best = int(np.argmax(classes))
-        return int(self._answer_as_guess[rivals[best]]), int(classes[best])
-
-    def _probe(self, candidates: npt.NDArray[np.intp], found: tuple[int, int], gain: int) -> tuple[int, int]:
-        """The listed word with the most classes if it makes `gain` more than the best candidate, else that one.
-
-        For more than `_MAX_PROBED` candidates only a part of the listed words, evenly spread, is weighed.
-        """
-        step = -(-len(candidates) // _MAX_PROBED)
-        block = np.ascontiguousarray(self._answer_codes[::step, candidates].T)  # (candidates, guesses)
-        classes = count_split(block).num_classes
-        best = int(np.argmax(classes))
-        return (best * step, int(classes[best])) if classes[best] >= found[1] + gain else found
 
 
 _helper: SolverTeacher
