@@ -89,21 +89,21 @@ def test_a_bound_on_the_guesses_leaves_out_games_and_rewrites_no_prompt(call, tm
     assert "in at most 6 guesses" in kept[0]["messages"][0]["content"]
 
 
-def test_prompts_say_how_many_guesses_the_games_were_given(call, games: Path, tmp_path: Path) -> None:
-    def told(*arguments: object) -> str:
+def test_prompts_state_how_many_guesses_the_rules_allowed(call, games: Path, tmp_path: Path) -> None:
+    def prompt(*arguments: object) -> str:
         assert call("dataset", "--out", tmp_path / "set", *arguments)[0] == 0
         return rows(tmp_path / "set_sft_train.jsonl")[0]["messages"][0]["content"]
 
     record = SettingsFile(games)
     record.keep("m", {"game.max_turns": 8})
-    assert "in at most 8 guesses" in told()
-    assert "in at most 8 guesses" in told("--max-turns", 2)
-    assert "in at most 9 guesses" in told("--game-turns", 9)
+    assert "in at most 8 guesses" in prompt()
+    assert "in at most 8 guesses" in prompt("--max-turns", 2)
+    assert "in at most 9 guesses" in prompt("--game-turns", 9)
     record.keep("n", {"game.max_turns": 7})
     code, _, err = call("dataset", "--out", tmp_path / "set")
     assert (code, err.count("\n")) == (2, 1)
-    assert "records games of 7 or 8 guesses; say with --game-turns" in err
-    assert "in at most 7 guesses" in told("--game-turns", 7)
+    assert "records games of 7 or 8 guesses; choose what the prompts state with --game-turns" in err
+    assert "in at most 7 guesses" in prompt("--game-turns", 7)
 
 
 @pytest.mark.parametrize(

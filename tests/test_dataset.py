@@ -315,8 +315,8 @@ def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:
 def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
     lost = replace(FAULTS["malformed_turn"], turns=FAULTS["malformed_turn"].turns[:2], teacher="m", seed=1)
     failed = replace(SOUND, error="down", teacher="m", seed=2)
-    mended = replace(SOUND, error="down", teacher="m")
-    games = [SOUND, mended, lost, failed, failed, replace(SOUND, teacher="m"), replace(failed, secret="civic")]
+    finished_later = replace(SOUND, error="down", teacher="m")
+    games = [SOUND, finished_later, lost, failed, failed, replace(SOUND, teacher="m"), replace(failed, secret="civic")]
     found = {(row.secret, row.teacher): row for row in summarise(games)}
     assert set(found) == {("crane", "solver"), ("crane", "m"), ("civic", "m")}
     row = found["crane", "m"]

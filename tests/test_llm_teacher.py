@@ -230,7 +230,7 @@ def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve,
     assert len(bad.requests) == 3
 
 
-def test_a_request_no_retry_can_mend_is_sent_once(serve, small_words) -> None:
+def test_a_request_no_retry_can_help_is_sent_once(serve, small_words) -> None:
     endpoint = serve(lambda *_: (400, SLOW_DOWN))
     tally, [game] = play(teacher(endpoint, small_words))
     assert "BadRequestError" in (game.error or "")

@@ -1,4 +1,4 @@
-"""Laws of slips: misspelt words that could have been meant, refused, never learnt, and mended at once."""
+"""Laws of slips: misspelt words that could have been meant, refused, never learnt, and corrected at once."""
 
 from __future__ import annotations
 

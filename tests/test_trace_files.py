@@ -1,4 +1,4 @@
-"""Laws of bought games on disk: appended whole, mended after a crash, and the same again as CSV."""
+"""Laws of bought games on disk: appended whole, repaired after a crash, and the same again as CSV."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def test_what_was_appended_is_there_and_known_as_finished(tmp_path: Path) -> Non
     again = TraceFile(file.path)
     assert list(read_traces(file.path)) == [*GAMES, failed]
     assert again.finished == file.finished == {one.key for one in GAMES}
-    assert not again.mended
+    assert not again.repaired
 
 
 def test_a_half_written_line_is_cut_at_any_byte(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_half_written_line_is_cut_at_any_byte(tmp_path: Path) -> None:
         path.write_bytes(whole[:cut])
         file = TraceFile(path)
         kept = 2 if cut == len(whole) - 1 else 1  # all but the line break: the game is whole
-        assert file.mended == (first < cut < len(whole) - 1)
+        assert file.repaired == (first < cut < len(whole) - 1)
         assert list(read_traces(path)) == GAMES[:kept]
         file.append(GAMES[1])
         assert list(read_traces(path))[kept:] == GAMES[1:2]
@@ -64,7 +64,7 @@ def test_a_last_line_longer_than_one_read_is_cut_whole(tmp_path: Path) -> None:
     long = replace(GAMES[1], turns=(replace(GAMES[1].turns[0], reply="x" * 200_000),))
     with path.open("a") as file:
         file.write(json.dumps(long.to_row(), separators=(",", ":"))[:-1])
-    assert TraceFile(path).mended
+    assert TraceFile(path).repaired
     assert list(read_traces(path)) == GAMES[:1]
 
 

@@ -1,4 +1,4 @@
-"""Which answers may be secrets in training: the answers dealt into train, val and test."""
+"""The answers divided into train, val and test secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SplitName = Literal["all", "train", "val", "test", "held_out"]
 
 @dataclass(frozen=True)
 class Split:
-    """The answers of a list in three disjoint parts, each in shuffled order: its first n secrets are a fair sample."""
+    """The answers of a list in three disjoint parts, each shuffled, so that its first n secrets are a fair sample."""
 
     train: tuple[str, ...] = field(repr=False)
     val: tuple[str, ...] = field(repr=False)
@@ -36,7 +36,7 @@ class Split:
         return parts[name]
 
     def of_each_part(self, count: int) -> list[str]:
-        """The first so many secrets of train, val and test each; 0: all of them."""
+        """The first `count` secrets of train, val and test each; 0: all of them."""
         return [secret for part in (self.train, self.val, self.test) for secret in part[: count or None]]
 
     def part_of(self, word: str) -> str:
@@ -53,10 +53,10 @@ class Split:
         return {secret: part for part in ("train", "val", "test") for secret in getattr(self, part)}
 
     def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The training secrets of teacher games and those of learning by play.
+        """The training secrets of teacher games, and those of learning by play.
 
         Args:
-            rl_only: Share kept from the teacher, at least 0 and below 1. With none kept both have all of them.
+            rl_only: Share that only learning by play has, at least 0 and below 1. With 0, both have all of them.
         """
         num_kept = int(len(self.train) * rl_only)
         num_taught = len(self.train) - num_kept
@@ -66,13 +66,13 @@ class Split:
 def split_secrets(
     words: WordList, seed: int = 0, *, val_size: int | None = None, test_size: int | None = None
 ) -> Split:
-    """Deal the answers into train, val and test, the same on every machine and Python version.
+    """Divide the answers into train, val and test, the same on every machine and Python version.
 
     In the order of the SHA-256 of `fingerprint:seed:answer`, the first answers go to test, the next to val, the rest to
-    train. So the test secrets stay when only `val_size` changes.
+    train. So the test secrets stay the same when only `val_size` changes.
 
     Args:
-        words: The list whose answers are dealt.
+        words: The list whose answers are divided.
         seed: Any integer.
         val_size: Number of val secrets, at least 1; by default 5 % of the answers.
         test_size: Number of test secrets, at least 1; by default 11 % of the answers, or 300 if that is more and there

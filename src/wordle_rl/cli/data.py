@@ -32,12 +32,12 @@ def traces(
 ) -> None:
     """Have a teacher play games and write them as JSON lines.
 
-    The solver makes the file anew, from training secrets and words outside the answers. A language model's games cost
-    money: they are appended one by one, and the same command plays only what is missing.
+    The solver's games replace the file; their secrets are training secrets and words outside the answers. A language
+    model's games cost money: they are appended one by one, and the same command plays only what is missing.
 
     Args:
         out: The file to write.
-        base_url: With `--teacher openai`: the endpoint's address or a provider's name, the same as --provider.
+        base_url: With `--teacher openai`: another name of --provider.
         csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
         split_seed: Seed of the split.
     """
@@ -99,7 +99,7 @@ def dataset(
     max_tokens: int = 0,
     as_json: Json = False,
 ) -> None:
-    """Turn traces into SFT and RL rows, checked again; every rejected game is counted with its reason.
+    """Check traces again and turn them into SFT and RL rows; every rejected game is counted by reason.
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
@@ -107,19 +107,19 @@ def dataset(
         split_seed: Seed of the split.
         style: Wording of the prompts.
         shape: One growing conversation, or a fresh prompt every turn.
-        thinking: Whether replies hold the teacher's thinking; `off` leaves it out, and then it is neither checked nor
-            counted; `required` rejects games with a taught guess before which nothing was thought.
-        max_turns: Games of more guesses are rejected; left out: none but those longer than `--game-turns`.
-        game_turns: How many guesses a game was given, for the prompts to say; left out: as recorded beside a language
-            model's traces file, else 6.
+        thinking: Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted;
+            `required` rejects games with a taught guess without thinking.
+        max_turns: Games of more guesses are rejected; left out: the same as --game-turns.
+        game_turns: Guesses that the rules of the games allowed, which the prompts state; left out: what is recorded
+            beside a language model's traces, else 6.
         max_words: Games whose replies have more words are rejected.
-        won_only: Only games that were won are kept; `--no-` keeps lost ones too.
-        consistent_only: Only games without a taught guess that contradicts the marks are kept; `--no-` keeps
-            deliberate probes.
-        check_thinking: Thinking that leaks tags, announces another guess or calls a ruled-out word possible is
+        won_only: Lost games are rejected; `--no-` keeps them.
+        consistent_only: Games with a taught guess that contradicts the marks are rejected; `--no-` keeps deliberate
+            probes.
+        check_thinking: Games whose thinking leaks tags, announces another guess or calls a ruled-out word possible are
             rejected; `--no-` leaves thinking unchecked.
-        max_tokens: Games that took more completion tokens, as the endpoint counted them, are rejected, and so are those
-            whose tokens are not known (the solver's, of an endpoint that does not count); 0: no bound.
+        max_tokens: Games of more completion tokens, as the endpoint counted them, are rejected, and so are games
+            without a count (the solver's, or of an endpoint that does not count); 0: no bound.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
     command.dataset(traces, out, words, split_seed, style, shape, limits, game_turns, as_json)
@@ -135,7 +135,7 @@ def import_data(
     max_turns: int = 6,
     as_json: Json = False,
 ) -> None:
-    """Read other data sets (CSV, JSON lines, parquet) into rows of ours; odd rows are counted with their reason.
+    """Turn other data sets (CSV, JSON lines, parquet) into rows of ours; rows left out are counted by reason.
 
     grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
     from, marked again by the rules. instruction: rows of instruction, output become messages to fine-tune on. Rows of

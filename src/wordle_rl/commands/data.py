@@ -35,9 +35,9 @@ def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, se
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
     found = load_words(source)
     split = split_secrets(found, split_seed)
-    with show_progress(messages, "teacher plays", settings.num_games, transient=True) as tell:
+    with show_progress(messages, "teacher plays", settings.num_games, transient=True) as advance:
         count = write_solver_traces(
-            path, split, Solver(found), settings, seed, lambda done: tell(done, settings.num_games, "")
+            path, split, Solver(found), settings, seed, lambda done: advance(done, settings.num_games, "")
         )
     if as_json:
         print_json({"file": str(path), "num_games": count})
@@ -51,7 +51,7 @@ def _check_traces(path: Path) -> None:
         return
     try:
         next(read_traces(path), None)
-    except ValueError:  # no trace, no JSON, or no text at all
+    except ValueError:  # not a trace, not JSON, or not text
         raise ConfigError(f"{path} is no traces file; name another --out") from None
 
 
@@ -168,7 +168,7 @@ def dataset(
     game_turns: int | None,
     as_json: bool,
 ) -> None:
-    """SFT and RL rows from traces, with prompts for games of `game_turns` guesses."""
+    """SFT and RL rows from traces."""
     found = load_words(source)
     turns = _turns_of(path) if game_turns is None else game_turns
     if turns < 1:
@@ -178,7 +178,7 @@ def dataset(
     elif limits.max_turns > turns:
         raise ConfigError(
             f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
-            f"lower it, or pass --game-turns {limits.max_turns} if that is how the games were played"
+            f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
         )
     prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=turns))
     counts = write_dataset(_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
@@ -192,7 +192,7 @@ def dataset(
 
 
 def _turns_of(path: Path) -> int:
-    """The guesses that each game of some traces was given: as recorded beside them, else six."""
+    """The guesses that the rules of some traces allowed: as recorded beside them, else six."""
     recorded = SettingsFile(path).game_turns() if path.is_file() else None
     return recorded or Rules().max_turns
 
@@ -207,7 +207,7 @@ def import_data(
     max_turns: int,
     as_json: bool,
 ) -> None:
-    """Somebody else's rows as ours."""
+    """Other people's rows as ours."""
     found = load_words(source)
     prompter = Prompter(thinking=thinking, word_length=found.word_length, rules=Rules(max_turns=max_turns))
     counts = import_rows(path, target, form, found, split_secrets(found, split_seed), prompter)

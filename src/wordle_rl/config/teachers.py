@@ -20,16 +20,17 @@ class TeacherSettings(Section):
     random_opener_rate: float = Field(0.5, ge=0, le=1)
     """Chance per game that a random answer opens it."""
     noise_rate: float = Field(0.25, ge=0, le=1)
-    """A random word that is still possible, instead of the best one."""
+    """Chance of a random word that is still possible, instead of the best one."""
     outside_noise_rate: float = Field(0.25, ge=0, le=1)
-    """The same in games whose secret is outside the answers; there it also teaches words that are never a secret."""
+    """The same in games whose secret is outside the answers, where it also teaches words that are never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
-    """A random listed word, possible or not; the teacher disowns it, so it is not learnt."""
+    """Chance of a random listed word, possible or not; not trained on."""
     reveal_rate: float = Field(0.0, ge=0, le=1)
-    """In games whose secret is outside the answers, a word after which few answers are left, rather those shown least
-    so far; the teacher disowns it."""
+    """In games whose secret is outside the answers: chance per turn of a word, chosen knowing the secret, that leaves
+    few answers, preferably rarely shown ones; not trained on."""
     probe_gain: int = Field(0, ge=0)
-    """Play a word that cannot be the secret where it makes so many classes more than any that can; 0: never."""
+    """Play a word that cannot be the secret if it splits the remaining answers into at least this many classes more
+    than any word that can; 0: never."""
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
 
@@ -44,22 +45,22 @@ class TraceSettings(Section):
     """Teacher games to make."""
 
     file: Path | None = None
-    """Teach from the games of this file of `wordle-rl traces`, any teacher's, or directory of wordle_data_WORD.csv,
-    instead of the solver's. Left out are games of secrets not to be taught, games that do not come out as told by the
-    rules of the run, and, the solver's apart, what `wordle-rl dataset` would leave out, lost games among it; the
-    solver's are learnt from lost ones too. Of the settings here `num_games` and `rl_only_share` still count."""
+    """Learn from the games of this file of `wordle-rl traces`, or of this directory of wordle_data_WORD.csv, instead of
+    playing new ones. Left out are games whose secret may not be taught, and games that come out differently when played
+    again by the rules of the run. Games that the solver did not play are also left out for the reasons of `wordle-rl
+    dataset`, such as being lost. Of the settings here, only `num_games` and `rl_only_share` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
     outside_choice: int = Field(1, ge=1, le=1000)
-    """So many of these games are played for each that is kept: the one that shows the answers shown least so far."""
+    """Outside-secret games played per game kept; kept is the one that shows the answers shown least so far."""
     rl_only_share: float = Field(0.0, ge=0, lt=1)
-    """Share of the training secrets that no teacher game has as its secret. Learning by play then trains on these,
-    where there still is something to find out."""
+    """Share of the training secrets that no teacher game has as its secret. Learning by play then trains on these
+    alone, since no game of theirs has been learnt yet."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
     """Chance, after the first turn, that a misspelt word comes before the teacher's: it is refused, costs the turn and
-    is not learnt; what is learnt is to mend it."""
+    is not trained on; the correct word after it is."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
     teacher: TeacherSettings = TeacherSettings()
@@ -102,9 +103,9 @@ class LLMTeacherSettings(Section):
     max_failures: int = Field(20, ge=1)
     """Failed games in a row after which the run stops."""
     budget_tokens: int = Field(0, ge=0)
-    """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. What the
-    file of --out holds of the same games (secrets, seeds, model) counts, failed ones too: raise it to go on. Games cut
-    off at its end are not in the file and do not count."""
+    """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. Tokens that
+    the file of --out records for the same games (secrets, seeds, model) count, failed games included: raise the budget
+    to go on. Games cut off when a budget ran out are not in the file and do not count."""
     budget_money: float = Field(0.0, ge=0)
     """The same in money, in the currency of the prices."""
     price_in: float | None = Field(None, ge=0)

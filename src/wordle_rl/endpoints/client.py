@@ -32,7 +32,7 @@ def check_endpoint(endpoint: Endpoint) -> None:
             client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
     except APIConnectionError:
         raise ConfigError(
-            f"nothing answers at {endpoint.base_url}; start the server or correct its address (--base-url)"
+            f"nothing answers at {endpoint.base_url}; start the server or fix its address (--base-url)"
         ) from None
     except AuthenticationError:
         raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None

@@ -1,4 +1,4 @@
-"""Where language models are asked, and the keys to it: read from the environment or `.env`, never stored or shown."""
+"""Addresses of endpoints and their keys, which are read from the environment or `.env` and never stored or shown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, urlsplit
 from wordle_rl.config import ConfigError
 
 NO_KEY = "no-key-needed"
-"""Sent where there is no key: clients insist on one."""
+"""Sent where there is no key, since the client library requires one."""
 _SHORTEST_SECRET = 16
-"""A key of fewer characters is a placeholder, such as `EMPTY`, and may be part of any word."""
+"""Characters. A shorter key is taken for a placeholder such as `EMPTY`, which ordinary text may contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Endpoint:
     limit_name: str = "max_tokens"
 
     def without_key(self, text: str) -> str:
-        """The text with the key blotted out, to be stored or shown: a server may echo anything. Placeholders stay."""
+        """The text with the key replaced, to be stored or shown: a server may echo it. Placeholders stay."""
         is_secret = self.key != NO_KEY and len(self.key) >= _SHORTEST_SECRET
         return text.replace(self.key, "(key)") if is_secret else text
 
@@ -57,13 +57,13 @@ def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) ->
     """The endpoint of a provider, with its key from the environment or else from `.env` in a directory.
 
     Args:
-        provider: A name among `PROVIDERS`, or an address with http:// or https://; a provider's own address is as good
-            as its name.
-        directory: Where `.env` may lie.
-        with_user: Let an address hold user and password, for one's own server behind a gate that asks for them.
+        provider: A name among `PROVIDERS`, or an address with http:// or https://. A provider's address means the
+            same as its name.
+        directory: Where `.env` may be.
+        with_user: Allow user and password in an address, for one's own server behind a proxy that asks for them.
 
     Raises:
-        ConfigError: If there is no such provider, or its key is missing or cannot be one.
+        ConfigError: If there is no such provider, or its key is missing or malformed.
     """
     found = PROVIDERS.get(provider) or _BY_ADDRESS.get(provider.rstrip("/"))
     if found is None:
@@ -93,10 +93,10 @@ def bare_address(provider: str) -> str:
 
 
 def _address_of(text: str) -> SplitResult:
-    """An address taken apart.
+    """The parts of an address.
 
     Raises:
-        ConfigError: If its host or port cannot be one; without its user and query.
+        ConfigError: If its host or port is invalid; the message leaves out its user and query.
     """
     try:
         address = urlsplit(text)
@@ -104,7 +104,7 @@ def _address_of(text: str) -> SplitResult:
         address.port  # noqa: B018  # raises where it is no number, or too large
     except ValueError:
         shown = text.rpartition("@")[2].partition("?")[0]
-        raise ConfigError(f"no address {shown!r}: mend its host or port; http://localhost:8000/v1 is one") from None
+        raise ConfigError(f"no address {shown!r}: fix its host or port; http://localhost:8000/v1 is one") from None
     return address
 
 
@@ -112,7 +112,7 @@ _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read `NAME=value` lines; values may be quoted, `export` and comments are skipped. No file: nothing.
+    """Read `NAME=value` lines; values may be quoted, `export` and comments are skipped. A missing file is empty.
 
     Raises:
         ConfigError: If the file is no text.

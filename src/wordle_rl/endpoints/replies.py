@@ -1,4 +1,4 @@
-"""What a chat endpoint sent, taken apart: what it said, what it thought apart from that, and how it ended."""
+"""The parts of an endpoint's answer: the text, reasoning sent separately from it, and why it ended."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from wordle_rl.prompt import Thinking, with_opened_thought
 from wordle_rl.runs import writable
 
 _TAGS = re.compile(r"</?(?:think|guess)>")
-"""What reasoning must not hold where it is read as part of a reply."""
+"""Removed from reasoning that becomes part of a reply, where they would be parsed."""
 
 
 class AnswerError(ValueError):
-    """An answer that holds no message; a server may send anything with status 200."""
+    """An answer without a message; a server may send anything with status 200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message: its text, what was reasoned outside the text, and why it ended.
+    """One message: its text, the reasoning sent separately from it, and why it ended.
 
-    `finish` is the endpoint's own word, `stop` as a rule and `length` where the reply was cut; `refusal` where the text
-    is a refusal. No text holds halves of surrogate pairs, which no file can hold.
+    `finish` is the endpoint's own word: usually `stop`, `length` if the reply was cut; it is `refusal` if the text is
+    a refusal. Texts hold no halves of surrogate pairs, which cannot be written to a file.
     """
 
     text: str
@@ -36,12 +36,12 @@ def read_answer(answer: object) -> Said:
     """The message of an answer.
 
     Raises:
-        AnswerError: If there is none, it is no text, or an error broke it off.
+        AnswerError: If there is none, it is not text, or an error ended it early.
     """
     if not isinstance(answer, ChatCompletion):
         raise AnswerError("the endpoint sent no choices")
     if error := (answer.model_extra or {}).get("error"):
-        raise AnswerError(f"the endpoint sent an error: {_told(error)}")
+        raise AnswerError(f"the endpoint sent an error: {_message_of(error)}")
     choices: object = answer.choices
     if not isinstance(choices, list) or not choices:
         raise AnswerError("the endpoint sent no choices")
@@ -50,7 +50,7 @@ def read_answer(answer: object) -> Said:
         raise AnswerError("the endpoint sent a choice without a message")
     finish: object = choice.finish_reason
     if finish == "error":
-        raise AnswerError(f"an error broke the reply off: {_told((choice.model_extra or {}).get('error'))}")
+        raise AnswerError(f"an error broke the reply off: {_message_of((choice.model_extra or {}).get('error'))}")
     message, extra = choice.message, choice.message.model_extra or {}
     reasoning = extra.get("reasoning_content") or extra.get("reasoning")
     return Said(
@@ -61,29 +61,29 @@ def read_answer(answer: object) -> Said:
 
 
 def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
-    """What was said as the rules of a game read it.
+    """A message as a reply that the rules of the game can parse.
 
-    A thought that the prompt opened is whole again. One that came apart stands before the text where a reply must hold
-    one and the text holds none.
+    A `<think>` that the prompt ended with is put back. If thinking is required and absent, the endpoint's separate
+    reasoning is prepended as `<think>…</think>`.
 
     Returns:
-        The reply, and whether its thought is the one that came apart.
+        The reply, and whether its thinking is that separate reasoning.
     """
     text = with_opened_thought(said.text)
-    apart = _TAGS.sub(" ", said.reasoning).strip()
-    if thinking is Thinking.REQUIRED and "<think>" not in text and apart:
-        return f"<think>{apart}</think>\n{text}", True
+    reasoning = _TAGS.sub(" ", said.reasoning).strip()
+    if thinking is Thinking.REQUIRED and "<think>" not in text and reasoning:
+        return f"<think>{reasoning}</think>\n{text}", True
     return text, False
 
 
-def _told(error: object) -> str:
-    """What an error says of itself, in one line."""
+def _message_of(error: object) -> str:
+    """An error's own message, in one line."""
     message = error.get("message") if isinstance(error, dict) else error
     return " ".join(str(message or error or "it does not say which").split())
 
 
 def _text_of(content: object) -> str:
-    """Content as text: a string, or the parts of it that are text; none is empty."""
+    """Content as text: the string, or its text parts joined; empty if there is none."""
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [content]

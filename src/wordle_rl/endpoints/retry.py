@@ -1,4 +1,4 @@
-"""How long to wait before a refused request is sent again: as long as the server asks, else ever longer."""
+"""How long to wait before a failed request is sent again: as long as the server asks, else longer with every try."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 FIRST_PAUSE_S = 0.5
-"""Pause before the first further try, where the server names none."""
+"""Pause before the first retry, if the server names none."""
 LONGEST_PAUSE_S = 60.0
-"""Bound on a pause the server did not ask for."""
+"""Longest pause that the server did not ask for."""
 
 _PASSING = {408, 409, 425, 429}
-"""Refusals after which another try may go through, errors of the server (500 and above) apart."""
+"""Statuses after which a retry may succeed, besides 500 and above."""
 _OVERRUN = {429, 503}
-"""Refusals because of too many requests: nobody sends one before the pause is over."""
+"""Statuses that mean too many requests: nothing is sent before the pause is over."""
 _LIMITED = 429
-"""The refusal to which `x-ratelimit-reset…` belongs; many servers send it with every answer."""
+"""The only status for which `x-ratelimit-reset…` counts, since many servers send it with every answer."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -31,22 +31,22 @@ def is_passing(status: int) -> bool:
 
 
 class Backoff:
-    """The pauses of all who ask one server: when it has too many requests, everybody waits."""
+    """The pauses of all requests to one server: when it has too many, all of them wait."""
 
     def __init__(self) -> None:
         self._resume_at = 0.0  # on the clock of `time.monotonic`
 
     def left_s(self) -> float:
-        """Seconds until anybody may send a request; 0.0: now."""
+        """Seconds until the next request may be sent; 0.0: now."""
         return max(0.0, self._resume_at - time.monotonic())
 
     def after(self, status: int | None, headers: Mapping[str, str], attempt: int) -> float:
-        """Seconds to wait before a failed request is sent again; see `pause_s`. Rate limits count after a 429 alone.
+        """Seconds to wait before a failed request is sent again; see `pause_s`. Rate limit headers count only for 429.
 
         Args:
-            status: Of the refusal; None if there was no answer at all.
-            headers: Of the refusal.
-            attempt: Tries so far that failed, from 1.
+            status: HTTP status of the answer; None if there was none.
+            headers: Headers of the answer.
+            attempt: Number of failed tries so far, from 1.
         """
         named = {
             name.lower(): value
@@ -63,11 +63,11 @@ def pause_s(headers: Mapping[str, str], attempt: int, now: float, spread: float)
     """Seconds to wait before the next try.
 
     Args:
-        headers: Of the refusal, names in lower case; empty if there was no answer at all.
-        attempt: Tries so far that failed, from 1.
+        headers: Headers of the answer, names in lower case; empty if there was none.
+        attempt: Number of failed tries so far, from 1.
         now: Seconds since the epoch.
-        spread: 0 to 1, drawn at random, so that clients do not all come back at once: a pause the server asked for
-            grows by up to a tenth, any other shrinks by up to a quarter.
+        spread: A random number from 0 to 1, so that clients do not all return at once: it lengthens a pause that the
+            server asked for by up to a tenth, and shortens any other by up to a quarter.
     """
     asked = asked_pause_s(headers, now)
     if asked:
@@ -104,7 +104,7 @@ def asked_pause_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """A finite number that is not negative, or None."""
+    """The text as a finite number of at least 0, or None."""
     try:
         value = float(text)
     except ValueError:

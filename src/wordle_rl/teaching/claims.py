@@ -1,4 +1,4 @@
-"""What a teacher's thinking claims and what the board says to it: only claims that can be checked exactly."""
+"""Whether what a teacher's thinking claims is true of the board: only claims that can be checked exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FalseClaim(StrEnum):
     """What is wrong with a piece of thinking."""
 
     TAGS = "tags_in_thinking"
-    """It holds tags of the reply grammar or of a chat template; a reply made from it would not be read back."""
+    """It holds tags of the reply grammar or of a chat template; a reply made from it could not be parsed."""
     OTHER_GUESS = "thinking_announces_another_guess"
     """The last guess it announces is not the one that was made."""
     IMPOSSIBLE = "thinking_calls_a_ruled_out_word_possible"
@@ -26,7 +26,7 @@ _TAGS = re.compile(
     re.IGNORECASE,
 )
 
-# A word in quotation marks, bold, brackets or plain; what is around it must not be a letter.
+# A word, plain or in quotation marks, bold or brackets; no letter may touch it.
 _WORD = r"[\"'“‘`*(\[]*\b([A-Za-z]+)\b[\"'”’`*)\]]*"
 _ANNOUNCED = re.compile(
     r"(?:\b(?:my|the)\s+(?:next\s+|final\s+|best\s+|opening\s+|first\s+|last\s+)?guess\s+(?:is|will\s+be)"
@@ -36,9 +36,9 @@ _ANNOUNCED = re.compile(
     rf"\s*:?\s*{_WORD}\s*(?=[.,;!\n]|$)",
     re.IGNORECASE,
 )
-# The first guess, named later, and the last one are talk of the board, not of what is to come.
+# Said on a later turn, these speak of a guess on the board, not of the next one.
 _OF_THE_BOARD = re.compile(r"\b(?:opening|first|last)\s+guess\s+is\b", re.IGNORECASE)
-# All that is known; "the A and the E", "the green letters" would be a part of it.
+# Everything that is known. "the A and the E" or "the green letters" would be only a part of it.
 _CLUES = (
     r"(?:everything\b|(?:all|every|each|the)\s+(?:of\s+)?(?:the\s+)?(?:known\s+|given\s+|earlier\s+|previous\s+|current\s+)?"
     r"(?:clues?|marks?|hints?|constraints?|conditions?|requirements?|criteria|rules|feedback|board)\b)"
@@ -50,14 +50,14 @@ _FITS = re.compile(
     rf"|is\s+(?:still\s+)?(?:possible|one\s+of\s+them|consistent(?:\s+with\s+{_CLUES})?){_END})",
     re.IGNORECASE,
 )
-# What follows a claim in its sentence and takes it back, wholly or in part.
+# What later in the sentence takes a claim back, wholly or in part.
 _TAKEN_BACK = re.compile(r"[^.!?;\n]*(?:\?|\b(?:but|except|however|though|although)\b)", re.IGNORECASE)
 _LISTED = re.compile(
     r"\b(?:candidates|possible\s+words|possibilities|words\s+that\s+(?:still\s+)?fit|remaining\s+words)"
     r"(?:\s+(?:left|now|are|include|remaining))*\s*(?::|\bare\b)\s*([A-Za-z \t,/&\"'“”‘’`*]+)",
     re.IGNORECASE,
 )
-# Listed words that stand where a candidate would; only in capitals are they taken for one.
+# Listed words that often stand where a candidate would; they are taken for one only in capitals.
 _FILLERS = frozenset(
     (
         *("which", "guess", "words", "these", "those", "there", "other", "first", "third", "final", "every", "still"),
@@ -68,13 +68,13 @@ _NEGATION = re.compile(r"\b(?:if|whether|no|not|neither|nor|unless|suppose|perha
 
 
 def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordList) -> FalseClaim | None:
-    """The first claim in some thinking that is not so, or None.
+    """What is wrong with some thinking, or None.
 
-    Prose is free, so most claims cannot be checked; these are, exactly: leaked tags, the last guess announced in plain
-    words, and listed words said to fit that contradict earlier marks.
+    Most claims of free prose cannot be checked. Checked exactly are leaked tags, whether the guess announced last is
+    the one made, and whether listed words that are said to fit do so.
 
     Args:
-        thinking: What was thought before the guess.
+        thinking: The thinking before the guess.
         guess: The guess made.
         board: The turns before it.
         words: Only words of this list are taken for candidates.
@@ -102,7 +102,7 @@ def called_possible(thinking: str, words: WordList) -> Iterator[str]:
     for match in _LISTED.finditer(thinking):
         if _TAKEN_BACK.match(thinking, match.end()):
             continue
-        # A list of candidates holds nothing but words of the list and what joins them; a sentence is no list.
+        # Only listed words, commas and the like make a list of candidates; a sentence is none.
         parts = [part.lower() for part in re.findall(r"[A-Za-z]+", match[1])]
         named = [part for part in parts if part not in ("and", "or")]
         if named and all(part in words for part in named):

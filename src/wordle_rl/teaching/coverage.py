@@ -1,9 +1,9 @@
-"""Which games with outside secrets are worth keeping: those whose boards single out the answers shown least so far.
+"""Which games with outside secrets to keep: those whose boards single out the answers shown least so far.
 
-A model learns to name a word from boards that leave little else. A training secret meets such boards in its own games;
-any other answer only where a word from outside the answers happens to give the same marks, which for some answers is a
-hundred times rarer than for others. So more games are played than are kept. All answers are treated alike: what is
-counted is how often each was shown, never which of them may be a secret.
+A model learns to name a word from boards on which few others are possible. Games of a training secret have such boards.
+For any other answer, they occur only if a word from outside the answers happens to give the same marks, which for some
+answers is a hundred times rarer than for others. So more games are played than are kept. All answers are treated alike:
+the count is how often each was shown, never which of them may be a secret.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from wordle_rl.config import TeacherSettings
 from wordle_rl.teaching.teacher import SolverTeacher, TeacherGames
 
 _BATCHES = 16
+"""Parts in which the games to keep are picked."""
 _STRAYED = 0.3
+"""How much a showing counts after a turn that is not taught."""
 
 Shown = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64]]
-"""Row of the game, answer, and share: one of so many words possible there. Three arrays of one length."""
+"""Row of the game, answer, and share of a showing (1 / words then possible). Three arrays of equal length."""
 
 
 class Coverage:
     """Plays teacher games so that all answers are shown about equally often.
 
-    An answer counts as shown where the teacher names it after the first turn, as 1 / (number of words then possible);
-    less where an earlier turn was not its own, since a player who has learnt from it does not come by such boards.
+    An answer is shown when the teacher names it after the first turn, which counts 1 / (number of words then possible).
+    It counts less after a turn that is not taught, since a player trained on these games seldom reaches such boards.
     Costs a matrix of outside words by answers (90 MB for the default list).
 
     Args:
@@ -46,12 +48,12 @@ class Coverage:
         self.shown = np.zeros(len(words.answers))
 
     def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int) -> TeacherGames:
-        """Play one game per secret; a secret from outside the answers may be exchanged for another such word.
+        """Play one game per secret; a secret from outside the answers may be replaced by another such word.
 
         Args:
             secrets: Listed words.
             settings: How the teacher plays.
-            seed: Seed of its noise and of the words drawn besides.
+            seed: Seed of its noise and of the further words drawn.
 
         Raises:
             WordListError: If there is no secret or one is not listed.
@@ -62,7 +64,7 @@ class Coverage:
         row, answer, share = shown = self._shown(games)
         candidate = np.arange(len(secrets) + len(more)) >= len(secrets)
         candidate[rows] = True
-        self._note(games.secrets, candidate, shown)
+        self._record(games.secrets, candidate, shown)
         inside = ~candidate[row]
         np.add.at(self.shown, answer[inside], share[inside])
         order = np.arange(len(secrets))
@@ -78,19 +80,19 @@ class Coverage:
         return row, answer, np.where(strayed, _STRAYED, 1.0) / games.remaining[row, turn]
 
     def _rarity(self) -> npt.NDArray[np.float64]:
-        """What showing each answer once more is worth, shape (answers,)."""
+        """How useful it is to show each answer once more, shape (answers,)."""
         return np.asarray((1.0 + self.shown) ** -2)
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[str]:
-        """Outside words, rather such as have shown rare answers before; one not yet played is taken for average."""
+        """Outside words, more likely those that showed rare answers before; words not yet played count as average."""
         worth = self._shown_by @ self._rarity().astype(np.float32)
         worth = (worth + worth.sum() / max(self._played.sum(), 1)) / (self._played + 1)
         chances = worth / worth.sum() if worth.any() else None
         outside = self._teacher.words.outside
         return [outside[i] for i in rng.choice(len(outside), count, p=chances)]
 
-    def _note(self, secrets: npt.NDArray[np.int32], candidate: npt.NDArray[np.bool_], shown: Shown) -> None:
-        """Remember what each outside word shows, kept or not."""
+    def _record(self, secrets: npt.NDArray[np.int32], candidate: npt.NDArray[np.bool_], shown: Shown) -> None:
+        """Record what each outside word shows, whether its game is kept or not."""
         row, answer, share = shown
         np.add.at(self._played, self._outside_index[secrets[candidate]], 1)
         of_outside = candidate[row]

@@ -25,10 +25,10 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a teacher fared, on one secret or on all of them (`secret` is then empty).
+    """How a teacher did, on one secret or on all of them (`secret` is then empty).
 
-    `num_games` counts finished games; `num_errors` games that failed and were not finished since, which are no losses;
-    `num_broken_turns` the turns of finished games in which no listed guess was read.
+    `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
+    `num_broken_turns` turns of finished games that broke the rules.
     """
 
     secret: str
@@ -82,13 +82,13 @@ def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]])
 
 
 def _num_guesses(trace: Trace) -> int:
-    """The turns of a game that cost one: free refusals are no guesses."""
+    """The turns of a game, without refusals that were free."""
     return sum(turn.costs_turn for turn in trace.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence to train on; `loss_mask` is 1 on the tokens to learn. Same length, in tokens."""
+    """One sequence to train on; `loss_mask` is 1 on the tokens to learn. Both have one entry per token."""
 
     token_ids: list[int]
     loss_mask: list[int]
@@ -96,7 +96,7 @@ class Example:
 
 @dataclass
 class Encoded:
-    """Examples, and how many games or turns were left out for which reason."""
+    """Examples, and how many were left out, by reason."""
 
     examples: list[Example] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
@@ -131,9 +131,9 @@ def encode_traces(
 ) -> Encoded:
     """Turn traces into token sequences exactly as a rollout would produce them.
 
-    In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every
-    taught turn is one. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
-    `on_progress` is told how many traces are done.
+    In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every taught turn
+    is a sequence. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    `on_progress` is called with the number of traces done.
     """
     encoded = Encoded()
     stream = iter(traces)
@@ -172,7 +172,7 @@ def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:
 
 
 def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
-    """Blank the mask of replies that are not taught; the runs of ones in `mask` are the replies, in order."""
+    """Set the mask of replies that are not taught to 0; each run of ones in `mask` is a reply, in order."""
     if all(taught):
         return mask
     kept, turn, before = [], -1, 0
@@ -219,7 +219,7 @@ class DatasetLimits:
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:
-    """Why a trace holds no game of these words that was played to its end, or None."""
+    """Why a trace is not a game of these words that was played to its end, or None if it is."""
     if trace.error is not None:
         return "error"
     if trace.secret not in words:
@@ -292,11 +292,11 @@ def write_dataset(
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
-    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the split of the secret;
-    words outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}`
-    for every secret of the split), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the
-    board before the last guess of each accepted game). Games of test secrets are rejected, and in transcript shape
-    games with a turn that is not to be learnt: whoever trains on a whole conversation learns every reply in it.
+    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the part of the secret; words
+    outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every
+    secret of the part), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the board before the
+    last guess of each accepted game). Games of test secrets are rejected. In transcript shape so are games with a turn
+    that is not taught, since training on a conversation teaches every reply in it.
 
     Returns:
         Rows per file and rejected games per reason.

@@ -1,9 +1,8 @@
-"""Games of a traces file as the teacher games of a run: looked over once more, one by one.
+"""Games of a traces file as the teacher games of a run, each checked again.
 
-What a language model played, or somebody else, is learnt only if its secret may be taught and every check of
-`wordle-rl dataset` finds nothing wrong with it, the number of words apart: how long a game may be is for
-`sft.max_length` to say. The solver's games may be lost, probe and stray, since the solver does so on purpose. Whoever
-played it, a game is played again by the run's rules and must come out as it was told.
+A game is learnt only if its secret may be taught and it comes out the same when played again by the rules of the run. A
+game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
+`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class GivenTraces:
 
     Args:
         words: The word lists.
-        split: Whose secrets may be taught.
-        settings: The file, how many games, and which share of the training secrets is kept from teachers.
+        split: Their split; only training secrets and words outside the answers may be taught.
+        settings: The file, how many games, and the share of training secrets that no teacher game may have.
         game: The run's rules and wording.
 
     Attributes:
@@ -53,8 +52,8 @@ class GivenTraces:
         """Read the file from its start.
 
         Raises:
-            RunError: If there is no such file or a line is no trace.
-            ConfigError: If no game of it may be learnt from.
+            RunError: If there is no such file or a line is not a trace.
+            ConfigError: If none of its games may be learnt.
         """
         self.rejected.clear()
         found = False
@@ -65,7 +64,7 @@ class GivenTraces:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
     def left_out(self) -> str:
-        """The rejected games in words, as in `12 not_won, 3 test_secret`; empty if there were none."""
+        """The rejected games by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
     def _accepted(self) -> Iterator[Trace]:
@@ -86,7 +85,7 @@ class GivenTraces:
 
 
 def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
-    """The first thing in a game that does not come out as told when it is played again by some rules, or None."""
+    """The first difference between a game and the same guesses played again by these rules, or None."""
     if fault := unplayed(trace, words):
         return fault
     game = Game(trace.secret, words, rules)

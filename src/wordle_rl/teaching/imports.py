@@ -1,4 +1,4 @@
-"""Other people's data sets, read into rows of ours: every board marked again, every odd row counted with its reason."""
+"""Other people's data sets as rows of ours: every board is marked again, every rejected row counted by reason."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MAX_LITERAL = 4000
 
 
 class OddRowError(ValueError):
-    """A row that cannot be taken over; the message is the reason it is counted under."""
+    """A row that cannot be used; the message is the reason it is counted under."""
 
 
 def import_rows(
     path: Path, out: Path, form: Format, words: WordList, split: Split, prompter: Prompter
 ) -> dict[str, Any]:
-    """Read a data set and write its sound rows as JSON lines.
+    """Read a data set and write its usable rows as JSON lines.
 
     Args:
         path: A .csv, .jsonl or .parquet file.
@@ -43,7 +43,7 @@ def import_rows(
             become `{"messages": [...]}`.
         words: The word lists.
         split: Their split; rows of held-out secrets are left out.
-        prompter: The grammar outputs must keep to, and the rules boards must keep to.
+        prompter: The grammar of outputs, and the rules of boards.
 
     Returns:
         Number of rows written and of rows left out per reason.
@@ -61,11 +61,11 @@ def import_rows(
         return sft_row(row, words, split, prompter)
 
     skipped: Counter[str] = Counter()
-    count = write_jsonl(out, _sound(path, convert, skipped))
+    count = write_jsonl(out, _usable(path, convert, skipped))
     return {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
 
 
-def _sound(
+def _usable(
     path: Path, convert: Callable[[dict[str, Any]], dict[str, Any]], skipped: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     for row in _rows_of(path):
@@ -79,7 +79,7 @@ def _sound(
 
 
 def _rows_of(path: Path) -> Iterator[dict[str, Any] | None]:
-    """The rows of a file; None stands for a line that is none."""
+    """The rows of a file; None for a line that is not a row."""
     if not path.is_file():
         raise ConfigError(f"no file {path}")
     readers = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
@@ -130,7 +130,7 @@ def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: i
     """A `prompt, word_list, past_guess_history, secret` row as a board to start from.
 
     Raises:
-        OddRowError: If the row is not sound; the message is the reason.
+        OddRowError: If the row cannot be used; the message is the reason.
     """
     secret = _word(row.get("secret"))
     if secret is None or "past_guess_history" not in row:
@@ -153,7 +153,7 @@ def _word(value: object) -> str | None:
 
 
 def _history(value: object) -> list[Any]:
-    """The guesses so far: a list, or one written out as a Python or JSON literal."""
+    """The guesses so far: a list, or the text of one in Python or JSON."""
     if isinstance(value, str):
         if len(value) > _MAX_LITERAL:
             raise OddRowError("unreadable_history")
@@ -166,7 +166,7 @@ def _history(value: object) -> list[Any]:
 def _literal(text: str) -> object:
     for read in (ast.literal_eval, json.loads):
         try:
-            with warnings.catch_warnings(action="ignore"):  # a stray backslash is theirs, and harmless
+            with warnings.catch_warnings(action="ignore"):  # about a stray backslash in their text, which is harmless
                 return read(text)
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             continue
@@ -197,7 +197,7 @@ _SIGNS = {
 
 
 def read_marks(text: str, guess: str) -> str | None:
-    """Marks however they were written, as `G`, `Y` and `X`; None if they cannot be read or are of other letters.
+    """Marks in any common notation as `G`, `Y` and `X`; None if they cannot be read or belong to other letters.
 
     Examples:
         >>> read_marks("C(✓) R(x) A(-) N(x) E(x)", "crane")
@@ -226,12 +226,12 @@ _LEAKED = re.compile(r"<\|[\w./-]+\|>")
 def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompter) -> dict[str, Any]:
     """An `instruction, output` row as messages.
 
-    An instruction that is a chat rendered with `<|im_start|>` tags is taken apart again. The output must be a reply the
-    parser takes, with a listed guess. Such a row does not tell its secret, so a guess that is a held-out secret is left
-    out: it might have been right.
+    An instruction that is a chat rendered with `<|im_start|>` tags is split into its messages. The output must be a
+    reply that can be parsed, with a listed guess. Such a row does not name its secret, so a row that guesses a held-out
+    secret is left out: the guess might have been right.
 
     Raises:
-        OddRowError: If the row is not sound; the message is the reason.
+        OddRowError: If the row cannot be used; the message is the reason.
     """
     instruction, output = row.get("instruction"), row.get("output")
     if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
@@ -253,7 +253,7 @@ def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompt
 
 
 def _messages_of(instruction: str) -> tuple[list[Message], str]:
-    """The messages of an instruction, and how the reply was begun for the model."""
+    """The messages of an instruction, and the beginning of the reply if the instruction ends with one."""
     if "<|im_start|>" not in instruction:
         return [Message(role="user", content=instruction.strip())], ""
     found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]

@@ -1,7 +1,7 @@
 """A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
 
-A request that keeps failing makes its game an error, never a loss. Every game is handed over the moment it ends, so
-whatever stops a run, what was finished is kept.
+A request that keeps failing makes its game an error, never a loss. Every game is passed on as soon as it ends, so
+finished games are kept whatever stops the run.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Job:
 class Tally:
     """What a run has done and spent so far.
 
-    `num_unfinished` counts games given up because the run stopped; they are no errors. `over_budget` says that the
-    budget ended the run.
+    `num_unfinished` counts games given up because the run stopped; they are not errors. `over_budget`: the budget ended
+    the run.
     """
 
     num_games: int = 0
@@ -57,7 +57,7 @@ class Tally:
 
     @property
     def tokens(self) -> int:
-        """Tokens used, prompts included, games that failed or were given up too."""
+        """Tokens used, including prompts and games that failed or were given up."""
         return self.prompt_tokens + self.completion_tokens
 
     def cost(self, settings: LLMTeacherSettings) -> float | None:
@@ -73,17 +73,19 @@ class _StoppedError(Exception):
 
 @dataclass
 class _Reply:
-    """What came back, as the endpoint sent it and as the rules read it: thinking that came apart is spoken where it is
-    asked for."""
+    """A message as the endpoint sent it (`said`) and as the rules read it (`text`).
+
+    `has_reasoning`: the thinking in `text` is the endpoint's separate reasoning, prepended as `as_reply` says.
+    """
 
     said: Said
-    spoken: str
-    speaks_reasoning: bool
+    text: str
+    has_reasoning: bool
 
 
 @dataclass
 class _Spent:
-    """Tokens of one game, and whether every reply's were told."""
+    """Tokens of one game, and whether the endpoint counted those of every reply."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -97,8 +99,8 @@ class LLMTeacher:
     Args:
         words: The word lists.
         endpoint: Where to ask, and the key.
-        settings: How to ask, how patient to be, and the budget.
-        before: What was spent on the same games earlier; the budget counts it.
+        settings: How to ask, how long to wait, and the budget.
+        before: What earlier runs spent on the same games; it counts towards the budget.
     """
 
     words: WordList
@@ -113,10 +115,10 @@ class LLMTeacher:
         self._fault: str | None = None
 
     def check(self) -> None:
-        """See that the endpoint is there and takes the key, before anything is paid for.
+        """See that the endpoint answers and accepts the key, before anything is paid for.
 
         Raises:
-            ConfigError: If it is not or does not.
+            ConfigError: If it does not.
         """
         check_endpoint(self.endpoint)
 
@@ -125,7 +127,7 @@ class LLMTeacher:
 
         Args:
             jobs: The games.
-            on_game: Called with each game the moment it ends or fails.
+            on_game: Called with each game as soon as it ends or fails.
 
         Returns:
             What was done; `over_budget` says whether the budget ended it.
@@ -186,7 +188,7 @@ class LLMTeacher:
             async with asyncio.timeout(self.settings.game_timeout_s):
                 while env.stop_reason is None:
                     replies.append(await client.ask(env.conversation, lambda answer: self._read(answer, spent), seed))
-                    env.step(replies[-1].spoken)
+                    env.step(replies[-1].text)
         except _StoppedError:
             return None
         except RequestFailedError as failed:
@@ -224,20 +226,20 @@ class LLMTeacher:
             raise _StoppedError
 
     def _is_spent(self) -> bool:
-        """Whether the budget is used up, by this call and those before it together."""
+        """Whether this run and earlier ones together have used up the budget."""
         settings, tallies = self.settings, (self.before, self.tally)
         tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
         out_of_tokens = 0 < settings.budget_tokens <= tokens
         return out_of_tokens or 0 < settings.budget_money <= cost
 
     def _read(self, answer: object, spent: _Spent) -> _Reply:
-        """Count an answer's tokens and take it apart.
+        """Count an answer's tokens and read its message.
 
         Raises:
-            AnswerError: If it holds no message.
+            AnswerError: If it has none.
         """
         usage: object = getattr(answer, "usage", None)
-        if usage is not None:  # before anything else: what holds no message has cost tokens all the same
+        if usage is not None:  # counted first, since an answer without a message costs tokens too
             self._spend(usage, spent)
         said = read_answer(answer)
         if usage is None:
@@ -246,14 +248,14 @@ class LLMTeacher:
 
     def _spend(self, usage: object, spent: _Spent) -> None:
         for name in ("prompt_tokens", "completion_tokens"):
-            told = getattr(usage, name, None)
-            if not isinstance(told, int | float) or not 0 <= told < math.inf:
+            count = getattr(usage, name, None)
+            if not isinstance(count, int | float) or not 0 <= count < math.inf:
                 spent.known = False
                 continue
-            for counts in (self.tally, spent):
-                setattr(counts, name, getattr(counts, name) + int(told))
+            for total in (self.tally, spent):
+                setattr(total, name, getattr(total, name) + int(count))
         if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
-            self._end("the endpoint does not say how many tokens it used, so no budget can be kept; leave it out")
+            self._end("the endpoint does not report all tokens used, so no budget can be kept; leave the budget out")
 
     def _end(self, fault: str) -> None:
         """Stop the run; games under way are given up."""
@@ -262,18 +264,18 @@ class LLMTeacher:
 
 
 def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], str]) -> tuple[TraceTurn, ...]:
-    """The turns to be stored; `clean` takes out what no file may hold."""
+    """The turns to be stored; `clean` removes from a text what must not be stored."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
         said = reply.said
         thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
-        apart = "" if reply.speaks_reasoning and thought else said.reasoning.strip()
+        separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
         turns.append(
             TraceTurn(
                 guess=clean(played.turn.guess or ""),
                 marks=played.turn.marks or "",
                 taught=not played.turn.outcome.broke_rules,
-                thinking=clean("\n\n".join(part for part in (apart, thought) if part)),
+                thinking=clean("\n\n".join(part for part in (separate, thought) if part)),
                 outcome=played.turn.outcome,
                 costs_turn=played.turn.costs_turn,
                 reply=clean(said.text),

@@ -1,4 +1,4 @@
-"""`wordle-rl traces --teacher openai`: which games to play, where they go, and how far they are."""
+"""`wordle-rl traces --teacher openai`: which games to play, where to store them, and how far the command is."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one call did: its tally, what had been spent on its games before, the games that were there already, and the
-    games still missing."""
+    """What one call did.
+
+    Attributes:
+        tally: Games played and tokens spent by this call.
+        spent_before: What earlier calls spent on the same games.
+        num_before: Games that were in the file already.
+        num_missing: Games still to be played.
+    """
 
     tally: Tally
     spent_before: Tally
@@ -35,8 +41,8 @@ def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) 
     """The secrets to play, in order and once each: a part of the split, or the words of a file.
 
     Raises:
-        ConfigError: If a word is not listed, there are none, both a part and a file are named, or test secrets are
-            among them without having been asked for.
+        ConfigError: If a word is not listed, there are none, both a part and a file are named, or there are test
+            secrets among them and they are not allowed.
     """
     secrets = list(split.named(settings.split))
     if settings.words_file is not None:
@@ -69,7 +75,7 @@ def _words_in(path: Path, words: WordList) -> list[str]:
 
 
 def _asked_for(words: WordList, settings: LLMTeacherSettings) -> dict[str, Any]:
-    """What makes a game of the same secret, seed and model another game, by the names of the options."""
+    """The settings that two games of the same secret, seed and model must share to count as the same game."""
     drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
     rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
     return {"words": words.fingerprint[:12], **drawing, **rules}
@@ -84,7 +90,7 @@ def collect(
     csv_directory: Path | None,
     console: Console,
 ) -> Collected:
-    """Play what a traces file still lacks and append it, game by game.
+    """Play the games that a traces file still lacks and append them one by one.
 
     Args:
         path: The traces file; games in it that were finished are not played again.
@@ -107,7 +113,7 @@ def collect(
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
     with kept(path.parent / f".{path.name}.lock"):
         file = TraceFile(path)
-        if file.mended:
+        if file.repaired:
             console.print(
                 f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
             )
@@ -136,14 +142,14 @@ def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
 def _play(
     teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, on_finished: Callable[[], None], console: Console
 ) -> None:
-    with show_progress(console, teacher.settings.model, len(jobs)) as tell:
+    with show_progress(console, teacher.settings.model, len(jobs)) as advance:
 
         def keep(trace: Trace) -> None:
             if trace.error is None:
                 on_finished()
             file.append(trace)
             tally = teacher.tally
-            tell(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
+            advance(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
 
         teacher.play(jobs, keep)
 

@@ -1,11 +1,11 @@
 """The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
 
-Only the board and chance decide what the teacher stands by; the secret never does. It names a word that is still
-possible, and of those the one that splits the rest into the most classes; where `probe_gain` allows, a word that cannot
-be the secret but makes that many classes more. A secret from outside the answers is played alike until no answer fits
-the board any more; there the teacher falls silent, which ends the game. Such games show a policy boards that single out
-answers which were never anybody's secret. To that end the teacher may be made to play a word picked with an eye to the
-secret (`reveal_rate`): it disowns that turn, like any stray, so that nobody learns to play so.
+Turns to learn from (`taught`) depend on the board and on chance, never on the secret. On them the teacher plays an
+answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
+With `probe_gain` it also plays a word that cannot be the secret, if that makes so many classes more. A game whose
+secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
+boards that single out an answer although no game has it as its secret. With `reveal_rate` the teacher sometimes plays a
+word chosen knowing the secret, to reach such boards. That turn, like any stray, is not taught.
 """
 
 from __future__ import annotations
@@ -31,17 +31,22 @@ from wordle_rl.words import WordList, WordListError
 Ints = npt.NDArray[np.int32]
 
 _MAX_LOOKED_UP = 8192
+"""Marks looked up to choose one revealing word."""
 _CHUNK = 1024
+"""Games played together; each batch draws from its own seed, so the size decides which games are played."""
 
 
 @dataclass(frozen=True)
 class TeacherGames:
-    """Games as arrays of shape (num_games, max_turns), -1 where no turn was played.
+    """Games as arrays of shape (num_games, max_turns); guesses and codes are -1 where no turn was played.
 
-    `guesses` are indices into the guesses, `codes` the marks as numbers (see `Solver`), `taught` marks the
-    turns the teacher stands by, `remaining` the number of answers possible before the turn, `classes` into how
-    many classes a guess chosen for its split divides them (0: chosen otherwise). `secrets` are indices into
-    the guesses, shape (num_games,).
+    Attributes:
+        secrets: Indices into the guesses, shape (num_games,).
+        guesses: Indices into the guesses.
+        codes: Marks as numbers (see `Solver`).
+        taught: Whether the turn is one to learn from.
+        remaining: Answers possible before the turn.
+        classes: Into how many classes the guess splits them, if it was chosen for that; else 0.
     """
 
     secrets: Ints
@@ -52,16 +57,16 @@ class TeacherGames:
     classes: Ints
 
     def take(self, rows: npt.NDArray[np.intp]) -> TeacherGames:
-        """The games of these rows, in their order."""
+        """The games with these row numbers, in that order."""
         return TeacherGames(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the teacher says on a board.
+    """What the teacher would play on a board.
 
-    `remaining` is the number of answers that fit it, `classes` into how many classes the guess divides them (0: it
-    opens the game).
+    `remaining` is the number of answers that fit it, `classes` into how many classes the guess splits them (0 for an
+    opening guess).
     """
 
     guess: str
@@ -70,7 +75,7 @@ class Advice:
 
 
 class _Task(NamedTuple):
-    """Games played in one go: the arguments of `SolverTeacher.play` as indices, for some of its secrets."""
+    """One batch of games: the arguments of `SolverTeacher.play` for some of its secrets, words as indices."""
 
     secrets: Ints
     settings: TeacherSettings
@@ -100,9 +105,10 @@ class SolverTeacher:
 
     @contextmanager
     def helped_by(self, num_processes: int) -> Iterator[None]:
-        """Have so many processes play the games meanwhile, each with a teacher of its own; the games stay the same.
+        """Play games in this many processes within the context, each with its own teacher; the games stay the same.
 
-        They are spawned, so a script that asks for more than one must guard its main code as `multiprocessing` says.
+        Processes are spawned, so a script that asks for more than one must guard its main code, as the documentation of
+        `multiprocessing` says.
         """
         if num_processes < 2:
             yield
@@ -128,8 +134,8 @@ class SolverTeacher:
         Args:
             secrets: Listed words.
             settings: How far to stray from best play.
-            seed: Seed of the straying.
-            worth: What it is worth to show each answer, shape (answers,), for `reveal_rate`; None: all the same.
+            seed: Seed of everything drawn at random.
+            worth: How useful it is to show each answer, shape (answers,), for `reveal_rate`; None: all alike.
 
         Raises:
             WordListError: If there is no secret, or a secret or the opener is not listed.
@@ -147,14 +153,14 @@ class SolverTeacher:
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
     def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
-        """What the teacher, without its noise, says on each board.
+        """What the teacher, without its noise, would play on each board.
 
-        Turns that were not scored are on the board, but rule nothing out. A probe is advised while a guess is left to
-        make use of it.
+        Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
+        follows.
 
         Args:
-            boards: The turns played so far, by whomever.
-            settings: The opener, for boards without a scored turn, `probe_gain`, and `max_turns` of the game.
+            boards: The turns played so far, by any player.
+            settings: Of these, `opener` (for boards without a scored turn), `probe_gain` and `max_turns` count.
 
         Returns:
             One advice per board, in order; None where no answer fits.
@@ -196,7 +202,7 @@ class SolverTeacher:
 
     @cached_property
     def _best_opener(self) -> int:
-        """The most informative answer, as an index into the guesses: a word that may yet be the secret."""
+        """The most informative answer, as an index into the guesses."""
         bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
         return int(self._answer_as_guess[np.argmax(bits)])
 
@@ -249,9 +255,9 @@ class SolverTeacher:
         probe_gain: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
-        """One guess per board, whether the teacher disowns it, and its classes.
+        """One guess per board, whether it is a stray that is not taught, and its classes.
 
-        `possible` has shape (boards, answers); `revealing` are guesses that are settled already, -1 elsewhere.
+        `possible` has shape (boards, answers). `revealing` holds the guesses of `_reveal`, -1 where there is none.
         """
         draw = rng.random(len(possible))
         reveals = revealing >= 0
@@ -271,7 +277,7 @@ class SolverTeacher:
         return chosen, stray | reveals, classes
 
     def _fitting(self, guesses: Ints, codes: Ints) -> npt.NDArray[np.intp]:
-        """Listed words, answers or not, that would have given these marks."""
+        """Listed words, answers or not, that fit these guesses and marks as the secret."""
         fitting = np.flatnonzero(self._codes[guesses[0]] == codes[0])
         for guess, code in zip(guesses[1:], codes[1:], strict=True):
             fitting = fitting[self._codes[guess, fitting] == code]
@@ -285,9 +291,12 @@ class SolverTeacher:
         worth: npt.NDArray[np.float64],
         rng: np.random.Generator,
     ) -> int:
-        """The fitting word, of some drawn by chance, whose marks best single out an answer; -1: none, or one is left.
+        """The word, of some drawn from `fitting`, whose marks best single out an answer worth showing.
 
-        An answer is worth what showing it is worth, more or less by chance, lest all boards of a batch show the same.
+        Answers are weighted by worth x exponential noise, so one batch does not all single out the same answer.
+
+        Returns:
+            An index into the guesses; -1 if only one answer is possible already, or no word drawn leaves fewer.
         """
         candidates = np.flatnonzero(possible)
         if len(candidates) == 1:
@@ -296,19 +305,19 @@ class SolverTeacher:
         left = self._answer_codes[np.ix_(drawn, candidates)] == self._codes[drawn, secret][:, None]
         num_left = left.sum(axis=1)
         value = left @ (worth[candidates] * rng.exponential(size=len(candidates)))
-        value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, and each is as likely
+        value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, each equally likely
         value[num_left == len(candidates)] = 0
         best = int(np.argmax(value))
         return int(drawn[best]) if value[best] > 0 else -1
 
 
 _helper: SolverTeacher
-"""The teacher of a helping process."""
+"""The teacher of a process started by `helped_by`."""
 
 
 def _set_up(words: WordList) -> None:
-    """Make ready to help; Ctrl-C is for the process that is helped, which then ends this one."""
-    global _helper  # an executor gives its processes no other place for what they keep
+    """Prepare such a process. It ignores Ctrl-C: the main process handles it and then ends this one."""
+    global _helper  # an executor offers its processes no other place to keep things
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _helper = SolverTeacher(Solver(words))
 

@@ -1,4 +1,4 @@
-"""Games that cost money, on disk: a file that is only ever appended to, and one CSV per word to look at."""
+"""Games that cost money, on disk: a file that is only appended to, a record of settings, and one CSV per word."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
     "prompt_tokens", "completion_tokens",
 )  # fmt: skip
-"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Tokens are the whole game's, in each of its
-rows; 0, or no such column: not known."""
+"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Each row has the tokens of the whole game; 0,
+or a missing column, means not known."""
 _TOKENS = COLUMNS[-2:]
 
 
@@ -29,12 +29,12 @@ _LINE_START = b'{"secret":'
 
 
 class TraceFile:
-    """An append-only file of traces; opening it mends what a crash left behind.
+    """An append-only file of traces. Opening it repairs an end that a crash left incomplete.
 
     Attributes:
-        finished: Keys of the games that were played to their end. Games that failed are not among them.
-        spent: Prompt and completion tokens of every game, all its failed tries included.
-        mended: Whether a half-written last line was cut off.
+        finished: Keys of the games that were played to their end; games that failed are not among them.
+        spent: Prompt and completion tokens of every game, including its failed tries.
+        repaired: Whether an incomplete last line was cut off.
 
     Raises:
         RunError: If the file holds something else, or cannot be written.
@@ -47,11 +47,11 @@ class TraceFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab"):
                 pass
-            if new:  # it could be made; it is made with the first game
+            if new:  # only a test that it can be made; the first game makes it
                 path.unlink()
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-        self.mended = not new and _mend(path)
+        self.repaired = not new and _repair(path)
         self.finished: set[tuple[str, int, str]] = set()
         self.spent: dict[tuple[str, int, str], tuple[int, int]] = {}
         for trace in () if new else read_traces(path):
@@ -73,8 +73,8 @@ class TraceFile:
         self.spent[trace.key] = prompt + trace.prompt_tokens, completion + trace.completion_tokens
 
 
-def _mend(path: Path) -> bool:
-    """End the file after its last whole line; whether a part of a line was cut off."""
+def _repair(path: Path) -> bool:
+    """Make the file end after a whole line, and return whether part of a line was cut off."""
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         start = _last_line_start(file, size)
@@ -82,19 +82,19 @@ def _mend(path: Path) -> bool:
         tail = file.read()
         if not tail:
             return False
-        if not tail.startswith(_LINE_START[: len(tail)]):  # someone else's file: nothing of it is cut
+        if not tail.startswith(_LINE_START[: len(tail)]):  # another kind of file: leave it as it is
             raise RunError(f"{path} is no traces file; name another --out")
         try:
             json.loads(tail)
         except ValueError:
             file.truncate(start)
             return True
-        file.write(b"\n")  # whole but for its end
+        file.write(b"\n")  # only the line break was missing
         return False
 
 
 def _last_line_start(file: io.BufferedRandom, size: int) -> int:
-    """Where the line that ends the file begins; the size itself if the file ends with a line break."""
+    """Where the last line begins; the file's size if the file ends with a line break."""
     end = size
     while end > 0:
         begin = max(0, end - 65536)
@@ -107,10 +107,10 @@ def _last_line_start(file: io.BufferedRandom, size: int) -> int:
 
 
 class SettingsFile:
-    """How the games of a traces file were asked for, by model: a JSON file beside it, without address or key.
+    """The settings behind the games of a traces file, by model: a JSON file beside it, without address and key.
 
     Raises:
-        RunError: If it holds something else.
+        RunError: If that file holds something else.
     """
 
     def __init__(self, traces: Path) -> None:
@@ -124,34 +124,34 @@ class SettingsFile:
                 raise RunError(f"{self.path} is no record of settings; move it away") from None
 
     def check(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Refuse to add games of other settings to a model's; a file older than its record is taken as it is.
+        """Refuse to add a model's games made by other settings; games without a record are accepted.
 
         Raises:
-            ConfigError: If they differ.
+            ConfigError: If settings differ.
         """
         before = self._by_model.get(model, {})
         other = [name for name in asked if name in before and before[name] != asked[name]]
         if other:
-            told = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
-            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({told}); name another --out")
+            pairs = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
+            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({pairs}); name another --out")
 
     def game_turns(self) -> int | None:
-        """How many guesses a game had (`game.max_turns`); None if that is not recorded.
+        """How many guesses the rules allowed (`game.max_turns`); None if that is not recorded.
 
         Raises:
             ConfigError: If they are not the same for all models.
         """
-        kept = (asked.get("game.max_turns") for asked in self._by_model.values())
-        found = sorted({turns for turns in kept if isinstance(turns, int) and turns > 0})
+        recorded = (asked.get("game.max_turns") for asked in self._by_model.values())
+        found = sorted({turns for turns in recorded if isinstance(turns, int) and turns > 0})
         if len(found) > 1:
-            told = " or ".join(map(str, found))
+            either = " or ".join(map(str, found))
             raise ConfigError(
-                f"{self.path} records games of {told} guesses; say with --game-turns what the prompts are to say"
+                f"{self.path} records games of {either} guesses; choose what the prompts state with --game-turns"
             )
         return found[0] if found else None
 
     def keep(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Store how a model is asked.
+        """Store the settings of a model's games.
 
         Raises:
             RunError: If the file cannot be written.
@@ -165,7 +165,7 @@ def read_games(path: Path) -> Iterator[Trace]:
     """Read teacher games from a traces file, or from a directory of `wordle_data_<WORD>.csv`.
 
     Raises:
-        RunError: If there are none, or a line is no trace; the message names file and line.
+        RunError: If there are none, or a line is not a trace; the message names file and line.
     """
     if not path.is_dir():
         yield from read_traces(path)
@@ -189,7 +189,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
             games[trace.secret].append(trace)
     for word, traces in games.items():
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # or a lone \r would end a row
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # else a lone \r would end a row
         writer.writerow(COLUMNS)
         for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
             writer.writerows(_csv_rows(trace))
@@ -206,8 +206,8 @@ def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
 
 
 def wide_csv(file: TextIO) -> csv.DictReader[str]:
-    """The rows of a CSV whose fields may hold whole conversations."""
-    csv.field_size_limit(2**31 - 1)  # the most a C long holds on every system
+    """The rows of a CSV whose fields may be as long as whole conversations."""
+    csv.field_size_limit(2**31 - 1)  # the largest C long of every system
     return csv.DictReader(file)
 
 
@@ -227,7 +227,7 @@ def _read_csv(path: Path) -> Iterator[Trace]:
 
 
 def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one game after the other: each begins with its turn 1, though it be like the game before it."""
+    """The rows of each game in turn. Turn 1 begins a game, even if word, seed and model are those of the last one."""
     game: list[dict[str, Any]] = []
     for row in rows:
         if game and (int(row["turn"]) == 1 or any(row[name] != game[0][name] for name in ("word", "seed", "model"))):

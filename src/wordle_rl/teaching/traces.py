@@ -1,4 +1,4 @@
-"""Teacher games as traces: the solver teacher's correct by construction, any teacher's with its thinking."""
+"""Teacher games as traces: how they are stored, and how the solver teacher's are played and put into words."""
 
 from __future__ import annotations
 
@@ -21,24 +21,30 @@ from wordle_rl.teaching.teacher import SolverTeacher, TeacherGames
 from wordle_rl.words import WordList
 
 UNKNOWN_TEACHER = "unknown"
-"""Who played a game that does not say."""
+"""The teacher of a game that names none."""
 
 _CHUNK = 4096
 _MANY_GAMES = 20_000
-"""From so many games on a second process saves more time than it takes to start."""
+"""From this many games on, a second process saves more time than it takes to start."""
 _MOST_HELPERS = 8
-"""Each holds matrices of its own, about 150 MB."""
+"""Processes at most: each holds its own matrices, about 150 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceTurn:
     """One turn of a teacher's game.
 
-    `guess` is empty where none could be read, `marks` where it was not scored, and `outcome` says why. `taught` is
-    False for a turn that is not to be learnt, though it stands on the board: one the teacher disowns, or one that broke
-    the rules; `remaining` is the number of answers possible before the guess (0: not counted); `thinking` holds the
-    teacher's reasoning, if any. `reply` is a language model's text as it came, and `finish` why the endpoint ended it,
-    where that was not an ordinary stop: `length`, `content_filter`, `refusal`.
+    Attributes:
+        guess: Empty if none could be read.
+        marks: Empty if the guess was not scored; `outcome` says why.
+        taught: False for a turn that is not to be learnt: a stray, a slip, or one that broke the rules.
+        remaining: Answers possible before the guess; 0: not counted.
+        thinking: The teacher's reasoning, if any.
+        outcome: What the rules made of the reply.
+        costs_turn: False for a refusal that was free.
+        reply: A language model's text, unchanged.
+        finish: Why the endpoint ended the reply, if that was not an ordinary stop: `length`, `content_filter`,
+            `refusal`.
     """
 
     guess: str
@@ -52,7 +58,7 @@ class TraceTurn:
     finish: str = ""
 
     def to_row(self) -> dict[str, Any]:
-        """The turn as a JSON object; what only language models leave is there where it says something."""
+        """The turn as a JSON object; fields that only language models use are left out if they have their default."""
         return _row_of(self, always=("guess", "marks", "taught", "remaining", "thinking"))
 
     @classmethod
@@ -61,7 +67,7 @@ class TraceTurn:
 
         Raises:
             TypeError: If a field is missing, unknown or of the wrong kind.
-            ValueError: If there is no such outcome.
+            ValueError: If the outcome is unknown.
         """
         _check_kinds(row, _TURN_KINDS)
         return cls(**{**row, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
@@ -71,8 +77,8 @@ class TraceTurn:
 class Trace:
     """One teacher's game, won or not.
 
-    `teacher` is `solver` or a language model's name. `error` says why the teacher could not be asked to the end: such
-    a game is no loss, and the same command plays it again. Tokens are counted as the endpoint reports them.
+    `teacher` is `solver` or a language model's name. `error` says why the game could not be finished: such a game is
+    not a loss, and the same command plays it again. Token counts are those the endpoint reports.
     """
 
     secret: str
@@ -85,7 +91,7 @@ class Trace:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What makes a game the same game: secret, seed and teacher."""
+        """What identifies a game: secret, seed and teacher."""
         return self.secret, self.seed, self.teacher
 
     @property
@@ -104,12 +110,12 @@ class Trace:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Trace:
-        """Read a trace back; one that names no teacher is not taken for the solver's.
+        """Read a trace back; without a teacher's name its teacher is `UNKNOWN_TEACHER`, not the solver.
 
         Raises:
             KeyError: If the secret or the turns are missing.
             TypeError: If a field is unknown or of the wrong kind.
-            ValueError: If a turn has no known outcome.
+            ValueError: If a turn's outcome is unknown.
         """
         _check_kinds(row, _TRACE_KINDS)
         turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
@@ -133,7 +139,7 @@ def _check_kinds(row: object, kinds: dict[str, tuple[type, ...]]) -> None:
     if not isinstance(row, dict):
         raise TypeError(f"a turn is {row!r}, expected an object")
     for name, value in row.items():
-        if type(value) not in kinds.get(name, (type(value),)):  # bool is no int here, though Python counts it as one
+        if type(value) not in kinds.get(name, (type(value),)):  # not isinstance: a bool is no int here
             raise TypeError(f"{name} is {value!r}, expected {' or '.join(kind.__name__ for kind in kinds[name])}")
 
 
@@ -144,8 +150,8 @@ def _row_of(value: Trace | TraceTurn, always: Sequence[str]) -> dict[str, Any]:
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
-    """The secrets of the teacher's games: training secrets, less those kept for learning by play, and words outside
-    the answers, never a held-out one."""
+    """The secrets of the teacher's games: training secrets, except those kept for learning by play, and words outside
+    the answers; never a held-out secret."""
     rng = random.Random(seed)
     num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
@@ -164,14 +170,14 @@ def solver_traces(
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Trace]:
-    """Play one teacher game per secret; with `outside_choice` other outside words may take the place of those drawn.
+    """Play one teacher game per secret; with `outside_choice` other outside words may replace those given.
 
     Args:
         words: The word lists.
         secrets: See `draw_secrets`.
         teacher: The solver teacher.
-        settings: How it plays and whether it narrates.
-        seed: Seed of its noise.
+        settings: How it plays, and whether it writes its thinking.
+        seed: Seed of everything drawn at random.
         on_progress: Called with the number of games done so far.
     """
     counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
@@ -186,7 +192,7 @@ def solver_traces(
 def write_solver_traces(
     path: Path, split: Split, solver: Solver, settings: TraceSettings, seed: int, on_progress: Callable[[int], None]
 ) -> int:
-    """Have the solver teacher play `settings.num_games` games into a new file, and return how many there are.
+    """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
 
     Raises:
         WordListError: If the opener is not listed.
@@ -236,7 +242,7 @@ def _slips(
     remaining: int,
     rng: random.Random,
 ) -> list[TraceTurn]:
-    """Misspelt guesses before a word, none as a rule, each costing a turn and none learnt."""
+    """Misspelt guesses before a word, usually none; each costs a turn and is not taught."""
     slips: list[TraceTurn] = []
     while len(slips) < most and rng.random() < rate:
         slip = misspelt(word, _board([*turns, *slips]), words, rng)
@@ -251,14 +257,14 @@ def _board(turns: Sequence[TraceTurn]) -> list[Turn]:
 
 
 def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
-    """Say what is known, how many words remain and why this guess; every sentence is true by construction.
+    """What is known, how many words remain, and why this guess; every sentence is true by construction.
 
     Args:
         turns: The turns before the guess.
         guess: The word played.
         remaining: Number of answers possible before it.
-        classes: Into how many classes it divides them; 0: it was chosen otherwise.
-        probe: The guess is none of them; it was chosen for its classes alone.
+        classes: Into how many classes it splits them; 0: it was not chosen for that.
+        probe: The guess is not a possible answer; it was chosen for its classes alone.
     """
     known = describe_knowledge(knowledge_of(_board(turns), len(guess)))
     if remaining == 1:
@@ -282,7 +288,7 @@ def read_traces(path: Path) -> Iterator[Trace]:
     """Read a traces file.
 
     Raises:
-        RunError: If the file is missing or a line is no trace; the message names the line.
+        RunError: If the file is missing or a line is not a trace; the message names the line.
     """
     for number, row in enumerate(read_jsonl(path), start=1):
         try:
