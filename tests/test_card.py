@@ -87,8 +87,16 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
 def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
     assert "reward: preset `" in card_text(record, "grpo")
     dagger = card_text(record, "dagger")
-    assert "per process; no reward, since the solver teacher says what to play" in dagger
+    assert "games; no reward, since the solver teacher says what to play" in dagger
     assert "reward: preset" not in dagger
+
+
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+def test_games_are_counted_per_process_only_where_several_may_train(name: str, record) -> None:
+    settings = {"rounds": 3, "groups_per_round": 2, "group_size": 4}
+    text = card_text(replace(record, config={**record.config, name: settings}), name)
+    assert "3 rounds, each of 2 groups of 4 games; " in text
+    assert "2 steps, each of 2 groups of 4 games per process; " in card_text(record, "grpo")
 
 
 def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> None:
@@ -139,7 +147,7 @@ def test_teacher_games_are_those_of_the_run_under_their_teachers_names(finished_
     write_jsonl(run / "traces.jsonl", rows)
     assert f"{said}2 of org/m, 1 of the solver\n" in write_cards(run)[0].read_text()
     append_jsonl(run / "traces.jsonl", {"secret": "crane", "turns": []})
-    assert f"{said}2 of the solver, 2 of org/m\n" in write_cards(run)[0].read_text()
+    assert f"{said}2 of org/m, 1 of the solver, 1 of an unknown teacher\n" in write_cards(run)[0].read_text()
     (run / "traces.jsonl").unlink()
     assert f"{said}at most 200 of the solver\n" in write_cards(run)[0].read_text()
 

@@ -31,6 +31,14 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     assert "Not in this run" not in page.text
 
 
+def test_shares_are_drawn_in_percent(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    rows = [{"stage": "dpo", "step": step, "rewards/accuracies": 0.73} for step in (1, 2)]
+    write_lines(run_dir / "metrics.jsonl", rows)
+    html = write_report(run_dir).read_text()
+    assert 'aria-label="Pairs in order: rewards/accuracies from 73.0 % at step 1 to 73.0 % at step 2"' in html
+
+
 def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     validated = {"stage": "validation", "step": 9, "secret": "trace", "won": False, "turns": [], "stop_reason": "lost"}

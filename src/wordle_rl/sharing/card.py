@@ -17,6 +17,7 @@ from wordle_rl.report.read import RunRecord, read_run
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
 from wordle_rl.runs.lineage import LINEAGE_FILE
 from wordle_rl.runs.provenance import calls
+from wordle_rl.teaching.traces import UNKNOWN_TEACHER
 from wordle_rl.words import WordListError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def models_of(path: Path) -> list[Path]:
 def _teachers(path: Path) -> dict[str, int]:
     """How many games of a traces file each teacher played, most first; empty if there is no such file."""
     rows = read_jsonl(path) if path.is_file() else ()
-    return dict(Counter(str(row.get("teacher", "solver")) for row in rows).most_common())
+    return dict(Counter(str(row.get("teacher", UNKNOWN_TEACHER)) for row in rows).most_common())
 
 
 def _proof(directory: Path) -> str:
@@ -247,9 +248,8 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     traces = run.config.get("traces", {})
     given = traces.get("file") is not None
     if teachers:
-        said = ", ".join(
-            f"{count:,} of {'the solver' if teacher == 'solver' else teacher}" for teacher, count in teachers.items()
-        )
+        named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
+        said = ", ".join(f"{count:,} of {named.get(teacher, teacher)}" for teacher, count in teachers.items())
     else:
         said = f"at most {traces.get('num_games'):,} of {'a file of games made before' if given else 'the solver'}"
     return said + (", with its thinking" if traces.get("narrate") and not given else "")
@@ -262,14 +262,16 @@ def _of_calls(run: RunRecord, fact: str) -> list[str]:
 
 def _played(run: RunRecord, name: str) -> str:
     settings = run.config.get(name, {})
-    times, groups = ("steps", "groups_per_step") if name == "grpo" else ("rounds", "groups_per_round")
+    times, groups, where = "rounds", "groups_per_round", ""
+    if name == "grpo":  # what is learnt by rounds is learnt in one process
+        times, groups, where = "steps", "groups_per_step", " per process"
     reward = settings.get("reward", {})
     paid = "reward: weights of its own" if reward.get("weights") else f"reward: preset `{reward.get('preset')}`"
     if name == "dagger":
         paid = "no reward, since the solver teacher says what to play"
     return (
         f"- Own games for {_stage(name)}: {settings.get(times):,} {times}, each of {settings.get(groups)} groups of "
-        f"{settings.get('group_size')} games per process; {paid}"
+        f"{settings.get('group_size')} games{where}; {paid}"
     )
 
 
