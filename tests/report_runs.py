@@ -9,12 +9,14 @@ from pages import Page, parse_page
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
+    Conditions,
     Evaluation,
     GameRecord,
     TurnRecord,
     figures_by_split,
 )
 from wordle_rl.game import Outcome, Rules, score_guess
+from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.split import Split
 
@@ -32,7 +34,8 @@ def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
 
 
 def evaluation(name: str, records: list[GameRecord]) -> Evaluation:
-    return Evaluation(name, f"runs/x/{name}", ("all",), Rules(), SPLIT.fingerprint, tuple(records))
+    asked = Conditions.of(Prompter())
+    return Evaluation(name, f"runs/x/{name}", ("all",), Rules(), SPLIT.fingerprint, tuple(records), asked)
 
 
 SFT = evaluation("sft", [game(secret, *["fuzzy"] * 6) for secret in ANSWERS])
@@ -46,7 +49,8 @@ def metric_row(step: int, **values: float) -> dict[str, Any]:
 def training_game(step: int, reply: str = "<guess>crane</guess>") -> dict[str, Any]:
     turn = {"reply": reply, "guess": "crane", "marks": "GGGGG", "outcome": "scored", "given": False}
     rewards = {"reward": 0.5, "components": {"win": 1.0, "speed": 0.0}}
-    return {"step": step, "secret": "crane", "won": True, "reward": 0.5, "turns": [turn | rewards], "stage": "grpo"}
+    turns = {"turns": [turn | rewards], "turns_used": 1}
+    return {"stage": "grpo", "step": step, "secret": "crane", "won": True, "reward": 0.5, **turns}
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:

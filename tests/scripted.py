@@ -1,8 +1,12 @@
 """Policies that say what a test wrote down, in the tokens of a real codec or in words alone."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from wordle_rl.evaluate import Conditions, Evaluation
+from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.words import WordList
 
 Script = Callable[[int, tuple], str | None]
 """(game id, turns so far) -> the reply; None: one that is cut at its token limit."""
@@ -29,6 +33,13 @@ def scripted(script: Script):
             return Completion(text, ids, (0.0,) * len(ids))
 
     return Scripted
+
+
+def planned(words: WordList, prompter: Prompter, sampler: object = None, **about: Any) -> Evaluation:
+    """An evaluation without its games, of a player about whom nothing need be known."""
+    asked = Conditions.of(prompter, sampler)
+    header = {"name": "player", "player": "", "parts": (), "conditions": asked, **about}
+    return Evaluation(rules=prompter.rules, fingerprint=words.fingerprint, records=(), **header)
 
 
 def say(word: str) -> str:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from scripted import planned
 
 from wordle_rl.config import PatienceSettings
 from wordle_rl.env import StopReason
@@ -88,7 +89,14 @@ def play(
     **changes: object,
 ) -> Evaluation:
     return evaluate_concurrently(
-        secrets, words, Prompter(), server, patience(**changes), journal=journal, on_finished=on_finished
+        planned(words, Prompter()),
+        secrets,
+        words,
+        Prompter(),
+        server,
+        patience(**changes),
+        journal=journal,
+        on_finished=on_finished,
     )
 
 
@@ -117,7 +125,9 @@ def test_the_games_and_their_regret_are_those_of_lockstep(kind, concurrency, sma
         await asyncio.sleep(0)
         return samplers[request.game_id].sample([request])[0]
 
-    together = evaluate(small_words.answers, small_words, Prompter(), Lockstep(), solver=solver)
+    together = evaluate(
+        planned(small_words, Prompter()), small_words.answers, small_words, Prompter(), Lockstep(), solver=solver
+    )
     Lockstep().begin()
     apart = play(Server(answer), small_words, list(small_words.answers), concurrency=concurrency)
     assert apart != together

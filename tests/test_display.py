@@ -30,7 +30,7 @@ from wordle_rl.evaluate import (
     standings,
 )
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
-from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 
 
 def rendered(item: RenderableType, *, colors: Literal["standard", "truecolor"] | None = None, width: int = 80) -> str:
@@ -46,7 +46,8 @@ def game(secret: str, *guesses: str) -> GameRecord:
 
 
 def evaluation(name: str, records: Sequence[GameRecord]) -> Evaluation:
-    return Evaluation(name, "", (), Rules(), "f" * 64, tuple(records))
+    asked = Conditions.of(Prompter())
+    return Evaluation(name, "", (), Rules(), "f" * 64, tuple(records), asked)
 
 
 LOST = ("fuzzy",) * 6
@@ -208,7 +209,7 @@ def test_a_comparison_shows_no_more_words_than_asked() -> None:
 # --- how players were asked -------------------------------------------------------------------------------------------
 
 
-def notes_of(a: Conditions | None, b: Conditions | None) -> list[str]:
+def notes_of(a: Conditions, b: Conditions) -> list[str]:
     games = [game("crane", "crane")]
     left, right = (replace(evaluation(name, games), conditions=asked) for name, asked in (("a", a), ("b", b)))
     return comparison_notes(compare(left, right))
@@ -227,5 +228,3 @@ def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() 
     assert notes_of(greedy, served) == ["a and b were not asked alike: temperature 0 and its own, top_p 1 and its own"]
     assert notes_of(greedy, replace(greedy, engine="vllm"))[0].endswith("engine transformers and vllm")
     assert notes_of(worded, sampled) == [], "a player without tokens is not asked for any"
-    assert notes_of(None, sampled) == ["it is not recorded how a was asked, so perhaps not as b was"]
-    assert notes_of(None, None) == []

@@ -131,13 +131,16 @@ def test_games_that_would_not_be_played_again_are_not_written_over(into_file, tm
     assert into_file("solver", "--max-games", 5)[0] == 0, "none of the games is lost"
 
 
-def test_an_evaluation_of_an_earlier_release_may_be_played_again(into_file, tmp_path: Path) -> None:
+def test_an_evaluation_that_does_not_say_how_it_was_asked_is_refused_in_one_line(
+    into_file, cli, tmp_path: Path
+) -> None:
     assert into_file("solver")[0] == 0
     stored = read_object(tmp_path / "x.json")
     assert stored.pop("conditions")["style"] == "english"
-    write_json(tmp_path / "x.json", stored)
-    assert Evaluation.load(tmp_path / "x.json").conditions is None
-    assert into_file("solver")[0] == 0
+    write_json(tmp_path / "y.json", stored)
+    code, out, err = cli("compare", tmp_path / "x.json", tmp_path / "y.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "y.json is no evaluation: conditions: Field required; name a file that `wordle-rl eval --out` wrote" in err
 
 
 def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_directory, tmp_path: Path) -> None:
@@ -145,7 +148,6 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
     command += ["--out", tmp_path / "x.json", "--max-completion-tokens", 12]
     assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
     kept = Evaluation.load(tmp_path / "x.json").conditions
-    assert kept is not None
     assert (kept.temperature, kept.top_p, kept.max_completion_tokens) == (1.0, 1.0, 12)
     assert (kept.engine, kept.seed) == ("transformers", 3)
     code, _, err = cli(*command)
@@ -164,7 +166,6 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
 
 def test_a_run_keeps_how_its_models_were_asked(finished_run) -> None:
     kept = Evaluation.load(finished_run / "eval" / "grpo.json").conditions
-    assert kept is not None
     assert (kept.temperature, kept.engine) == (0.0, "transformers")
 
 

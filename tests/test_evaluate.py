@@ -3,13 +3,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ScriptedSampler
+from scripted import ScriptedSampler, planned
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
@@ -35,6 +35,7 @@ ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape
 WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))
 SOLVER = Solver(WORDS, use_cache=False)
 PROMPTER = Prompter()
+PLANNED = planned(WORDS, PROMPTER)
 NOT_SENT = "connection refused"
 
 
@@ -69,7 +70,8 @@ def play_script(
     assert isinstance(rules, Rules)
     prompter = Prompter(rules=rules)
     sampler = FlakySampler(script)
-    return evaluate([secret for secret, _ in games], WORDS, prompter, sampler, solver=solver, **more)  # type: ignore[arg-type]
+    header = planned(WORDS, prompter, **more)
+    return evaluate(header, [secret for secret, _ in games], WORDS, prompter, sampler, solver=solver)
 
 
 GAMES = [
@@ -193,7 +195,7 @@ def test_regret_knows_how_many_turns_are_left() -> None:
 
 
 def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None:
-    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, solver_player(), solver=SOLVER)
+    evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, solver_player(), solver=SOLVER)
     figures = evaluation.figures()
     assert (figures.win_rate, figures.mean_regret) == (1.0, 0.0)
     assert figures.mean_guesses_on_wins == pytest.approx(SOLVER.value(np.arange(len(ANSWERS)), turns_left=6))
@@ -209,7 +211,7 @@ def test_a_free_refusal_gives_nothing_away() -> None:
 @pytest.mark.parametrize(("regret_games", "measured"), [(None, 12), (1, 1), (5, 5), (12, 12), (99, 12)])
 def test_regret_is_measured_in_as_many_games_as_asked(regret_games: int | None, measured: int) -> None:
     sampler = solver_player()
-    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, sampler, solver=SOLVER, regret_games=regret_games)
+    evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, solver=SOLVER, regret_games=regret_games)
     assert sum(record.turns[0].regret is not None for record in evaluation.records) == measured
 
 
@@ -219,29 +221,37 @@ def test_regret_is_measured_in_as_many_games_as_asked(regret_games: int | None, 
 @pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
 def test_batches_change_nothing(batch_size: int) -> None:
     sampler = solver_player()
-    whole = evaluate(ANSWERS, WORDS, PROMPTER, sampler)
-    assert evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=batch_size) == whole
+    whole = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler)
+    assert evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=batch_size) == whole
     assert [record.secret for record in whole.records] == list(ANSWERS)
 
 
-def test_every_finished_game_is_reported_once_with_its_index() -> None:
-    seen: dict[int, GameRecord] = {}
+def test_every_finished_game_is_reported_once() -> None:
+    seen: list[GameRecord] = []
     sampler = random_player()
-    evaluation = evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=5, on_finished=seen.__setitem__)
-    assert [seen[index] for index in range(12)] == list(evaluation.records)
+    evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=5, on_finished=seen.append)
+    assert sorted(seen, key=lambda record: record.secret) == list(evaluation.records)
 
 
 def test_wrong_requests_are_named() -> None:
     sampler = random_player()
     other = WordList("other", ("crane",), ("crane",))
     with pytest.raises(EvaluationError, match="no secrets"):
-        evaluate([], WORDS, PROMPTER, sampler)
+        evaluate(PLANNED, [], WORDS, PROMPTER, sampler)
     with pytest.raises(EvaluationError, match="batch_size=0"):
-        evaluate(ANSWERS, WORDS, PROMPTER, sampler, batch_size=0)
+        evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=0)
     with pytest.raises(EvaluationError, match="regret_games=0"):
-        evaluate(ANSWERS, WORDS, PROMPTER, sampler, regret_games=0)
+        evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, regret_games=0)
     with pytest.raises(EvaluationError, match=r"'small'.*'other'"):
-        evaluate(["crane"], other, PROMPTER, sampler, solver=SOLVER)
+        evaluate(planned(other, PROMPTER), ["crane"], other, PROMPTER, sampler, solver=SOLVER)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [({"fingerprint": "0" * 64}, "words"), ({"rules": Rules(max_turns=5)}, "rules")]
+)
+def test_games_are_those_of_the_evaluation_they_are_played_for(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(EvaluationError, match=f"planned for other {named} than its games are played with"):
+        evaluate(replace(PLANNED, **change), ANSWERS, WORDS, PROMPTER, solver_player())
 
 
 # --- files and splits -------------------------------------------------------------------------------------------------

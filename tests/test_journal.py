@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
+from scripted import planned
 
 from wordle_rl.config import load_config
 from wordle_rl.evaluate import Evaluation, Journal, evaluate, journal_of, load_evaluation, num_kept
@@ -44,7 +45,10 @@ def test_what_was_broken_off_goes_on_to_the_same_games(stop_at: int, small_words
     secrets = [*small_words.answers, *small_words.answers[:3]]
 
     def play(sampler: SolverSampler, journal: Journal | None) -> Evaluation:
-        return evaluate(secrets, small_words, Prompter(), sampler, solver=solver, batch_size=10, journal=journal)
+        header = planned(small_words, Prompter())
+        return evaluate(
+            header, secrets, small_words, Prompter(), sampler, solver=solver, batch_size=10, journal=journal
+        )
 
     whole = play(SolverSampler(solver, Prompter()), None)
     path = tmp_path / "new" / "m.games.jsonl"
@@ -69,7 +73,16 @@ def test_drawn_games_are_kept_a_whole_batch_at_a_time(stop_at: int, kept: int, s
     journal = Journal(tmp_path / "m.games.jsonl", SETTINGS)
     sampler = Stopping(Solver(small_words, use_cache=False), stop_at)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(small_words.answers, small_words, Prompter(), sampler, batch_size=10, journal=journal, drawn=True)
+        evaluate(
+            planned(small_words, Prompter()),
+            small_words.answers,
+            small_words,
+            Prompter(),
+            sampler,
+            batch_size=10,
+            journal=journal,
+            drawn=True,
+        )
     assert len(journal.games) == kept
     assert {secret for secret, _ in journal.games} == {*small_words.answers[:kept]}
 
@@ -152,7 +165,8 @@ def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, mon
 def test_games_of_weights_that_are_gone_are_forgotten_in_a_run(tmp_path: Path, small_words) -> None:
     path = tmp_path / "sft.games.jsonl"
     held = journal_of(path, {"weights": "old"})
-    evaluate(["crane"], small_words, Prompter(), Stopping(Solver(small_words, use_cache=False)), journal=held)
+    solver = Stopping(Solver(small_words, use_cache=False))
+    evaluate(planned(small_words, Prompter()), ["crane"], small_words, Prompter(), solver, journal=held)
     held.close()
     again = journal_of(path, {"weights": "old"})
     assert len(again.games) == 1

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("openai")
 
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
+from scripted import planned
 
 from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
 from wordle_rl.endpoints.providers import Endpoint, find_endpoint
@@ -222,7 +223,7 @@ def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None
         return (500, {"error": {"message": "down"}}) if number % 2 else chat("<guess>crane</guess>")
 
     asked = sampler(serve(answer), max_retries=0, concurrency=1)
-    evaluation = evaluate(["crane"] * 6, small_words, Prompter(), asked)
+    evaluation = evaluate(planned(small_words, Prompter()), ["crane"] * 6, small_words, Prompter(), asked)
     figures = evaluation.figures()
     assert (figures.num_games, figures.num_errors, figures.win_rate) == (3, 3, 1.0)
     assert Counter(record.won for record in evaluation.records if not record.failed) == {True: 3}

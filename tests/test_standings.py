@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from scripted import planned
 
 from wordle_rl.config import SamplingSettings
 from wordle_rl.display import standings_table
@@ -64,7 +65,9 @@ def run(name: str, games: dict[str, Sequence[str]] | list[tuple[str, Sequence[st
     pairs = list(games.items()) if isinstance(games, dict) else games
     replies = [["ERROR" if word is None else f"<guess>{word}</guess>" for word in guesses] for _, guesses in pairs]
     prompter = Prompter(rules=more.pop("rules", Rules()))
-    return evaluate([secret for secret, _ in pairs], WORDS, prompter, Reader(replies), name=name, **more)
+    solver = more.pop("solver", None)
+    header = planned(WORDS, prompter, name=name, **more)
+    return evaluate(header, [secret for secret, _ in pairs], WORDS, prompter, Reader(replies), solver=solver)
 
 
 def without_replies(evaluation: Evaluation) -> Evaluation:
@@ -91,17 +94,9 @@ def test_a_csv_holds_all_of_an_evaluation_but_the_replies(games) -> None:
 
     games = games or [("crane", [REPLIES[0]])]
     secrets = [secret for secret, _ in games]
-    rules = Rules(dictionary=Dictionary.APP, max_refusals=0, hard_mode=True)
-    evaluation = evaluate(
-        secrets,
-        WORDS,
-        Prompter(rules=rules),
-        Reader([replies for _, replies in games]),
-        name='a "name", with commas',
-        player="openai:m",
-        parts=("train", "held_out"),
-        solver=SOLVER,
-    )
+    prompter = Prompter(rules=Rules(dictionary=Dictionary.APP, max_refusals=0, hard_mode=True))
+    header = planned(WORDS, prompter, name='a "name", with commas', player="openai:m", parts=("train", "held_out"))
+    evaluation = evaluate(header, secrets, WORDS, prompter, Reader([replies for _, replies in games]), solver=SOLVER)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "eval.csv"
         save_csv(evaluation, SPLIT, path)
@@ -109,19 +104,20 @@ def test_a_csv_holds_all_of_an_evaluation_but_the_replies(games) -> None:
         assert load_evaluation(path).figures() == evaluation.figures()
 
 
-def test_a_csv_tells_how_the_player_was_asked_and_an_earlier_one_does_not(tmp_path: Path) -> None:
+def test_a_csv_tells_how_the_player_was_asked(tmp_path: Path) -> None:
     asked = Conditions.of(Prompter()).drawing(SamplingSettings(temperature=0.0), engine="transformers")
     path = tmp_path / "eval.csv"
     for conditions in (asked, replace(asked, temperature=0.7, seed=3), replace(asked, engine=None, top_p=None)):
         save_csv(replace(BASE, conditions=conditions), SPLIT, path)
         assert load_evaluation(path).conditions == conditions
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    earlier = [name for name in rows[0] if name not in {field.name for field in fields(Conditions)}]
+    untold = [name for name in rows[0] if name not in {field.name for field in fields(Conditions)}]
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, earlier, extrasaction="ignore")
+        writer = csv.DictWriter(file, untold, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
-    assert load_evaluation(path) == without_replies(replace(BASE, conditions=None))
+    with pytest.raises(EvaluationError, match=r"eval\.csv:2 is no evaluation: no column 'style'"):
+        load_evaluation(path)
 
 
 def test_a_row_tells_a_game(tmp_path: Path) -> None:

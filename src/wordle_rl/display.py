@@ -18,7 +18,7 @@ from rich.text import Text
 from wordle_rl.checks.memory import MemoryEstimate, Stage
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
-from wordle_rl.progress import show_progress
+from wordle_rl.progress import Tell, show_progress
 from wordle_rl.stats import Estimate
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
@@ -238,15 +238,21 @@ def game_progress(
 ) -> Iterator[Callable[[GameRecord], None]]:
     """Show games played, wins, errors and the time left, told of every game; see `show_progress`."""
     before = list(kept)
+    with show_progress(console, title, total, done=len(before), transient=True) as tell:
+        yield game_counter(tell, total, before)
+
+
+def game_counter(tell: Tell, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
+    """Told of each game as it ends, it tells how many there are by now, the kept ones included, and how they went."""
+    before = list(kept)
     done, wins, errors = len(before), sum(record.won for record in before), 0
-    with show_progress(console, title, total, done=done, transient=True) as tell:
 
-        def count(record: GameRecord) -> None:
-            nonlocal done, wins, errors
-            done, wins, errors = done + 1, wins + record.won, errors + record.failed
-            tell(done, total, f"{wins:,} won, {errors:,} errors")
+    def count(record: GameRecord) -> None:
+        nonlocal done, wins, errors
+        done, wins, errors = done + 1, wins + record.won, errors + record.failed
+        tell(done, total, f"{wins:,} won, {errors:,} errors")
 
-        yield count
+    return count
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:

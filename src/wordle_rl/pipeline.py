@@ -25,7 +25,8 @@ from wordle_rl.config import (
     RunConfig,
     SamplingSettings,
 )
-from wordle_rl.evaluate import Evaluation, evaluate, figures_by_split, journal_of, journal_path, occurrences
+from wordle_rl.display import game_counter
+from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
 from wordle_rl.outlook import Stage, is_trained, look_ahead
 from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.processes import is_first, part_company, wait_for_all
@@ -254,28 +255,30 @@ class Pipeline:
         }
         with ExitStack() as held:
             journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
-            done = sum(key in journal.games for key in occurrences(secrets))
-            advance = held.enter_context(self._stage("eval", f"Evaluating {label}", len(secrets), done))
+            before = journal.kept(secrets)
+            tell = held.enter_context(self._stage("eval", f"Evaluating {label}", len(secrets), len(before)))
             engine, seed = self.config.eval.engine, self.config.seed
             sampler = model_sampler(self._model_at(name), self.words, self.prompter, sampling, seed, engine)
-
-            def count(*_: object) -> None:
-                nonlocal done
-                done += 1
-                advance(done, len(secrets), "")
-
+            planned = Evaluation(
+                name=name,
+                player=str(self.run.directory / name),
+                parts=(),
+                rules=self.prompter.rules,
+                fingerprint=self.words.fingerprint,
+                records=(),
+                conditions=Conditions.of(self.prompter, sampler),
+                constrain=constrain,
+            )
             evaluation = evaluate(
+                planned,
                 secrets,
                 self.words,
                 self.prompter,
                 sampler,
-                name=name,
-                player=str(self.run.directory / name),
-                constrain=constrain,
                 solver=self.solver if self.config.eval.regret else None,
                 batch_size=self.config.eval.max_batch_size,
                 journal=journal,
-                on_finished=count,
+                on_finished=game_counter(tell, len(secrets), before),
             )
             evaluation.save(path)
             journal.discard()

@@ -174,7 +174,7 @@ class Outputs:
     def check_replaced(self, planned: Evaluation, secrets: Sequence[str]) -> None:
         """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
 
-        More secrets than it has are as good as the same; how it was asked is looked at where the file tells.
+        More secrets than it has are as good as the same.
 
         Args:
             planned: The evaluation that is to come, without its games.
@@ -199,9 +199,8 @@ class Outputs:
             ", with another constraint": before.constrain != planned.constrain,
             f", without {len(missing):,} of its games": bool(missing),
         }
-        if before.conditions is not None and planned.conditions is not None:
-            changed = differences(before.conditions, planned.conditions)
-            differs |= {f", with {name} {now} instead of {was}": True for name, (was, now) in changed.items()}
+        changed = differences(before.conditions, planned.conditions)
+        differs |= {f", with {name} {now} instead of {was}": True for name, (was, now) in changed.items()}
         if any(differs.values()):
             how = "".join(text for text, there in differs.items() if there)
             raise ConfigError(

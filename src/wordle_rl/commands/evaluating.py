@@ -13,25 +13,18 @@ from typing import Any
 from wordle_rl import display
 from wordle_rl.commands.asked import Asked, Outputs, Source
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import (
-    ConfigError,
-    PatienceSettings,
-    SamplingSettings,
-    check_seed,
-)
+from wordle_rl.config import ConfigError, check_seed
 from wordle_rl.endpoints.providers import bare_address
 from wordle_rl.evaluate import (
     Comparison,
     Evaluation,
     Figures,
-    GameRecord,
     Journal,
     Standings,
     evaluate,
     evaluate_concurrently,
     journal_path,
     load_evaluation,
-    occurrences,
     save_csv,
     standings,
     with_regret,
@@ -64,11 +57,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     played_with = _played_with(who, split, source.part, asked, with_regrets)
     # What the random player draws depends on all it drew before, so that it begins anew: nothing is kept of it.
     with _journal(outputs, played_with if who.label != "random" else None) as journal:
-        if isinstance(who.sampler, ConcurrentSampler):
-            evaluation = _play_apart(who, who.sampler, planned, secrets, found, asked.patience, journal)
-        else:
-            regret_solver = solver if with_regrets else None
-            evaluation = _play_together(who, planned, secrets, found, asked.sampling, regret_solver, journal)
+        evaluation = _play(who, planned, secrets, found, asked, solver if with_regrets else None, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
         with messages.status("measuring regret…"):
             evaluation = with_regret(evaluation, found, solver)
@@ -147,69 +136,40 @@ def _journal(outputs: Outputs, settings: dict[str, Any] | None) -> Iterator[Jour
         yield journal
 
 
-def _play_apart(
-    who: Player,
-    sampler: ConcurrentSampler,
-    planned: Evaluation,
-    secrets: Sequence[str],
-    found: WordList,
-    patience: PatienceSettings,
-    journal: Journal | None,
-) -> Evaluation:
-    """Each game at its own pace; those kept from an earlier call are not played again."""
-    with display.game_progress(messages, f"{who.label} plays", len(secrets), _kept(journal, secrets)) as tell:
-        return evaluate_concurrently(
-            secrets,
-            found,
-            who.prompter,
-            sampler,
-            patience,
-            name=planned.name,
-            player=planned.player,
-            parts=planned.parts,
-            conditions=planned.conditions,
-            journal=journal,
-            on_finished=tell,
-        )
-
-
-def _kept(journal: Journal | None, secrets: Sequence[str]) -> list[GameRecord]:
-    """The games that need not be played again, and a line that says so."""
-    before = {} if journal is None else journal.games
-    kept = [before[key] for key in occurrences(secrets) if key in before]
-    if kept:
-        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
-    return kept
-
-
-def _play_together(
+def _play(
     who: Player,
     planned: Evaluation,
     secrets: Sequence[str],
-    found: WordList,
-    sampling: SamplingSettings,
+    words: WordList,
+    asked: Asked,
     solver: Solver | None,
     journal: Journal | None,
 ) -> Evaluation:
-    """The games of a batch one turn at a time; those kept from an earlier call are not played again."""
-    is_random = who.label == "random"
-    with display.game_progress(messages, f"{who.label} plays", len(secrets), _kept(journal, secrets)) as tell:
+    """Play the secrets that no earlier call has kept a game of; a server's games each at its own pace.
+
+    A solver measures regret meanwhile, but not in a server's games.
+    """
+    kept = journal.kept(secrets) if journal is not None else []
+    if kept:
+        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+    sampler, patience, is_random = who.sampler, asked.patience, who.label == "random"
+    with display.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
+        if isinstance(sampler, ConcurrentSampler):
+            return evaluate_concurrently(
+                planned, secrets, words, who.prompter, sampler, patience, journal=journal, on_finished=tell
+            )
         return evaluate(
+            planned,
             secrets,
-            found,
+            words,
             who.prompter,
-            who.sampler,
-            name=planned.name,
-            player=planned.player,
-            parts=planned.parts,
-            constrain=planned.constrain,
-            conditions=planned.conditions,
+            sampler,
             solver=solver,
             regret_games=100 if is_random else None,
-            batch_size=None if is_random else sampling.max_batch_size,
+            batch_size=None if is_random else asked.sampling.max_batch_size,
             journal=journal,
-            drawn=sampling.temperature > 0,
-            on_finished=lambda _, record: tell(record),
+            drawn=asked.sampling.temperature > 0,
+            on_finished=tell,
         )
 
 

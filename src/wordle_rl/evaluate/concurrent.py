@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from wordle_rl.config import PatienceSettings
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.journal import Journal
-from wordle_rl.evaluate.play import record_of
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
+from wordle_rl.evaluate.play import check_plan, record_of
+from wordle_rl.evaluate.records import Evaluation, GameRecord, occurrences
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
 from wordle_rl.samplers.loop import run_async
-from wordle_rl.split import SplitName
 from wordle_rl.words import WordList
 
 
 def evaluate_concurrently(
+    planned: Evaluation,
     secrets: Sequence[str],
     words: WordList,
     prompter: Prompter,
     sampler: ConcurrentSampler,
     patience: PatienceSettings,
     *,
-    name: str = "player",
-    player: str = "",
-    parts: Sequence[SplitName] = (),
-    conditions: Conditions | None = None,
     journal: Journal | None = None,
     on_finished: Callable[[GameRecord], None] | None = None,
 ) -> Evaluation:
@@ -39,24 +35,20 @@ def evaluate_concurrently(
     left alone. What was not finished is an error that says why, never a loss.
 
     Args:
+        planned: The evaluation without its games.
         secrets: The words to find; repeats are played again.
         words: The word list.
         prompter: Wording, grammar and rules.
         sampler: The player.
         patience: How many games at once, and the bounds.
-        name: See `Evaluation`.
-        player: See `Evaluation`.
-        parts: See `Evaluation`.
-        conditions: See `Evaluation`; None: no more is known than how prompts are worded.
         journal: Where finished games are kept as they end; those already there are not played again.
         on_finished: Called with the record of each game played now, as it ends.
 
     Raises:
-        EvaluationError: If there are no secrets.
+        EvaluationError: If there are no secrets, or the words or rules of `planned` are others.
         RunError: If a finished game cannot be written.
     """
-    if not secrets:
-        raise EvaluationError("no secrets to play; give at least one")
+    check_plan(planned, secrets, words, prompter)
     keys = occurrences(secrets)
     records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
 
@@ -73,9 +65,7 @@ def evaluate_concurrently(
 
     missing = [game_id for game_id, key in enumerate(keys) if key not in records]
     why = run_async(_play_all(missing, sampler, patience, play)) if missing else ""
-    games = tuple(records.get(key) or _not_played(key[0], why) for key in keys)
-    asked = conditions or Conditions.of(prompter)
-    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, conditions=asked)
+    return replace(planned, records=tuple(records.get(key) or _not_played(key[0], why) for key in keys))
 
 
 async def _play_all(
@@ -94,16 +84,16 @@ async def _play_all(
             failures = 0 if await play(game_id, ask) else failures + 1
 
     async with sampler.session() as ask:
-        tables = [asyncio.create_task(take_turns(ask)) for _ in range(min(patience.concurrency, len(game_ids)))]
+        tasks = [asyncio.create_task(take_turns(ask)) for _ in range(min(patience.concurrency, len(game_ids)))]
         try:
             async with asyncio.timeout(60 * patience.max_minutes or None):
-                await asyncio.gather(*tables)
+                await asyncio.gather(*tasks)
         except TimeoutError:
             return f"not finished within {patience.max_minutes:g} minutes"
         finally:
-            for table in tables:
-                table.cancel()
-            await asyncio.gather(*tables, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
     return f"not played after {failures} games in a row were errors" if _given_up(failures, patience) else ""
 
 

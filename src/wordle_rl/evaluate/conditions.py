@@ -63,17 +63,13 @@ def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
     return {name: (_shown(was), _shown(other)) for name, (was, other) in values.items() if was != other}
 
 
-def unlike(name_a: str, a: Conditions | None, name_b: str, b: Conditions | None) -> str:
+def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
     """What a reader of a comparison must know of how two players were asked; empty: nothing.
 
     Nothing is said of players that draw no tokens, nor of seeds, nor of an engine where an endpoint chose its own.
     """
-    known = [each for each in (a, b) if each is not None]
-    if not known or any(each.max_completion_tokens is None for each in known):
+    if None in (a.max_completion_tokens, b.max_completion_tokens):
         return ""
-    if a is None or b is None:
-        name, other = (name_a, name_b) if a is None else (name_b, name_a)
-        return f"it is not recorded how {name} was asked, so perhaps not as {other} was"
     told = differences(a, b)
     told.pop("seed", None)
     if None in (a.engine, b.engine):

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from wordle_rl.evaluate.records import EvaluationError, GameRecord
+from wordle_rl.evaluate.records import EvaluationError, GameRecord, occurrences
 from wordle_rl.runs import Run, lock_file
 
 _GAME = TypeAdapter(GameRecord)
@@ -66,6 +66,10 @@ class Journal:
         """
         self._append({"occurrence": occurrence, "game": _GAME.dump_python(game, mode="json")})
         self.games[secret, occurrence] = game
+
+    def kept(self, secrets: Sequence[str]) -> list[GameRecord]:
+        """The games of these secrets that need not be played again."""
+        return [self.games[key] for key in occurrences(secrets) if key in self.games]
 
     def discard(self) -> None:
         """Remove the file, once all its games are kept elsewhere."""

@@ -69,10 +69,10 @@ class Comparison:
     num_unpaired: int
     num_errors: int
     rows: tuple[ComparedGame, ...] = field(repr=False)
-    constrain_a: Constrain = "none"
-    constrain_b: Constrain = "none"
-    conditions_a: Conditions | None = None
-    conditions_b: Conditions | None = None
+    constrain_a: Constrain
+    constrain_b: Constrain
+    conditions_a: Conditions
+    conditions_b: Conditions
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from wordle_rl.config import Constrain
-from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
@@ -16,7 +14,6 @@ from wordle_rl.reward import fitting_answers
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
-from wordle_rl.split import SplitName
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
@@ -24,35 +21,27 @@ WASTED_TURN_REGRET = 1.0
 
 
 def evaluate(
+    planned: Evaluation,
     secrets: Sequence[str],
     words: WordList,
     prompter: Prompter,
     sampler: Sampler,
     *,
-    name: str = "player",
-    player: str = "",
-    parts: Sequence[SplitName] = (),
-    constrain: Constrain = "none",
-    conditions: Conditions | None = None,
     solver: Solver | None = None,
     regret_games: int | None = None,
     batch_size: int | None = None,
     journal: Journal | None = None,
     drawn: bool = False,
-    on_finished: Callable[[int, GameRecord], None] | None = None,
+    on_finished: Callable[[GameRecord], None] | None = None,
 ) -> Evaluation:
     """Play one game per secret and keep all of them.
 
     Args:
+        planned: The evaluation without its games.
         secrets: The words to find, in any order; repeats are played again.
         words: The word list.
         prompter: Wording, grammar and rules.
         sampler: The player.
-        name: See `Evaluation`.
-        player: See `Evaluation`.
-        parts: See `Evaluation`.
-        constrain: See `Evaluation`.
-        conditions: See `Evaluation`; None: what prompter and sampler tell of themselves.
         solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
             from one opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in so many games only, spread evenly over `secrets`; None: in all. For players
@@ -63,13 +52,15 @@ def evaluate(
         drawn: Whether the player draws its words. Its games are then kept a whole batch at a time: of one that is
             broken off, those over first are the quick wins, and to keep them while the rest are drawn once more would
             flatter the player.
-        on_finished: Called with the index among `secrets` and the record of each game played now, as it ends.
+        on_finished: Called with the record of each game played now, as it ends.
 
     Raises:
-        EvaluationError: If there are no secrets, a number is below 1, or the solver is for other words.
+        EvaluationError: If there are no secrets, a number is below 1, or the words or rules of `planned` or of the
+            solver are others.
         RunError: If a finished game cannot be written.
     """
-    _check_numbers(secrets, batch_size, regret_games)
+    check_plan(planned, secrets, words, prompter)
+    _check_numbers(batch_size, regret_games)
     if solver is not None and solver.words != words:
         raise EvaluationError(f"the solver is for word list {solver.words.name!r}, the games are from {words.name!r}")
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
@@ -90,7 +81,7 @@ def evaluate(
         if not drawn:
             keep(index)
         if on_finished is not None:
-            on_finished(index, records[index])
+            on_finished(records[index])
 
     size = batch_size or len(secrets)
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
@@ -98,14 +89,23 @@ def evaluate(
         play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
         for index in batch if drawn else ():
             keep(index)
-    games = tuple(records[index] for index in range(len(secrets)))
-    asked = conditions or Conditions.of(prompter, sampler)
-    return Evaluation(name, player, tuple(parts), prompter.rules, words.fingerprint, games, constrain, asked)
+    return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
 
 
-def _check_numbers(secrets: Sequence[str], batch_size: int | None, regret_games: int | None) -> None:
+def check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, prompter: Prompter) -> None:
+    """Refuse to play nothing, or games that are not those of the evaluation they are played for.
+
+    Raises:
+        EvaluationError: If there are no secrets, or words or rules are others.
+    """
     if not secrets:
         raise EvaluationError("no secrets to play; give at least one")
+    if planned.fingerprint != words.fingerprint or planned.rules != prompter.rules:
+        what = "words" if planned.fingerprint != words.fingerprint else "rules"
+        raise EvaluationError(f"evaluation {planned.name!r} is planned for other {what} than its games are played with")
+
+
+def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
     if any(number is not None and number < 1 for number in (batch_size, regret_games)):
         raise EvaluationError(f"batch_size={batch_size} and regret_games={regret_games} must be at least 1, or None")
 

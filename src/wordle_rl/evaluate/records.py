@@ -111,8 +111,8 @@ class Evaluation:
         rules: Rules of every game.
         fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets asked for.
+        conditions: How the player was asked.
         constrain: What the player's tokens were limited to; figures of limited and free play never mix.
-        conditions: How the player was asked otherwise; None: an earlier release did not keep it.
     """
 
     name: str
@@ -121,8 +121,8 @@ class Evaluation:
     rules: Rules
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
+    conditions: Conditions
     constrain: Constrain = "none"
-    conditions: Conditions | None = None
 
     @property
     def label(self) -> str:

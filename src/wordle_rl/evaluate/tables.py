@@ -22,7 +22,7 @@ from wordle_rl.split import Split
 
 _ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records", "conditions"))
 _RULES = tuple(field.name for field in fields(Rules))
-_CONDITIONS = tuple(field.name for field in fields(Conditions))  # of an earlier release's table not columns yet
+_CONDITIONS = tuple(field.name for field in fields(Conditions))
 _EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
@@ -41,7 +41,7 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
     """
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
     about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
-    about |= {name: _plain(getattr(evaluation.conditions, name, None)) for name in _CONDITIONS}
+    about |= {name: _plain(getattr(evaluation.conditions, name)) for name in _CONDITIONS}
     rows = [{**_row(record), "split": split.part_of(record.secret), **about} for record in evaluation.records]
     write_rows(path, rows)
 
@@ -126,8 +126,7 @@ def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
     records = []
     try:
         for row in rows:
-            same = {name: row[name] for name in (*_ABOUT, *_RULES)}
-            same |= {name: row.get(name, "") for name in _CONDITIONS}
+            same = {name: row[name] for name in (*_ABOUT, *_RULES, *_CONDITIONS)}
             if about not in (None, same):
                 raise ValueError("its player, rules or conditions differ from the first row's")
             about = same
@@ -135,7 +134,7 @@ def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
         if about is None:
             raise ValueError("it has no games")
         rules = {name: about[name] for name in _RULES}
-        asked = {name: about[name] or None for name in _CONDITIONS} if about["style"] else None
+        asked = {name: about[name] or None for name in _CONDITIONS}
         whole = {name: about[name] for name in _ABOUT} | {"parts": about["parts"].split(), "rules": rules}
         return _EVALUATION.validate_python({**whole, "conditions": asked, "records": records})
     except (KeyError, ValueError, csv.Error) as error:
