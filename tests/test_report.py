@@ -41,7 +41,7 @@ def test_shares_are_drawn_in_percent(tmp_path: Path) -> None:
 
 def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    validated = {"stage": "validation", "step": 9, "secret": "trace", "won": False, "turns": [], "stop_reason": "lost"}
+    validated = {"stage": "validation", "step": 9, "secret": "trace", "won": False, "turns": [], "turns_used": 0}
     write_lines(run_dir / "games.jsonl", [training_game(1), validated])
     sampled = read_page(run_dir).games["sources"][2:]
     assert [(source["label"], len(source["games"])) for source in sampled] == [
@@ -155,8 +155,8 @@ def test_a_sample_game_is_as_long_as_the_turns_it_spent(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     refused = {"reply": "", "guess": "zzzzz", "marks": None, "outcome": "unlisted", "given": False}
     row = training_game(1)
-    write_lines(run_dir / "games.jsonl", [row, {**row, "turns": [refused, *row["turns"]], "turns_used": 1}])
-    assert [game["n"] for game in games_payload(read_run(run_dir))["sources"][-1]["games"]] == [1, 1]
+    write_lines(run_dir / "games.jsonl", [{**row, "turns": [refused, *row["turns"]]}])
+    assert [game["n"] for game in games_payload(read_run(run_dir))["sources"][-1]["games"]] == [1]
 
 
 def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:

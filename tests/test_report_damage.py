@@ -2,7 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
-from report_runs import make_run, metric_row, read_page, write_lines
+from report_runs import make_run, metric_row, read_page, training_game, write_lines
 
 from wordle_rl.evaluate import (
     EvaluationError,
@@ -55,6 +55,16 @@ def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, part: str, line
     with pytest.raises((RunError, ReportError), match=rf"{re.escape(part)}:{sound.count(chr(10)) + 1} "):
         write_report(run_dir)
     assert not (run_dir / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["secret", "turns", "turns_used"])
+def test_what_a_sample_game_lacks_is_named(tmp_path: Path, name: str) -> None:
+    run_dir = make_run(tmp_path / "run")
+    row = training_game(1)
+    del row[name]
+    write_lines(run_dir / "games.jsonl", [training_game(1), row])
+    with pytest.raises(ReportError, match=rf"games\.jsonl:2 lacks {name}; delete the line"):
+        write_report(run_dir)
 
 
 @pytest.mark.parametrize("part", ["results.json", "manifest.json", "config.json"])

@@ -16,7 +16,6 @@ from typing import Any
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
 from wordle_rl.runs import writable
-from wordle_rl.runs.trackers import turns_used
 
 MAX_SAMPLE_GAMES = 2000
 """Sample games of training kept on the page, the newest, and as many of validation."""
@@ -154,7 +153,7 @@ def _turn(reply: str, guess: str | None, marks: str | None, outcome: str) -> Jso
 
 def _training_game(row: Json, split_of: Mapping[str, str]) -> Json:
     turns = [_training_turn(turn) for turn in row["turns"]]
-    game: Json = {"s": row["secret"], "n": turns_used(row), "t": turns, "w": int(bool(row.get("won")))}
+    game: Json = {"s": row["secret"], "n": row["turns_used"], "t": turns, "w": int(bool(row.get("won")))}
     if row.get("stop_reason") == "request_failed":
         game |= {"w": -1, "e": "request_failed"}
     if row["secret"] in split_of:

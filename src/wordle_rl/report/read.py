@@ -161,8 +161,10 @@ def _games(path: Path, missing: list[str]) -> list[dict[str, Any]]:
         return []
     games = []
     for number, row in enumerate(read_jsonl(path), start=1):
-        if not isinstance(row.get("secret"), str) or not isinstance(row.get("turns"), list):
-            raise ReportError(f"{path}:{number} lacks a secret or turns; delete the line")
+        needed = {"secret": str, "turns": list, "turns_used": int}
+        lacking = [name for name, kind in needed.items() if not isinstance(row.get(name), kind)]
+        if lacking:
+            raise ReportError(f"{path}:{number} lacks {' and '.join(lacking)}; delete the line")
         if not all(isinstance(turn, dict) for turn in row["turns"]):
             raise ReportError(f"{path}:{number} holds a turn that is no JSON object; delete the line")
         games.append(row)

@@ -337,7 +337,9 @@ def _value(value: Any, percent: bool) -> str:
 
 
 def _is_rate(name: str) -> bool:
-    return name in ("format_compliance", "agreement_rate", "rewards/accuracies") or name.endswith(("win_rate", "_share", "_accuracy"))
+    return name in ("format_compliance", "agreement_rate", "rewards/accuracies") or name.endswith(
+        ("win_rate", "_share", "_accuracy")
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:

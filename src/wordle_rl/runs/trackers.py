@@ -122,24 +122,13 @@ def table_rows(games: Sequence[Game]) -> list[list[Any]]:
             game["stage"],
             game["secret"],
             bool(game["won"]),
-            turns_used(game),
+            game["turns_used"],
             game.get("reward"),
             components_text(game),
             board_text(game),
         ]
         for game in games
     ]
-
-
-def turns_used(game: Game) -> int:
-    """How many turns a game cost; rows of earlier releases do not say which refusals were free.
-
-    Examples:
-        >>> turns_used({"turns": [{}, {}, {}], "turns_used": 2}), turns_used({"turns": [{}, {}]})
-        (2, 2)
-    """
-    used = game.get("turns_used")
-    return used if isinstance(used, int) else len(game["turns"])
 
 
 def board_text(game: Game) -> str:
@@ -168,7 +157,7 @@ def components_text(game: Game) -> str:
 
 def as_markdown(game: Game) -> str:
     """A game as a heading and its board."""
-    end = f"won in {turns_used(game)}" if game["won"] else "lost"
+    end = f"won in {game['turns_used']}" if game["won"] else "lost"
     facts = [end]
     if game.get("reward") is not None:
         shares = components_text(game)
