@@ -97,7 +97,7 @@ def test_figures_match_hand_arithmetic() -> None:
         win_rate_low=low,
         win_rate_high=high,
         mean_guesses_on_wins=(1 + 6) / 2,
-        mean_guesses_loss_as_7=(1 + 6 + 7) / 3,
+        mean_guesses_with_losses=(1 + 6 + 7) / 3,
         invalid_rate=2 / 13,
         repeated_rate=1 / 13,
         clue_violating_rate=(2 + 5) / 13,
@@ -134,7 +134,7 @@ def test_a_spent_token_budget_is_a_loss() -> None:
     cut_short = GameRecord("crane", False, 1, StopReason.TOKEN_BUDGET, won.turns)
     figures = measure([won, cut_short], max_turns=6)
     assert (figures.num_games, figures.num_errors, figures.win_rate) == (2, 0, 0.5)
-    assert figures.mean_guesses_loss_as_7 == (1 + 7) / 2
+    assert figures.mean_guesses_with_losses == (1 + 7) / 2
     assert figures.guess_distribution["loss"] == 1
 
 
@@ -148,7 +148,7 @@ def test_without_games_there_is_nothing_to_average() -> None:
 
 def test_a_game_of_four_turns_counts_a_loss_as_five() -> None:
     evaluation = play_script([("speed", ["lymph", "fuzzy", "nymph", "crane"])], rules=Rules(max_turns=4))
-    assert evaluation.figures().mean_guesses_loss_as_7 == 5
+    assert evaluation.figures().mean_guesses_with_losses == 5
     assert list(evaluation.figures().guess_distribution) == ["1", "2", "3", "4", "loss"]
 
 

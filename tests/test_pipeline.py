@@ -28,7 +28,7 @@ from wordle_rl.words import load_words
 
 QUIET = Console(quiet=True)
 FIGURES = {
-    "num_games", "win_rate", "win_rate_low", "win_rate_high", "mean_guesses_on_wins", "mean_guesses_loss_as_7",
+    "num_games", "win_rate", "win_rate_low", "win_rate_high", "mean_guesses_on_wins", "mean_guesses_with_losses",
     "invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate", "mean_regret",
 }  # fmt: skip
 
@@ -54,7 +54,7 @@ def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, si
             assert set(figures) >= FIGURES
             assert figures["num_games"] == size
             assert 0 <= figures["win_rate_low"] <= figures["win_rate"] <= figures["win_rate_high"] <= 1
-            assert 1 <= figures["mean_guesses_loss_as_7"] <= 7
+            assert 1 <= figures["mean_guesses_with_losses"] <= 7
             assert figures["mean_regret"] >= 0
             for rate in ("invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate"):
                 assert 0 <= figures[rate] <= 1

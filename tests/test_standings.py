@@ -192,7 +192,7 @@ def test_all_figures_are_over_the_games_that_all_finished() -> None:
     assert (found.num_games, found.num_unpaired, found.num_errors) == (3, 3, 1)
     assert [run.figures.num_games for run in found.runs] == [3, 3, 3]
     assert [run.figures.win_rate for run in found.runs] == [1 / 3, 2 / 3, 1.0]
-    assert [run.figures.mean_guesses_loss_as_7 for run in found.runs] == [15 / 3, 10 / 3, 1.0]
+    assert [run.figures.mean_guesses_with_losses for run in found.runs] == [15 / 3, 10 / 3, 1.0]
     assert [run.figures.num_errors for run in found.runs] == [1, 1, 0], "errors are counted in all games of a run"
 
 

@@ -309,7 +309,7 @@ _FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("  95 % sure: from", lambda f: _percent(f.win_rate_low)),
     ("  95 % sure: to", lambda f: _percent(f.win_rate_high)),
     ("guesses on wins", lambda f: _number(f.mean_guesses_on_wins)),
-    ("  losses as one more", lambda f: _number(f.mean_guesses_loss_as_7)),
+    ("  losses as one more", lambda f: _number(f.mean_guesses_with_losses)),
     ("regret per turn", lambda f: _number(f.mean_regret)),
     ("invalid turns, %", lambda f: _percent(f.invalid_rate)),
     ("malformed turns, %", lambda f: _percent(f.malformed_rate)),

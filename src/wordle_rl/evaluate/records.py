@@ -72,7 +72,7 @@ class Figures:
         win_rate_low: Lower end of its 95 % Wilson interval; several games of a secret count for as many as they tell.
         win_rate_high: Upper end.
         mean_guesses_on_wins: Turns used, over the won games.
-        mean_guesses_loss_as_7: Turns used, a loss counted as one more than the game has turns (7 of 6).
+        mean_guesses_with_losses: Turns used, a loss counted as one more than the game has turns (7 of 6).
         invalid_rate: Share of turns with a readable guess that was not scored: unlisted, of the wrong length, or
             against hard mode.
         repeated_rate: Share of turns whose word was guessed before in the game.
@@ -89,7 +89,7 @@ class Figures:
     win_rate_low: float | None
     win_rate_high: float | None
     mean_guesses_on_wins: float | None
-    mean_guesses_loss_as_7: float | None
+    mean_guesses_with_losses: float | None
     invalid_rate: float | None
     repeated_rate: float | None
     clue_violating_rate: float | None
@@ -211,7 +211,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         win_rate_low=low,
         win_rate_high=high,
         mean_guesses_on_wins=_ratio(guesses_on_wins, wins),
-        mean_guesses_loss_as_7=_ratio(guesses_on_wins + losses * (max_turns + 1), num_games),
+        mean_guesses_with_losses=_ratio(guesses_on_wins + losses * (max_turns + 1), num_games),
         invalid_rate=_ratio(sum(is_invalid(turn) for turn in turns), len(turns)),
         repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
         clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),

@@ -31,7 +31,7 @@ Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 _COLUMNS = (
     ("num_games", "games", False),
     ("mean_guesses_on_wins", "guesses on wins", False),
-    ("mean_guesses_loss_as_7", "with losses", False),
+    ("mean_guesses_with_losses", "with losses", False),
     ("mean_regret", "regret per turn", False),
     ("invalid_rate", "invalid", True),
     ("malformed_rate", "malformed", True),
@@ -96,7 +96,7 @@ def headline(results: Results) -> str:
     figures = results[last]["held_out"]
     cards = (
         ("held-out words found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
-        ("guesses per word, losses included", "mean_guesses_loss_as_7", False, ""),
+        ("guesses per word, losses included", "mean_guesses_with_losses", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns against earlier clues", "clue_violating_rate", True, ""),
     )

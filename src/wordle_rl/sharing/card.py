@@ -217,7 +217,7 @@ def _result_row(label: str, figures: Mapping[str, Any]) -> str:
         f"{figures.get('num_games'):,}",
         f"{_percent(figures.get('win_rate'))} % ({low} to {high})",
         _number(figures.get("mean_guesses_on_wins")),
-        _number(figures.get("mean_guesses_loss_as_7")),
+        _number(figures.get("mean_guesses_with_losses")),
         f"{_percent(figures.get('invalid_rate'))} %",
         str(figures.get("num_errors")),
     ]
