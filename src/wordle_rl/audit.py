@@ -1,4 +1,4 @@
-"""Proof from a run's own records that no held-out secret was ever a secret in training."""
+"""Proof from a run's own records that no validation or test secret was ever a secret in training."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def audit(directory: Path) -> Audit:
     if recorded != words.fingerprint:
         raise RunError(f"word list {words.name!r} has changed since {directory} was made; audit it with the old one")
     split = split_secrets(words, config.words.split_seed)
-    held_out = {*split.val, *split.test}
+    never_trained = split.never_trained
     counts: Counter[str] = Counter()
     leaks: dict[tuple[str, str], None] = {}
     for name, secret in _training_secrets(directory, frozenset(split.val)):
         counts[name] += 1
-        if secret in held_out:
+        if secret in never_trained:
             leaks[name, secret] = None
     for stage in ("sft", config.algorithm):
         for secret in _from_before(directory, stage, split):
@@ -79,7 +79,7 @@ def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) 
 
 
 def _from_before(directory: Path, stage: str, split: Split) -> list[str]:
-    """Held-out secrets that a stage's model may have met in earlier trainings, or in one that is not this run's."""
+    """Validation and test secrets that a stage's model may have met in trainings before or outside this run."""
     lineage = lineage_of(directory / stage)
     if lineage is None:
         return []
@@ -109,5 +109,5 @@ def _rows(path: Path) -> Iterator[tuple[dict[str, object], list[str]]]:
     for number, row in enumerate(read_jsonl(path) if path.is_file() else (), start=1):
         secrets = row.get("secrets") if path.name == "secrets.jsonl" else [row.get("secret")]
         if not isinstance(secrets, list) or not all(isinstance(secret, str) for secret in secrets):
-            raise RunError(f"{path}:{number} names no secret, so nothing is proven; mend the line")
+            raise RunError(f"{path}:{number} names no secret, so nothing is proven; fix the line")
         yield row, secrets

@@ -47,7 +47,7 @@ def look_ahead(
     Raises:
         ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
             memory does not suffice, or what is to be read lies in what is to be removed; or the directory is no run yet
-            and holds games or a model that know what the run holds out.
+            and holds games or a model that know validation or test secrets of the run.
         RunError: If the directory is a file, what is to be removed is no run, or given teacher games cannot be read.
     """
     check_place(directory)
@@ -98,17 +98,17 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
 
 
 def _check_taken_over(split: Split, directory: Path) -> None:
-    """Refuse teacher games and a model that a new run finds in its directory if held-out secrets were theirs."""
+    """Refuse teacher games or a model, found in a new run's directory, that had validation or test secrets."""
     path = directory / "traces.jsonl"
-    held_out = {*split.val, *split.test}
-    met = {str(row.get("secret")) for row in read_jsonl(path)} & held_out if path.is_file() else set()
+    met = {str(row.get("secret")) for row in read_jsonl(path)} & split.never_trained if path.is_file() else set()
     where = "traces.jsonl"
     if not met and (lineage := lineage_of(directory / "sft")) is not None:
         met, where = set(lineage.leaks(split)), "sft"
     if met:
         raise ConfigError(
-            f"{directory} holds {where} of another split: {len(met)} of its secrets are held out here, {min(met)} for "
-            "one; give words.split_seed the seed of the run it comes from, or name another directory"
+            f"{directory} holds {where} of another split: {len(met)} of its secrets are validation or test "
+            f"secrets here, {min(met)} for one; give words.split_seed the seed of the run it comes from, or name "
+            "another directory"
         )
 
 

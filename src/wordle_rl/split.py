@@ -22,6 +22,11 @@ class Split:
     seed: int
     fingerprint: str
 
+    @property
+    def never_trained(self) -> frozenset[str]:
+        """The secrets that no training game may have: those of val and of test."""
+        return frozenset(self.val + self.test)
+
     def named(self, name: SplitName) -> tuple[str, ...]:
         """Return one part by name: `held_out` is `test`, and `all` is every answer in alphabetical order.
 

@@ -48,7 +48,7 @@ def push(
 
 
 def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
-    """Prove from a run's records that no held-out secret was a secret in training.
+    """Prove from a run's records that no validation or test secret was a secret in training.
 
     Exit code 2 if one was, or if a trained model's secrets are not on record, so that nothing is proven.
 

@@ -48,7 +48,7 @@ def push_model(path: Path, repo: str, private: bool, dry_run: bool, as_json: boo
 
 
 def audit_run(directory: Path, as_json: bool) -> None:
-    """Whether a held-out secret was ever trained on."""
+    """Whether a validation or test secret was ever trained on."""
     found = audit(directory)
     if as_json:
         print_json({"clean": found.clean, **asdict(found)})
@@ -62,7 +62,7 @@ def audit_run(directory: Path, as_json: bool) -> None:
         for name, secret in found.leaks:
             records.setdefault(secret, []).append(name)
         named = ", ".join(f"{secret} ({', '.join(names)})" for secret, names in list(records.items())[:5])
-        raise ConfigError(f"{len(records)} held-out secrets were trained on: {named}")
+        raise ConfigError(f"{len(records)} validation or test secrets were trained on: {named}")
 
 
 def merge_adapter(

@@ -56,15 +56,14 @@ class Lineage(Section):
     lessons: tuple[Lesson, ...] = Field(min_length=1)
 
     def leaks(self, split: Split) -> list[str]:
-        """The secrets that a split holds out and that a game in the model's past may have had as its own, sorted.
+        """A split's validation and test secrets that a game in the model's past may have had as its own, sorted.
 
         Raises:
             WordListError: If the words of a training are not known any more.
         """
-        held_out = {*split.val, *split.test}
         own = (split.fingerprint, split.seed)
         others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
-        return sorted(held_out.intersection(secret for lesson in others for secret in lesson.secrets()))
+        return sorted(split.never_trained.intersection(secret for lesson in others for secret in lesson.secrets()))
 
 
 def lineage_of(model_directory: Path) -> Lineage | None:
@@ -112,11 +111,14 @@ def doubt_about(model_directory: Path, split: Split) -> str | None:
     try:
         leaks = lineage.leaks(split)
     except WordListError as error:
-        return f"{model_directory} has learnt from words that are not here ({error}), perhaps from some held out here"
+        return (
+            f"{model_directory} has learnt from words that are not here ({error}), perhaps from validation or test "
+            "secrets"
+        )
     if not leaks:
         return None
     return (
-        f"{model_directory} may have learnt {len(leaks)} of the words that are held out here, {leaks[0]} for one; "
+        f"{model_directory} may have learnt {len(leaks)} of the validation and test secrets, {leaks[0]} for one; "
         "held-out figures will prove nothing"
     )
 
