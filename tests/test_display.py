@@ -172,13 +172,13 @@ def test_names_are_text_and_never_markup() -> None:
     figures: dict[str, Figures] = {"all": FIGURES}
     assert "[b]x" in rendered(results_table({"[b]x": figures}, title="[red]t"))
     a = evaluation("[i]a", [game("crane", "crane")])
-    assert "only [i]a won" in rendered(comparison_table(compare(a, a)))
+    assert "only [i]a won" in rendered(comparison_table(standings([a, replace(a, name="b")])))
 
 
 def test_an_interval_that_says_nothing_is_not_shown() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
     b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "crate", "grape")])
-    lines = rendered(comparison_table(compare(a, b))).splitlines()
+    lines = rendered(comparison_table(standings([a, b]))).splitlines()
     assert next(line for line in lines if "mean guesses" in line).split()[-1] == "+1.00"
     assert "(95 %: -65." in next(line for line in lines if "win rate" in line)
     row = next(line for line in rendered(standings_table(standings([a, b]))).splitlines() if line.startswith(" b"))
@@ -188,8 +188,7 @@ def test_an_interval_that_says_nothing_is_not_shown() -> None:
 def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", *LOST), game("trace", "crane", "trace")])
     b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "grape"), game("trace", "crane", "trace")])
-    comparison = compare(a, evaluation("b", [*b.records, game("speed", *LOST)]))
-    text = rendered(comparison_table(comparison))
+    text = rendered(comparison_table(standings([a, evaluation("b", [*b.records, game("speed", *LOST)])])))
     lines = [line.split() for line in text.splitlines()]
     assert ["both", "won", "2"] in lines
     assert ["only", "b", "won", "1"] in lines
@@ -202,8 +201,8 @@ def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None
 def test_a_comparison_shows_no_more_words_than_asked() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
     b = evaluation("b", [game("crane", *LOST), game("grape", *LOST)])
-    assert "grape" not in rendered(comparison_table(compare(a, b), max_rows=1))
-    assert "crane" not in rendered(comparison_table(compare(a, b), max_rows=0))
+    assert "grape" not in rendered(comparison_table(standings([a, b]), max_rows=1))
+    assert "crane" not in rendered(comparison_table(standings([a, b]), max_rows=0))
 
 
 # --- how players were asked -------------------------------------------------------------------------------------------

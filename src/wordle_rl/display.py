@@ -180,13 +180,14 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 )
 
 
-def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> RenderableType:
-    """Two players on the same words: the verdict, then the words on which they differ most.
+def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+    """Two players on the same words: the tests, then the words on which they differ most.
 
     Args:
-        comparison: From `compare`.
+        found: Of two players, from `standings`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
+    comparison = next(run.against_base for run in found.runs if run.against_base is not None)
     a, b = comparison.name_a, comparison.name_b
     summary = Table.grid(padding=(0, 2))
     for label, value in (
@@ -201,9 +202,8 @@ def comparison_table(comparison: Comparison, *, max_rows: int = 20) -> Renderabl
         ("sign-flip test of guesses", f"p = {comparison.guesses_p_value:.3g}"),
     ):
         summary.add_row(Text(label), Text(value))
-    notes = [Text(note, "italic") for note in comparison_notes(comparison)]
-    games = [SharedGame(row.secret, row.occurrence, (row.guesses_a, row.guesses_b)) for row in comparison.rows]
-    return Group(summary, *notes, *_differing_games((a, b), games, max_rows))
+    notes = [*comparison_notes(comparison), *_left_out(found.num_unpaired, found.num_errors)]
+    return Group(summary, *(Text(note, "italic") for note in notes), *_differing_games((a, b), found.games, max_rows))
 
 
 def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:

@@ -16,7 +16,6 @@ from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, check_seed
 from wordle_rl.endpoints.providers import bare_address
 from wordle_rl.evaluate import (
-    Comparison,
     Evaluation,
     Figures,
     Journal,
@@ -201,28 +200,13 @@ def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | 
     if csv_path is not None:
         write_rows(csv_path, _standing_rows(found))
     if as_json:
-        print_json(_standings_json(found))
+        print_json(asdict(found))
         return
     if len(evaluations) == 2:
         out.print(display.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
-        out.print(display.comparison_table(_of_two(found), max_rows=top))
+        out.print(display.comparison_table(found, max_rows=top))
     else:
         out.print(display.standings_table(found, max_rows=top))
-
-
-def _of_two(found: Standings) -> Comparison:
-    """The comparison of two runs, which counts the games left out as well."""
-    pair = next(run.against_base for run in found.runs if run.against_base is not None)
-    return dataclasses.replace(pair, num_unpaired=found.num_unpaired, num_errors=found.num_errors)
-
-
-def _standings_json(found: Standings) -> dict[str, Any]:
-    """Standings as JSON; the pairs' rows are left out, since `games` holds them for all."""
-    value = asdict(found)
-    for run in value["runs"]:
-        if run["against_base"] is not None:
-            del run["against_base"]["rows"]
-    return value
 
 
 def _standing_rows(found: Standings) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ out of every figure, never a loss. A game cut short by a token budget is a loss.
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
 from wordle_rl.evaluate.conditions import Conditions, differences, unlike
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
-from wordle_rl.evaluate.pairs import ComparedGame, Comparison, compare
+from wordle_rl.evaluate.pairs import Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
@@ -39,7 +39,6 @@ __all__ = [
     "GAME_COLUMNS",
     "RESULT_SPLITS",
     "WASTED_TURN_REGRET",
-    "ComparedGame",
     "Comparison",
     "Conditions",
     "Evaluation",

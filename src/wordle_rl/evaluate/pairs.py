@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,19 +12,6 @@ from wordle_rl.config import Constrain
 from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
 from wordle_rl.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedGame:
-    """One secret as two players met it. `guesses_a` and `guesses_b` are the turns used, None for a loss.
-
-    `occurrence` counts repeats of a secret from 0.
-    """
-
-    secret: str
-    occurrence: int
-    guesses_a: int | None
-    guesses_b: int | None
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,6 @@ class Comparison:
         guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses, summed per secret.
         num_unpaired: Games of either player whose secret the other did not play as often.
         num_errors: Pairs left out because at least one side is an error.
-        rows: The pairs, by secret.
         constrain_a: What the first player's tokens were limited to.
         constrain_b: The same of the second.
         conditions_a: How the first player was asked.
@@ -68,7 +54,6 @@ class Comparison:
     guesses_p_value: float
     num_unpaired: int
     num_errors: int
-    rows: tuple[ComparedGame, ...] = field(repr=False)
     constrain_a: Constrain
     constrain_b: Constrain
     conditions_a: Conditions
@@ -84,25 +69,21 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     check_alike(a, b)
     games_a, games_b = by_occurrence(a.records), by_occurrence(b.records)
     shared = sorted(games_a.keys() & games_b.keys())
-    rows = tuple(
-        ComparedGame(*key, _guesses(games_a[key]), _guesses(games_b[key]))
-        for key in shared
-        if not (games_a[key].failed or games_b[key].failed)
-    )
-    if not rows:
+    pairs = [(games_a[key], games_b[key]) for key in shared if not (games_a[key].failed or games_b[key].failed)]
+    if not pairs:
         raise EvaluationError(f"{a.name!r} and {b.name!r} finished no secret in common; evaluate both on one split")
     loss = a.rules.max_turns + 1
-    of_secret = np.unique([row.secret for row in rows], return_inverse=True)[1]
-    wins = Counter((row.guesses_a is not None, row.guesses_b is not None) for row in rows)
-    cost = np.array([(row.guesses_a or loss, row.guesses_b or loss) for row in rows])  # (pairs, 2)
-    if of_secret.max() + 1 == len(rows):
-        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(rows))
+    of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]
+    wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
+    cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
+    if of_secret.max() + 1 == len(pairs):
+        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(pairs))
     else:
         win_rate_difference = paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret)
     return Comparison(
         name_a=a.label,
         name_b=b.label,
-        num_pairs=len(rows),
+        num_pairs=len(pairs),
         both=wins[True, True],
         only_a=wins[True, False],
         only_b=wins[False, True],
@@ -112,8 +93,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
         guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),
         num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
-        num_errors=len(shared) - len(rows),
-        rows=rows,
+        num_errors=len(shared) - len(pairs),
         constrain_a=a.constrain,
         constrain_b=b.constrain,
         conditions_a=a.conditions,
@@ -135,7 +115,3 @@ def check_alike(a: Evaluation, b: Evaluation) -> None:
 def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
     """Games by secret and how often that secret came before; errors are counted too, so that pairs stay pairs."""
     return dict(zip(occurrences(record.secret for record in records), records, strict=True))
-
-
-def _guesses(record: GameRecord) -> int | None:
-    return record.turns_used if record.won else None
