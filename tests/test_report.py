@@ -20,7 +20,16 @@ from wordle_rl.report.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payl
 
 def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     page = read_page(make_run(tmp_path / "my-run"))
-    for wanted in ("my-run", "wordle-rl train", "model tiny", "seed 7", "held-out words", "100.0 %", "2.000", "7.000"):
+    for wanted in (
+        "my-run",
+        "wordle-rl train",
+        "model tiny",
+        "seed 7",
+        "held-out secrets",
+        "100.0 %",
+        "2.000",
+        "7.000",
+    ):
         assert wanted in page.text
     charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
     assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
@@ -53,7 +62,7 @@ def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize("results", [True, False])
 def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> None:
     run_dir, some = make_run(tmp_path / "run"), SPLIT.of_each_part(1)
-    assert "all words" in read_page(run_dir).text
+    assert "all secrets" in read_page(run_dir).text
     for played in (SFT, GRPO):
         played.only(some).save(run_dir / "eval" / f"{played.name}.json")
     cut = {e.name: {part: asdict(f) for part, f in figures_by_split(e.only(some), SPLIT).items()} for e in (SFT, GRPO)}
@@ -61,8 +70,8 @@ def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> Non
     if not results:
         (run_dir / "results.json").unlink()
     text = read_page(run_dir).text
-    assert "held-out words" in text
-    assert "all words" not in text
+    assert "held-out secrets" in text
+    assert "all secrets" not in text
 
 
 def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> None:
@@ -87,8 +96,8 @@ def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> No
     assert results["grpo"] == {"held_out": asdict(lost.figures())}
     assert results["sft"] == before["sft"]
     section = write_report(run_dir).read_text().partition("word by word")[2].partition("</section>")[0]
-    assert "held-out words" in section
-    assert "all words" not in section
+    assert "held-out secrets" in section
+    assert "all secrets" not in section
     stored = json.loads((run_dir / "results.json").read_text())
     (run_dir / "eval" / "sft.json").unlink()
     assert read_run(run_dir).results["sft"] == stored["sft"], "there is nothing else to go by"
@@ -112,10 +121,10 @@ def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
     text = read_page(run_dir).text
     left_out = "games left out, since at least one side could not be played to its end: 1"
-    assert f"training words: {left_out}" in text
-    assert "held-out words: games without a counterpart, since not all played the word as often: 1" in text
+    assert f"training secrets: {left_out}" in text
+    assert "held-out secrets: games without a counterpart, since not all played the word as often: 1" in text
     evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
-    assert f"training words, all words: {left_out}" in read_page(run_dir).text
+    assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
@@ -136,7 +145,7 @@ def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, t
 
 def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
     html = write_report(make_run(tmp_path / "run")).read_text()
-    row = re.search(r"<th scope='row'>held-out words</th>(.*?)</tr>", html)
+    row = re.search(r"<th scope='row'>held-out secrets</th>(.*?)</tr>", html)
     assert row is not None
     assert re.findall(r"<td>(\d+)</td>", row[1])[:4] == ["0", "0", "2", "0"]
 
@@ -189,13 +198,15 @@ def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_pa
     assert 0.9 * MAX_REPLY_BYTES < sum(len(json_for_script(reply).encode()) for reply in replies) <= MAX_REPLY_BYTES
 
 
-def test_replies_of_held_out_words_are_cut_last(tmp_path: Path) -> None:
+def test_replies_are_cut_at_one_length_and_the_page_says_so(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     played = [game(secret, "lymph", secret, reply="x" * 2000) for secret in ANSWERS]
-    evaluation("grpo", played * 200).save(run_dir / "eval" / "grpo.json")
-    grpo = games_payload(read_run(run_dir))["sources"][1]
-    kept = {g["s"]: {len(turn["q"].removesuffix("…")) for turn in g["t"]} for g in grpo["games"]}
-    assert kept["grape"] == kept["speed"] == {2000}
-    assert kept["crane"] == kept["trace"] != {2000}
-    (limit,) = kept["crane"]
-    assert f"whole for held-out words and samples, cut after {limit:,} characters for other words" in grpo["note"]
+    evaluation("grpo", played * 400).save(run_dir / "eval" / "grpo.json")
+    _, grpo, _ = games_payload(read_run(run_dir))["sources"]
+    (limit,) = {len(turn["q"].removesuffix("…")) for game in grpo["games"] for turn in game["t"]}
+    assert 0 < limit < 2000
+    assert grpo["note"] == f"Played by runs/x/grpo. Replies are cut after {limit:,} characters."
+    evaluation("grpo", played).save(run_dir / "eval" / "grpo.json")
+    whole = games_payload(read_run(run_dir))["sources"][1]
+    assert {len(turn["q"]) for game in whole["games"] for turn in game["t"]} == {2000}
+    assert "cut" not in whole["note"]

@@ -72,7 +72,7 @@ def test_what_a_sample_game_lacks_is_named(tmp_path: Path, name: str) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, part: str, content: str) -> None:
     run_dir = make_run(tmp_path / "run")
     (run_dir / part).write_text(content)
-    with pytest.raises(ReportError, match=re.escape(part)):
+    with pytest.raises(RunError, match=re.escape(part)):
         write_report(run_dir)
 
 

@@ -295,26 +295,28 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows
     return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} widest apart:"), words]
 
 
-def _percent(rate: float | None) -> str:
+def percent_text(rate: float | None) -> str:
+    """A rate of 0 to 1 in percent; a dash for none."""
     return _MISSING if rate is None else f"{100 * rate:.1f}"
 
 
-def _number(value: float | None) -> str:
-    return _MISSING if value is None else f"{value:.3f}"
+def number_text(value: float | None, digits: int = 3) -> str:
+    """A number with so many decimals; a dash for none."""
+    return _MISSING if value is None else f"{value:.{digits}f}"
 
 
 _FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("games", lambda f: str(f.num_games)),
-    ("win rate, %", lambda f: _percent(f.win_rate)),
-    ("  95 % sure: from", lambda f: _percent(f.win_rate_low)),
-    ("  95 % sure: to", lambda f: _percent(f.win_rate_high)),
-    ("guesses on wins", lambda f: _number(f.mean_guesses_on_wins)),
-    ("  losses as one more", lambda f: _number(f.mean_guesses_with_losses)),
-    ("regret per turn", lambda f: _number(f.mean_regret)),
-    ("invalid turns, %", lambda f: _percent(f.invalid_rate)),
-    ("malformed turns, %", lambda f: _percent(f.malformed_rate)),
-    ("repeated turns, %", lambda f: _percent(f.repeated_rate)),
-    ("against clues, %", lambda f: _percent(f.clue_violating_rate)),
+    ("win rate, %", lambda f: percent_text(f.win_rate)),
+    ("  95 % sure: from", lambda f: percent_text(f.win_rate_low)),
+    ("  95 % sure: to", lambda f: percent_text(f.win_rate_high)),
+    ("guesses on wins", lambda f: number_text(f.mean_guesses_on_wins)),
+    ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
+    ("regret per turn", lambda f: number_text(f.mean_regret)),
+    ("invalid turns, %", lambda f: percent_text(f.invalid_rate)),
+    ("malformed turns, %", lambda f: percent_text(f.malformed_rate)),
+    ("repeated turns, %", lambda f: percent_text(f.repeated_rate)),
+    ("against clues, %", lambda f: percent_text(f.clue_violating_rate)),
     ("errors", lambda f: str(f.num_errors)),
 )
 

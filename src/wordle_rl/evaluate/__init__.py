@@ -20,6 +20,7 @@ from wordle_rl.evaluate.pairs import Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
+    PART_NAMES,
     RESULT_SPLITS,
     Evaluation,
     EvaluationError,
@@ -37,6 +38,7 @@ from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation
 __all__ = [
     "CONSTRAINED_PART",
     "GAME_COLUMNS",
+    "PART_NAMES",
     "RESULT_SPLITS",
     "WASTED_TURN_REGRET",
     "Comparison",

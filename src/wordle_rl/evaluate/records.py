@@ -21,6 +21,13 @@ RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""
 CONSTRAINED_PART = "held_out_constrained"
 """The part under which figures of play limited to listed words are kept."""
+PART_NAMES = {
+    "all": "all secrets",
+    "train": "training secrets",
+    "held_out": "held-out secrets",
+    CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
+}
+"""What parts are called on pages and cards."""
 
 
 class EvaluationError(ValueError):

@@ -8,20 +8,18 @@ say nothing are left out. Long replies are cut so that the page stays small enou
 from __future__ import annotations
 
 import json
-import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
-from wordle_rl.runs import writable
+from wordle_rl.runs import is_number, writable
 
 MAX_SAMPLE_GAMES = 2000
 """Sample games of training kept on the page, the newest, and as many of validation."""
 MAX_REPLY_BYTES = 2_500_000
 """Room for replies on the whole page, as written there."""
-_FIRST_SHARE = 0.75  # of that room, for the games most looked at: held-out words and samples of training
 
 Json = dict[str, Any]
 
@@ -60,37 +58,17 @@ def json_for_script(value: Any) -> str:
 
 
 def cut_replies(sources: list[Json]) -> None:
-    """Shorten replies in place until they fit into MAX_REPLY_BYTES, and say so in the notes of their sources."""
-    first: list[Json] = []
-    others: list[Json] = []
-    for source in sources:
-        for game in source["games"]:
-            looked_at = source["id"] in ("training", "validation") or game.get("p") == "test"
-            (first if looked_at else others).extend(turn for turn in game["t"] if "q" in turn)
-    if _size(first) + _size(others) <= MAX_REPLY_BYTES:
+    """Cut replies in place to the longest common limit with which they fit into MAX_REPLY_BYTES, and say so in the
+    notes of their sources."""
+    turns = [turn for source in sources for game in source["games"] for turn in game["t"] if "q" in turn]
+    if _size(turns) <= MAX_REPLY_BYTES:
         return
-    limit_of_first = _cut(first, max(int(_FIRST_SHARE * MAX_REPLY_BYTES), MAX_REPLY_BYTES - _size(others)))
-    limit_of_others = _cut(others, MAX_REPLY_BYTES - _size(first))
-    for source in sources:
-        source["note"] += (
-            f" Replies are {_told(limit_of_first)} for held-out words and samples, "
-            f"{_told(limit_of_others)} for other words."
-        )
-
-
-def _cut(turns: list[Json], room: int) -> int | None:
-    """Cut replies to the longest common limit with which they fit into `room` bytes; None: they fit whole."""
-    if _size(turns) <= room:
-        return None
     longest = max(len(turn["q"]) for turn in turns)
-    limit = max(0, bisect_right(range(longest), room, key=lambda limit: _size(turns, limit)) - 1)
+    limit = max(0, bisect_right(range(longest), MAX_REPLY_BYTES, key=lambda limit: _size(turns, limit)) - 1)
     for turn in turns:
         turn["q"] = _shortened(turn["q"], limit)
-    return limit
-
-
-def _told(limit: int | None) -> str:
-    return "whole" if limit is None else f"cut after {limit:,} characters"
+    for source in sources:
+        source["note"] = f"{source['note']} Replies are cut after {limit:,} characters.".lstrip()
 
 
 def _shortened(reply: str, limit: int | None) -> str:
@@ -159,7 +137,7 @@ def _training_game(row: Json, split_of: Mapping[str, str]) -> Json:
     if row["secret"] in split_of:
         game["p"] = split_of[row["secret"]]
     for key, field in (("k", "step"), ("x", "reward")):
-        if _is_finite(row.get(field)):
+        if is_number(row.get(field)):
             game[key] = round(row[field], 4)
     return game
 
@@ -174,15 +152,11 @@ def _training_turn(turn: Json) -> Json:
     )
     if turn.get("given"):
         packed["h"] = 1
-    if _is_finite(turn.get("reward")):
+    if is_number(turn.get("reward")):
         packed["x"] = round(turn["reward"], 4)
     components = turn.get("components")
     if isinstance(components, dict):
-        shares = {str(name): round(share, 4) for name, share in components.items() if _is_finite(share) and share}
+        shares = {str(name): round(share, 4) for name, share in components.items() if is_number(share) and share}
         if shares:
             packed["c"] = shares
     return packed
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)

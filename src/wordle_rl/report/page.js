@@ -7,7 +7,7 @@ const OUTCOMES = {
   hard_mode: "leaves out a hint",
 };
 const MARKS = { G: "right place", Y: "elsewhere", X: "no copy left" };
-const PARTS = { train: "training word", val: "validation word", test: "held-out word" };
+const PARTS = { train: "training secret", val: "validation secret", test: "held-out secret" };
 
 function make(tag, className, text) {
   const element = document.createElement(tag);

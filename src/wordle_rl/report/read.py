@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
-from wordle_rl.runs import read_jsonl
+from wordle_rl.runs import read_jsonl, read_object
 
 FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
@@ -62,7 +61,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
     Raises:
         ReportError: If there is no such directory, it holds no part of a run, or a part is damaged.
-        RunError: If a line of metrics.jsonl or games.jsonl is damaged; the message names the line.
+        RunError: If a file of JSON, or a line of metrics.jsonl or games.jsonl, is damaged; the message names it.
         EvaluationError: If a file of evaluated games is damaged.
     """
     if not run_dir.is_dir():
@@ -106,13 +105,7 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
     if not path.is_file():
         missing.append(path.name)
         return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ReportError(f"{path} is no JSON ({error}); delete it or run the stage again") from None
-    if not isinstance(value, dict):
-        raise ReportError(f"{path} holds {type(value).__name__}, expected a JSON object; run the stage again")
-    return value
+    return read_object(path)
 
 
 def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:

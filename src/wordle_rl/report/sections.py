@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import comparison_notes
-from wordle_rl.evaluate import CONSTRAINED_PART, EvaluationError, compare, quoted_parts
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, EvaluationError, compare, quoted_parts
 from wordle_rl.report.charts import NUM_COLORS, Series, bar_of_shares, format_value, line_chart
 from wordle_rl.report.read import RunRecord
+from wordle_rl.runs import is_number
 from wordle_rl.stats import Estimate
 
-PART_NAMES = {
-    "held_out": "held-out words",
-    "train": "training words",
-    "all": "all words",
-    CONSTRAINED_PART: "held-out words, guesses limited to listed words",
-}
 _SHOWN_PARTS = ("held_out", "train", "all")
 _MISSING = "–"
 
@@ -87,7 +81,7 @@ _NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 
 def headline(results: Results) -> str:
-    """The figures to look at first: the last stage on held-out words, beside the stage before it."""
+    """The figures to look at first: the last stage on held-out secrets, beside the stage before it."""
     players = [name for name in results if "held_out" in results[name]]
     if not players:
         return ""
@@ -95,7 +89,7 @@ def headline(results: Results) -> str:
     before = "sft" if last != "sft" and "sft" in players else None
     figures = results[last]["held_out"]
     cards = (
-        ("held-out words found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
+        ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
         ("guesses per word, losses included", "mean_guesses_with_losses", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns against earlier clues", "clue_violating_rate", True, ""),
@@ -115,7 +109,9 @@ def results_section(results: Results) -> str:
         return ""
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
     body = ""
-    for part in (part for part in PART_NAMES if any(part in figures for figures in results.values())):
+    for part in (
+        part for part in (*_SHOWN_PARTS, CONSTRAINED_PART) if any(part in figures for figures in results.values())
+    ):
         body += f"<tr class='part'><th colspan='{len(_COLUMNS) + 2}' scope='colgroup'>{PART_NAMES[part]}</th></tr>"
         for place, (player, parts) in enumerate(results.items()):
             if part in parts:
@@ -224,7 +220,7 @@ def run_section(run: RunRecord) -> str:
     facts = ""
     seconds = run.facts.get("seconds")
     if isinstance(seconds, dict):
-        stages = [(str(k), float(v)) for k, v in seconds.items() if k != "total" and _is_number(v)]  # total: their sum
+        stages = [(str(k), float(v)) for k, v in seconds.items() if k != "total" and is_number(v)]  # total: their sum
         facts += _time_bar("Seconds of the whole run", stages, "s")
     others = {name: value for name, value in run.facts.items() if name != "seconds"}
     for title, content in (("Other results", others), ("Manifest", _short(run.manifest)), ("Settings", run.config)):
@@ -247,7 +243,7 @@ def _reward_charts(components: Sequence[Series]) -> list[str]:
 def _result_row(player: str, figures: Mapping[str, Any], place: int) -> str:
     rate, low, high = (figures.get(key) for key in ("win_rate", "win_rate_low", "win_rate_high"))
     bar = ""
-    if _is_number(rate) and _is_number(low) and _is_number(high):
+    if is_number(rate) and is_number(low) and is_number(high):
         bar = (
             f"<span class='meter' aria-hidden='true'><i class='c{place % NUM_COLORS}' style='width:{100 * rate:.2f}%'>"
             f"</i><b style='left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%'></b></span>"
@@ -288,7 +284,7 @@ def _series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for name, value in row.items():
-            if name not in _NOT_CURVES and _is_number(value):
+            if name not in _NOT_CURVES and is_number(value):
                 points.setdefault(name, []).append((float(row["step"]), float(value)))
     return {name: Series(name, *np.array(found).T) for name, found in points.items()}
 
@@ -325,11 +321,11 @@ def _difference(estimate: Estimate, scale: float, digits: str) -> str:
 
 def _interval(figures: Mapping[str, Any]) -> str:
     low, high = figures.get("win_rate_low"), figures.get("win_rate_high")
-    return f"{100 * low:.1f}–{100 * high:.1f} %" if _is_number(low) and _is_number(high) else ""
+    return f"{100 * low:.1f}–{100 * high:.1f} %" if is_number(low) and is_number(high) else ""
 
 
 def _value(value: Any, percent: bool) -> str:
-    if not _is_number(value):
+    if not is_number(value):
         return _MISSING
     if isinstance(value, float) and not percent:
         return f"{value:.3f}"
@@ -340,7 +336,3 @@ def _is_rate(name: str) -> bool:
     return name in ("format_compliance", "agreement_rate", "rewards/accuracies") or name.endswith(
         ("win_rate", "_share", "_accuracy")
     )
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

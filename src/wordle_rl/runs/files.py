@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 
 class RunError(ValueError):
@@ -164,6 +165,11 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
             yield row
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a stored or logged value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read_object(path: Path) -> dict[str, Any]:

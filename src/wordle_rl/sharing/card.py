@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from wordle_rl.audit import audit
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
-from wordle_rl.evaluate import CONSTRAINED_PART
+from wordle_rl.display import number_text, percent_text
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES
 from wordle_rl.players import find_model
 from wordle_rl.report.read import RunRecord, read_run
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 CARD_FILE = "README.md"
 """Where the hub looks for a model's card."""
 
-_PARTS = {
-    "all": "all secrets",
-    "train": "training secrets",
-    "held_out": "held-out secrets",
-    CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
-}
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -154,7 +149,7 @@ def _eval_results(run: RunRecord, name: str) -> list[EvalResult]:
     from huggingface_hub import EvalResult
 
     found = []
-    for part, label in _PARTS.items():
+    for part, label in PART_NAMES.items():
         figures = run.results.get(name, {}).get(part) or {}
         for metric, title in (("win_rate", "Win rate"), ("mean_guesses_on_wins", "Mean guesses on wins")):
             if figures.get(metric) is not None:
@@ -200,7 +195,7 @@ def _results(run: RunRecord, name: str) -> str:
         "| played | games | wins (95 % interval) | guesses on wins | a loss as one more | invalid turns | errors |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [_result_row(label, figures[part]) for part, label in _PARTS.items() if figures.get(part)]
+    lines += [_result_row(label, figures[part]) for part, label in PART_NAMES.items() if figures.get(part)]
     said = "Greedy decoding, one game per secret, no retries; Wilson intervals."
     if figures.get(CONSTRAINED_PART):
         said += (
@@ -211,14 +206,14 @@ def _results(run: RunRecord, name: str) -> str:
 
 
 def _result_row(label: str, figures: Mapping[str, Any]) -> str:
-    low, high = _percent(figures.get("win_rate_low")), _percent(figures.get("win_rate_high"))
+    low, high = percent_text(figures.get("win_rate_low")), percent_text(figures.get("win_rate_high"))
     cells = [
         label,
         f"{figures.get('num_games'):,}",
-        f"{_percent(figures.get('win_rate'))} % ({low} to {high})",
-        _number(figures.get("mean_guesses_on_wins")),
-        _number(figures.get("mean_guesses_with_losses")),
-        f"{_percent(figures.get('invalid_rate'))} %",
+        f"{percent_text(figures.get('win_rate'))} % ({low} to {high})",
+        number_text(figures.get("mean_guesses_on_wins"), 2),
+        number_text(figures.get("mean_guesses_with_losses"), 2),
+        f"{percent_text(figures.get('invalid_rate'))} %",
         str(figures.get("num_errors")),
     ]
     return f"| {' | '.join(cells)} |"
@@ -366,11 +361,3 @@ def _stage(name: str) -> str:
         str(key): said for key, said in ALGORITHM_NAMES.items()
     }
     return names.get(name, name)
-
-
-def _percent(rate: float | None) -> str:
-    return "–" if rate is None else f"{100 * rate:.1f}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

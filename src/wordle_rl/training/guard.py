@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,3 @@ class StepGuard(TrainerCallback):
             f"steps in a row; the last good weights are in {last_checkpoint(checkpoints) or 'no checkpoint'}; lower "
             f"{self._stage}.optimizer.learning_rate or set {self._stage}.precision to fp32 in a new run"
         )
-
-
-def is_number(value: object) -> bool:
-    """Whether a logged value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -19,10 +19,10 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings
 from wordle_rl.processes import check_sharded
-from wordle_rl.runs import Run, RunError
+from wordle_rl.runs import Run, RunError, is_number
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training.checkpoints import last_checkpoint, step_of
-from wordle_rl.training.guard import StepGuard, in_any_process, is_number
+from wordle_rl.training.guard import StepGuard, in_any_process
 from wordle_rl.training.interrupt import StopRequest
 from wordle_rl.training.optimizer import make_optimizer, rate_factor
 
