@@ -61,7 +61,7 @@ def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:
     assert "limited" not in card_text(record, "grpo")
     text = card_text(limited, "grpo")
     assert "| held-out secrets, guesses limited to listed words |" in text
-    assert "not to be set beside the other rows" in text
+    assert "must not be compared with the other rows" in text
     (entry,) = front_matter(text)["model-index"]
     named = {r["dataset"]["split"]: r["dataset"]["name"] for r in entry["results"]}
     assert "limited to listed words" in named["held_out_constrained"]
@@ -72,22 +72,22 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     text = card_text(record, "grpo")
     for fact in (
         manifest["fingerprint"], manifest["command"], manifest["hardware"]["processor"], "split seed 0",
-        "2 steps, each of 2 groups of 4 games", "the last ones of the training",
+        "2 steps, each of 2 groups of 4 games", "those at the end of training",
     ):  # fmt: skip
         assert str(fact) in text
     stored = re.search(r"```json\n(.*?)\n```", text, re.DOTALL)
     assert stored is not None
     assert json.loads(stored[1]) == read_object(finished_run / "config.json")
-    assert "Own games" not in card_text(record, "sft")
+    assert "Games of the model itself" not in card_text(record, "sft")
     chosen = replace(record, manifest={**record.manifest, "selected_on": "val"})
     assert "validation secrets best" in card_text(chosen, "grpo")
-    assert "the last ones of the training" in card_text(chosen, "sft")
+    assert "those at the end of training" in card_text(chosen, "sft")
 
 
 def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
     assert "reward: preset `" in card_text(record, "grpo")
     dagger = card_text(record, "dagger")
-    assert "games; no reward, since the solver teacher says what to play" in dagger
+    assert "games; no reward: the solver labels every board" in dagger
     assert "reward: preset" not in dagger
 
 
@@ -142,23 +142,23 @@ def test_teacher_games_are_those_of_the_run_under_their_teachers_names(finished_
     run = tmp_path / "mini"
     shutil.copytree(finished_run, run)
     said = "- Teacher games for supervised fine-tuning: "
-    assert f"{said}200 of the solver\n" in write_cards(run)[0].read_text()
+    assert f"{said}200 by the solver\n" in write_cards(run)[0].read_text()
     rows = [{"secret": "crane", "turns": [], "teacher": name} for name in ("solver", "org/m", "org/m")]
     write_jsonl(run / "traces.jsonl", rows)
-    assert f"{said}2 of org/m, 1 of the solver\n" in write_cards(run)[0].read_text()
+    assert f"{said}2 by org/m, 1 by the solver\n" in write_cards(run)[0].read_text()
     append_jsonl(run / "traces.jsonl", {"secret": "crane", "turns": []})
-    assert f"{said}2 of org/m, 1 of the solver, 1 of an unknown teacher\n" in write_cards(run)[0].read_text()
+    assert f"{said}2 by org/m, 1 by the solver, 1 by an unknown teacher\n" in write_cards(run)[0].read_text()
     (run / "traces.jsonl").unlink()
-    assert f"{said}at most 200 of the solver\n" in write_cards(run)[0].read_text()
+    assert f"{said}at most 200 by the solver\n" in write_cards(run)[0].read_text()
 
 
 def test_games_of_a_file_are_not_called_the_solvers(record) -> None:
     given = {**record.config["traces"], "file": "llm.jsonl", "narrate": True}
     text = card_text(replace(record, config={**record.config, "traces": given}), "sft")
-    assert "fine-tuning: at most 200 of a file of games made before\n" in text
+    assert "fine-tuning: at most 200 from a given file\n" in text
     narrated = {**record.config["traces"], "narrate": True}
     text = card_text(replace(record, config={**record.config, "traces": narrated}), "sft", {"solver": 200})
-    assert "fine-tuning: 200 of the solver, with its thinking\n" in text
+    assert "fine-tuning: 200 by the solver, with its thinking\n" in text
 
 
 def test_every_call_that_made_the_run_is_on_the_card_once(record) -> None:

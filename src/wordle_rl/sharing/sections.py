@@ -1,0 +1,212 @@
+"""The sections of a model card, as Markdown from a run's records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.display import number_text, percent_text
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES
+from wordle_rl.report.read import RunRecord
+from wordle_rl.runs.provenance import calls
+from wordle_rl.teaching.traces import UNKNOWN_TEACHER
+
+
+def opening(run: RunRecord, name: str) -> str:
+    """How the model plays, what it was made from, and its last stage of training."""
+    base, model = base_model(run), run.config.get("model", {})
+    if base == "tiny":
+        sizes = f"{model.get('num_layers')} layers of width {model.get('hidden_size')}"
+        made = f"the embedded model of wordle-rl ({sizes}, Qwen3 architecture), trained from nothing"
+    else:
+        made = f"`{base}`, " + (
+            "with low-rank adapters" if model.get("lora", {}).get("rank") else "all weights trained"
+        )
+    game = run.config.get("game", {})
+    rules = f"{game.get('max_turns', 6)} guesses, dictionary {game.get('dictionary', 'strict')}" + (
+        ", hard mode" if game.get("hard_mode") else ""
+    )
+    return (
+        f"Plays Wordle as a conversation ({rules}; prompts: {game.get('style')} wording, {game.get('shape')} shape, "
+        f"thinking {game.get('thinking')}). Base: {made}. Last stage of training: {stage_name(name)}."
+    )
+
+
+def results(run: RunRecord, name: str) -> str:
+    """The figures of the model, a row per part of the secrets."""
+    figures = run.results.get(name)
+    if not figures:
+        return "This model was not evaluated in its run."
+    lines = [
+        "| played | games | wins (95 % interval) | guesses on wins | losses as one more | invalid turns | errors |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [_result_row(label, figures[part]) for part, label in PART_NAMES.items() if figures.get(part)]
+    said = "Greedy decoding, one game per secret, no retries; Wilson intervals."
+    if figures.get(CONSTRAINED_PART):
+        said += (
+            " In the row with limited guesses the model could write listed words only: it shows how well the model "
+            "plays if spelling is taken care of, and must not be compared with the other rows."
+        )
+    return "\n".join([*lines, "", said])
+
+
+def training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str) -> str:
+    """What the model was trained on and with, as a list."""
+    manifest, split = run.manifest, run.manifest.get("split", {})
+    versions, commits = _of_calls(run, "wordle_rl"), _of_calls(run, "git_commit")
+    num_train, num_val, num_test = (len(split.get(part, ())) for part in ("train", "val", "test"))
+    lines = [
+        f"- Teacher games for supervised fine-tuning: {_taught(run, teachers)}",
+        *([] if name == "sft" else [_played(run, name)]),
+        f"- Words: list `{word_list(run)}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
+        f"{split.get('seed')}: {num_train:,} training, {num_val:,} validation, {num_test:,} held-out secrets. "
+        f"{proof}".rstrip(),
+        f"- Weights: {_chosen(run, name)}",
+        f"- Hardware: {_hardware(run)}",
+        f"- Time of the whole run: {_time(run)}",
+        f"- wordle-rl {', '.join(versions)}, {'commits' if len(commits) > 1 else 'commit'} "
+        f"{', '.join(commits) or 'unknown'}; seed {manifest.get('seed')}",
+    ]
+    return "\n".join(lines)
+
+
+USE = """\
+With wordle-rl installed and this directory downloaded to `model`:
+
+```bash
+wordle-rl play --player model --secret crane
+wordle-rl eval --player model
+```
+
+The prompts it was trained with and the split of its words are in `wordle_rl.json` and are used automatically.
+Apart from that this is an ordinary model directory of transformers:
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("model")
+```"""
+
+
+def limitations(run: RunRecord) -> str:
+    """What the figures do not show, and what the model cannot do."""
+    lines = [
+        "- The figures hold for this word list, these prompts and greedy decoding; other lists, wordings and "
+        "temperatures were not measured.",
+        "- Training secrets were the secrets of training games: only the held-out rows show how the model plays "
+        "secrets it was never trained on.",
+        "- One training run with one seed; another seed gives other weights, and intervals do not cover that.",
+    ]
+    if base_model(run) == "tiny":
+        lines.append("- It knows only this game: its vocabulary is made for it, and it cannot hold a conversation.")
+    else:
+        lines.append("- The biases and limits of the base model are those of this model too.")
+    return "\n".join(lines)
+
+
+def licence(run: RunRecord) -> str:
+    """The licences of weights and code."""
+    if base_model(run) == "tiny":
+        return "MIT, for the code of wordle-rl and for these weights."
+    return f"The weights: see the base model, `{base_model(run)}`. The code of wordle-rl: MIT."
+
+
+def settings(run: RunRecord) -> str:
+    """The commands and every setting of the run."""
+    stored = json.dumps(run.config, indent=2, ensure_ascii=False)
+    commands = "\n".join(_of_calls(run, "command"))
+    return (
+        f"```bash\n{commands}\n```\n\n<details><summary>Every setting</summary>\n\n```json\n{stored}\n```\n\n</details>"
+    )
+
+
+def base_model(run: RunRecord) -> str:
+    """The model that the run began with; `tiny`: one made for the run."""
+    return str(run.config.get("model", {}).get("path", "tiny"))
+
+
+def word_list(run: RunRecord) -> str:
+    """The name of the word list; of a directory the last part, since its path means nothing on other machines."""
+    return Path(str(run.manifest.get("words"))).name
+
+
+def stage_name(name: str) -> str:
+    """What a stage of training is called in prose."""
+    names: dict[str, str] = {"sft": "supervised fine-tuning"} | {
+        str(key): said for key, said in ALGORITHM_NAMES.items()
+    }
+    return names.get(name, name)
+
+
+def _result_row(label: str, figures: Mapping[str, Any]) -> str:
+    low, high = percent_text(figures.get("win_rate_low")), percent_text(figures.get("win_rate_high"))
+    cells = [
+        label,
+        f"{figures.get('num_games'):,}",
+        f"{percent_text(figures.get('win_rate'))} % ({low} to {high})",
+        number_text(figures.get("mean_guesses_on_wins"), 2),
+        number_text(figures.get("mean_guesses_with_losses"), 2),
+        f"{percent_text(figures.get('invalid_rate'))} %",
+        str(figures.get("num_errors")),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
+    """How many teacher games there were, and who played them."""
+    traces = run.config.get("traces", {})
+    given = traces.get("file") is not None
+    if teachers:
+        named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
+        said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items())
+    else:
+        said = f"at most {traces.get('num_games'):,} {'from a given file' if given else 'by the solver'}"
+    return said + (", with its thinking" if traces.get("narrate") and not given else "")
+
+
+def _played(run: RunRecord, name: str) -> str:
+    chosen = run.config.get(name, {})
+    times, groups, where = "rounds", "groups_per_round", ""
+    if name == "grpo":  # training by rounds runs in one process only
+        times, groups, where = "steps", "groups_per_step", " per process"
+    reward = chosen.get("reward", {})
+    paid = "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset')}`"
+    if name == "dagger":
+        paid = "no reward: the solver labels every board"
+    return (
+        f"- Games of the model itself for {stage_name(name)}: {chosen.get(times):,} {times}, each of "
+        f"{chosen.get(groups)} groups of {chosen.get('group_size')} games{where}; {paid}"
+    )
+
+
+def _chosen(run: RunRecord, name: str) -> str:
+    if name == "grpo" and run.manifest.get("selected_on") == "val":
+        return "those that played the validation secrets best; the choice made no use of the held-out secrets"
+    return "those at the end of training"
+
+
+def _hardware(run: RunRecord) -> str:
+    machines = []
+    for call in calls(run.manifest):
+        facts = call["hardware"] or {}
+        parts = [facts.get("accelerator"), f"{facts.get('cores')} cores of {facts.get('processor')}"]
+        machines.append(", ".join(part for part in parts if part))
+    return "; ".join(dict.fromkeys(machines))
+
+
+def _time(run: RunRecord) -> str:
+    seconds = run.facts.get("seconds") or {}
+    if "total" not in seconds:
+        return "unknown"
+    stages = ", ".join(f"{stage} {s / 60:.1f}" for stage, s in seconds.items() if stage != "total")
+    return f"{seconds['total'] / 60:.1f} minutes ({stages})"
+
+
+def _of_calls(run: RunRecord, fact: str) -> list[str]:
+    """What the calls that made a run recorded of a fact, first to last, each value once."""
+    return list(dict.fromkeys(str(call[fact]) for call in calls(run.manifest) if call[fact]))
