@@ -193,7 +193,7 @@ def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None
     assert ["both", "won", "2"] in lines
     assert ["only", "b", "won", "1"] in lines
     assert "p = 1" in text
-    assert "games without a counterpart, since not all played the word as often: 1" in text
+    assert "games without a counterpart (a player played the secret less often): 1" in text
     assert lines.index(["grape", "lost", "1"]) < lines.index(["crane", "1", "2"])
     assert not any(line[:1] == ["trace"] for line in lines)
 
@@ -218,12 +218,15 @@ def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() 
     worded = Conditions(Style.ENGLISH, Shape.STATE, Thinking.OFF)
     greedy = worded.drawing(SamplingSettings(temperature=0.0), engine="transformers")
     sampled = worded.drawing(SamplingSettings(temperature=1.0), engine="transformers", seed=3)
-    assert notes_of(greedy, sampled) == ["a and b were not asked alike: temperature 0 and 1"]
+    assert notes_of(greedy, sampled) == ["a and b were asked under different conditions: temperature 0 and 1"]
     assert notes_of(sampled, replace(sampled, seed=4)) == []
     assert notes_of(greedy, replace(greedy, style=Style.COMPACT, max_completion_tokens=9)) == [
-        "a and b were not asked alike: style english and compact, max_completion_tokens 512 and 9"
+        "a and b were asked under different conditions: style english and compact, max_completion_tokens 512 and 9"
     ]
     served = worded.drawing(SamplingSettings(temperature=0.0), endpoint_default_sampling=True)
-    assert notes_of(greedy, served) == ["a and b were not asked alike: temperature 0 and its own, top_p 1 and its own"]
+    assert notes_of(greedy, served) == [
+        "a and b were asked under different conditions: "
+        "temperature 0 and the endpoint's own, top_p 1 and the endpoint's own"
+    ]
     assert notes_of(greedy, replace(greedy, engine="vllm"))[0].endswith("engine transformers and vllm")
     assert notes_of(worded, sampled) == [], "a player without tokens is not asked for any"

@@ -140,7 +140,10 @@ def test_drawing_can_be_left_to_the_endpoint(cli, serve: Start, word_directory, 
     assert not {"temperature", "top_p"} & set(endpoint.requests[0])
     assert '"temperature":null,"top_p":null' in (tmp_path / "m.games.jsonl").read_text()
     assert load_evaluation(tmp_path / "m.json").conditions.temperature is None
-    assert "with temperature 0 instead of its own, with top_p 1 instead of its own;" in cli(*command)[2]
+    assert (
+        "with temperature 0 instead of the endpoint's own, with top_p 1 instead of the endpoint's own;"
+        in cli(*command)[2]
+    )
     (tmp_path / "m.json").unlink()
     assert "with temperature null, not 0.0" in cli(*command)[2]
     code, _, err = cli("eval", "--player", "solver", "--words", word_directory, "--temperature", "None")

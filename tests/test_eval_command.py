@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_evaluate import ANSWERS, WORDS
 
-from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
+from wordle_rl.commands.eval_request import Asked, Outputs, Source, Wording
 from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
@@ -158,8 +158,9 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
     greedy = ("--max-games", 2, "--max-completion-tokens", 512, "--out", tmp_path / "greedy.json")
     cli("eval", "--player", finished_run, "--words", word_directory, *greedy)
     out = cli("compare", tmp_path / "x.json", tmp_path / "greedy.json", "--names", "a", "b")[1]
-    assert "a and b were not asked alike: temperature 1 and 0, max_completion_tokens 12 and 512" in " ".join(
-        out.split()
+    assert (
+        "a and b were asked under different conditions: temperature 1 and 0, max_completion_tokens 12 and 512"
+        in " ".join(out.split())
     )
     assert cli("compare", tmp_path / "x.json", finished_run / "eval" / "sft.json")[0] == 0
 

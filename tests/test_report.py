@@ -81,10 +81,10 @@ def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> No
     results = read_run(run_dir).results
     assert list(results) == ["sft", "grpo", "base"]
     assert results["base"] == {"held_out": asdict(held_out.figures())}
-    assert "grpo on words it never trained on" in read_page(run_dir).text
+    assert "grpo on secrets it never trained on" in read_page(run_dir).text
     (run_dir / "eval" / "grpo.json").unlink()
     (run_dir / "results.json").unlink()
-    assert "sft on words it never trained on" in read_page(run_dir).text
+    assert "sft on secrets it never trained on" in read_page(run_dir).text
 
 
 def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> No
     results = read_run(run_dir).results
     assert results["grpo"] == {"held_out": asdict(lost.figures())}
     assert results["sft"] == before["sft"]
-    section = write_report(run_dir).read_text().partition("word by word")[2].partition("</section>")[0]
+    section = write_report(run_dir).read_text().partition("secret by secret")[2].partition("</section>")[0]
     assert "held-out secrets" in section
     assert "all secrets" not in section
     stored = json.loads((run_dir / "results.json").read_text())
@@ -120,9 +120,9 @@ def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     some = [game(secret, secret) for secret in ANSWERS if secret not in ("crane", "grape")]
     evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
     text = read_page(run_dir).text
-    left_out = "games left out, since at least one side could not be played to its end: 1"
+    left_out = "games left out because a player could not finish them: 1"
     assert f"training secrets: {left_out}" in text
-    assert "held-out secrets: games without a counterpart, since not all played the word as often: 1" in text
+    assert "held-out secrets: games without a counterpart (a player played the secret less often): 1" in text
     evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
     assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
 

@@ -244,8 +244,8 @@ def test_the_table_shows_every_run_its_test_and_the_words_that_differ_most() -> 
     row = next(line for line in lines if line[:1] == ["grpo"])
     low, high = (f"{100 * end:+.1f}" for end in paired_score_interval(0, 2, 3)[1:])
     assert row == ["grpo", "+66.7", low, high, "-4.00", "-6.00", "+0.00", "0", "2", "0.5"]
-    assert "games left out, since at least one side could not be played to its end: 1" in text
-    assert "not corrected for several tests" in text
+    assert "games left out because a player could not finish them: 1" in text
+    assert "not corrected for multiple tests" in text
     assert lines.index(["grape", "lost", "1", "1"]) < lines.index(["crane", "1", "2", "1"])
     assert "…" not in text
 
@@ -309,7 +309,7 @@ def test_two_runs_are_compared_once(cli, files, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.evaluate.pairs.mcnemar_exact", lambda *counts: asked.append(counts) or 1.0)
     code, out, _ = cli("compare", *files[:2])
     assert (code, len(asked)) == (0, 1)
-    assert "games left out, since at least one side could not be played to its end: 2" in out
+    assert "games left out because a player could not finish them: 2" in out
 
 
 def test_runs_of_one_name_are_told_apart_by_their_files(cli, tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
     """
     base = found.runs[0].name
     figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
-    title = Text(f"each against {base}: difference and where it lies, 95 % sure", no_wrap=True)
+    title = Text(f"each against {base}: difference and 95 % interval", no_wrap=True)
     tests = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     tests.add_column("", min_width=6, overflow="fold")
     for heading in ("win %", "from", "to", "guesses", "from", "to", "only\nbase", "only\nit", "p"):
@@ -227,7 +227,7 @@ def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
             tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
     notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
     notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
-    notes.append("p: McNemar's exact test, not corrected for several tests")
+    notes.append("p: McNemar's exact test of wins, not corrected for multiple tests")
     shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
     return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
 
@@ -256,7 +256,7 @@ def game_counter(tell: Tell, total: int, kept: Iterable[GameRecord]) -> Callable
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What a reader of a comparison must know: how players were asked otherwise, and games left out; a line each."""
+    """What a reader of a comparison must know: in what the conditions differed, and games left out; a line each."""
     notes = []
     if comparison.constrain_a != comparison.constrain_b:
         notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")
@@ -270,14 +270,14 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
     notes = []
     if num_unpaired:
-        notes.append(f"games without a counterpart, since not all played the word as often: {num_unpaired}")
+        notes.append(f"games without a counterpart (a player played the secret less often): {num_unpaired}")
     if num_errors:
-        notes.append(f"games left out, since at least one side could not be played to its end: {num_errors}")
+        notes.append(f"games left out because a player could not finish them: {num_errors}")
     return notes
 
 
 def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
-    """The games that players met differently, the widest apart first."""
+    """The games whose results differ, those that differ most first."""
 
     def apart(game: SharedGame) -> int:
         used = [guesses or 99 for guesses in game.guesses]
@@ -292,7 +292,7 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows
         words.add_column(Text(name), justify="right")
     for row in rows[:max_rows]:
         words.add_row(row.secret, *map(_guesses, row.guesses))
-    return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} widest apart:"), words]
+    return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} that differ most:"), words]
 
 
 def percent_text(rate: float | None) -> str:
@@ -308,8 +308,8 @@ def number_text(value: float | None, digits: int = 3) -> str:
 _FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("games", lambda f: str(f.num_games)),
     ("win rate, %", lambda f: percent_text(f.win_rate)),
-    ("  95 % sure: from", lambda f: percent_text(f.win_rate_low)),
-    ("  95 % sure: to", lambda f: percent_text(f.win_rate_high)),
+    ("  95 % interval from", lambda f: percent_text(f.win_rate_low)),
+    ("  95 % interval to", lambda f: percent_text(f.win_rate_high)),
     ("guesses on wins", lambda f: number_text(f.mean_guesses_on_wins)),
     ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
     ("regret per turn", lambda f: number_text(f.mean_regret)),
@@ -327,7 +327,7 @@ def _difference(estimate: Estimate, scale: float, unit: str) -> str:
 
 
 def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
-    """The mean, and the interval's ends, which are dashes where it says nothing."""
+    """The mean, and the interval's ends, which are dashes if it is uninformative."""
     mean, *ends = (f"{scale * value:+.{digits}f}" for value in estimate)
     return [mean, *(ends if estimate.has_width else [_MISSING] * 2)]
 

@@ -1,7 +1,7 @@
 """The whole chain: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or DAgger -> evaluation -> report.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
-run goes on with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
+run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
 others wait for it and train with it.
 """
 
@@ -51,9 +51,9 @@ class Pipeline:
 
     Args:
         config: Every setting.
-        directory: The run directory; it is made, or gone on with if it holds a run with the same settings.
+        directory: The run directory; it is created, or continued if it holds a run with the same settings.
         console: Where progress is shown.
-        anew: Remove an earlier run in that directory first, once all that can be looked at beforehand is found right.
+        anew: Remove an earlier run in that directory first, after everything that can be checked beforehand has passed.
 
     Raises:
         ConfigError: If settings do not fit each other.
@@ -73,7 +73,7 @@ class Pipeline:
         self._peak_memory_gib = 0.0
 
     def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
-        """Run all stages up to and with `until`; the results if the chain got that far, in the first process.
+        """Run all stages up to and including `until`. Returns the results if that is the report, in the first process.
 
         Raises:
             ConfigError: If the chain has no such stage.
@@ -85,7 +85,7 @@ class Pipeline:
         chain = chain[: chain.index(until) + 1]
         directory = self.run.directory
         outlook = look_ahead(self.config, self.words, self.split, directory, chain, anew=self._anew)
-        wait_for_all()  # nobody looks any longer at what the first one is about to change
+        wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():
                 if self._anew:
@@ -94,7 +94,7 @@ class Pipeline:
                 self._tell_what_is_taken_over()
                 self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
             wait_for_all()
-            self._anew = False  # what lies there now is of this run
+            self._anew = False  # what is there now belongs to this run
             if self._timings.is_file():
                 spent = read_object(self._timings)
                 self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
@@ -103,7 +103,7 @@ class Pipeline:
             return self._go_through(chain)
 
     def _tell_what_is_taken_over(self) -> None:
-        """Say which stages a new run finds done in its directory, and what its model knows of what is held out."""
+        """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
         if is_run(self.run.directory):
             return
         found = [name for name in ("traces.jsonl", "sft") if (self.run.directory / name).exists()]
@@ -303,7 +303,7 @@ class Pipeline:
 
 
 def _training_of(config: RunConfig) -> Callable[..., Path]:
-    """What trains by the chosen algorithm; all of them take the same arguments, their settings apart."""
+    """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
     name = config.algorithm
     if name == "expert_iteration":
         from wordle_rl.rl.expert_iteration import train_expert_iteration
@@ -323,7 +323,7 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
 
 
 def finish_model(directory: Path, lineage: Lineage) -> None:
-    """Leave beside the model in a run what it comes from; card and evaluations of an earlier one are void."""
+    """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for epoch in (directory / "epochs").glob("epoch-*"):
         leave_lineage(epoch, lineage)

@@ -18,7 +18,7 @@ _MAX_DRAWS_AT_ONCE = 2_000_000
 
 
 class StatsError(ValueError):
-    """Numbers from which a statistic cannot be computed; the message names them and the mend."""
+    """Numbers from which a statistic cannot be computed; the message names them and the fix."""
 
 
 class Estimate(NamedTuple):
@@ -30,12 +30,12 @@ class Estimate(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """Whether the interval says anything; one from resampling does not where all that is resampled is alike."""
+        """Whether the interval is informative. Zero width: every resampled value is equal, so it is not."""
         return self.low < self.high
 
 
 def wilson_interval(wins: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval of a win rate; unlike wins/n plus or minus something, it stays sound near 0 and 1.
+    """The score interval of a win rate; unlike wins/n plus or minus a margin, it stays valid near 0 and 1.
 
     It holds every rate p whose own normal approximation does not rule out the wins seen:
     |wins/n - p| <= z * sqrt(p * (1 - p) / n).
@@ -70,11 +70,11 @@ def clustered_wilson_interval(
 ) -> tuple[float, float]:
     """The score interval of a win rate over games that come in clusters, such as several games of each secret.
 
-    Games of one secret are won or lost together more often than not, so that they count for fewer: for the games
-    divided by the design effect, which is the variance of the rate over that of so many games on their own. With the
-    rate p and the wins w and games m of each cluster that variance is the sum of (w - p * m)^2 over (sum of m)^2. The
-    effect is taken to be at least 1; where all games are won or all lost it cannot be seen, and each cluster counts
-    as one game. Clusters of one game each give Wilson's interval. With a dozen clusters or fewer it is too narrow.
+    Games of one secret are correlated, so n is the effective number: games / design effect. The design effect is the
+    variance of the rate over the variance it would have if all games were independent. With the rate p, and the wins w
+    and games m of each cluster, the former is the sum of (w - p * m)^2 over (sum of m)^2. The effect is taken to be at
+    least 1; if all games are won or all are lost it cannot be estimated, and each cluster counts as one game. Clusters
+    of one game each give Wilson's interval. With a dozen clusters or fewer the interval is too narrow.
 
     Args:
         wins: Games won of each cluster.
@@ -158,8 +158,8 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def paired_score_interval(only_a: int, only_b: int, num_pairs: int, confidence: float = 0.95) -> Estimate:
     """Difference of two win rates on the same words, b minus a, with its score interval.
 
-    It holds every difference that McNemar's chi-squared test, asked about that difference instead of 0, does not rule
-    out. Unlike a bootstrap it keeps its width where few games, or none, set the players apart.
+    It holds every difference that McNemar's chi-squared test, with that difference as its null hypothesis instead of 0,
+    does not reject. Unlike a bootstrap it keeps its width if few games, or none, set the players apart.
 
     Args:
         only_a: Games that only the first player won.

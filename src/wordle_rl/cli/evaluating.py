@@ -9,7 +9,7 @@ import tyro
 
 from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.commands import evaluating as command
-from wordle_rl.commands.asked import Asked, Outputs, Source, Wording
+from wordle_rl.commands.eval_request import Asked, Outputs, Source, Wording
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
 from wordle_rl.players import reply_bound
 from wordle_rl.prompt import Shape, Style, Thinking
@@ -42,17 +42,17 @@ def evaluate(
         player: solver, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
-        out: Write every game to this file (JSON), for `compare` and `report`; one that holds anything but an earlier
-            evaluation of the same player, asked alike, on the same secrets or fewer is left alone. Finished games are
-            kept beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command goes on with
-            what is missing. Once the file is written, an endpoint's are kept for games that were errors, the others are
-            removed.
+        out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
+            holds an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished
+            games are stored beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command
+            continues with what is missing. Once the file is written the stored games are removed; those of an endpoint
+            stay, so that only games that were errors are played again.
         name: What to call the player in tables.
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
-            take no other than their own.
+            accept none but their defaults.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
         csv: Write a row per game to this file, unless it holds something else; `compare` reads it too.
-        overwrite: Forget the games that were played before, and write over whatever --out names.
+        overwrite: Discard games played before, and replace whatever --out names.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.

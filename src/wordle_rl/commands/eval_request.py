@@ -1,4 +1,4 @@
-"""What an evaluation was asked for: who plays, which secrets, and where the games go."""
+"""What `eval` was asked for: who plays, which secrets, and where the games are written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True)
 class Wording:
-    """How prompts are worded, where that was asked for."""
+    """The wording of prompts that was asked for; None: not asked for."""
 
     style: Style | None
     shape: Shape | None
@@ -47,7 +47,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is to play, and how it is asked: a player as `make_player` knows it, and what tables call it."""
+    """Who plays and how it is asked: a player as `make_player` knows it, `name` as tables call it."""
 
     player: str
     name: str | None
@@ -61,13 +61,13 @@ class Asked:
 
     @property
     def draws(self) -> bool:
-        """Whether the player's words are drawn by chance, so that it may play a secret otherwise the next time."""
+        """Whether the player draws its words at random, so that it may play a secret differently the next time."""
         return self.player == "random" or (
             self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
         )
 
     def conditions(self, prompter: Prompter) -> Conditions:
-        """How the player is asked, as its evaluation keeps it."""
+        """How the player is asked, as its evaluation records it."""
         seed = self.seed if self.draws else None
         worded = Conditions.of(prompter)
         if self.player in ("solver", "random"):
@@ -78,13 +78,13 @@ class Asked:
         )
 
     def going_on(self, outputs: Outputs) -> Asked:
-        """With a seed of its own for what is still to be drawn, so that no game repeats the draws of one kept."""
+        """A copy whose seed is shifted by the number of kept games, so that the remaining games draw anew."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
             return self
         return dataclasses.replace(self, seed=seed_after(self.seed, num_kept(journal_path(outputs.json))))
 
     def make(self, words: WordList, solver: Solver) -> Player:
-        """The player itself; see `make_player` for what may be wrong."""
+        """The player itself; raises what `make_player` raises."""
         return make_player(
             self.player,
             words,
@@ -134,7 +134,7 @@ class Source:
         return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
 
     def parts(self, split: Split) -> tuple[SplitName, ...]:
-        """The parts that are played; of some secrets of each part there is no `all`: they may not weigh as all do."""
+        """The parts that are played. A bound cuts every part to the same count: an `all` figure would be skewed."""
         bounded = self.part == "all" and len(split.of_each_part(self.max_games)) < len(split.named("all"))
         return ("train", "val", "held_out") if bounded else (self.part,)
 
@@ -147,7 +147,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where an evaluation goes, beside the terminal."""
+    """Where an evaluation is written, besides the terminal."""
 
     json: Path | None
     csv: Path | None
@@ -174,7 +174,7 @@ class Outputs:
     def check_replaced(self, planned: Evaluation, secrets: Sequence[str]) -> None:
         """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
 
-        More secrets than it has are as good as the same.
+        The new evaluation may have more secrets than the old one, but must have all of its secrets.
 
         Args:
             planned: The evaluation that is to come, without its games.
@@ -185,11 +185,11 @@ class Outputs:
         """
         if self.json is None or self.overwrite or not self.json.exists():
             return
-        mend = "name another --out, or pass --overwrite"
+        fix = "name another --out, or pass --overwrite"
         try:
             before = Evaluation.load(self.json)
         except EvaluationError:
-            raise ConfigError(f"{self.json} holds no evaluation that can be read; {mend}") from None
+            raise ConfigError(f"{self.json} holds no evaluation that can be read; {fix}") from None
         missing = set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets))
         differs = {
             "": before.player != planned.player,
@@ -204,6 +204,5 @@ class Outputs:
         if any(differs.values()):
             how = "".join(text for text, there in differs.items() if there)
             raise ConfigError(
-                f"{self.json} holds an evaluation of {before.player}, this would be one of {planned.player}{how}; "
-                f"{mend}"
+                f"{self.json} holds an evaluation of {before.player}, this would be one of {planned.player}{how}; {fix}"
             )

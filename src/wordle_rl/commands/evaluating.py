@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl import display
-from wordle_rl.commands.asked import Asked, Outputs, Source
 from wordle_rl.commands.console import messages, out, print_json
+from wordle_rl.commands.eval_request import Asked, Outputs, Source
 from wordle_rl.config import ConfigError, check_seed
 from wordle_rl.endpoints.providers import bare_address
 from wordle_rl.evaluate import (
@@ -54,7 +54,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     planned = _planned(who, split, source, asked)
     outputs.check_replaced(planned, secrets)
     played_with = _played_with(who, split, source.part, asked, with_regrets)
-    # What the random player draws depends on all it drew before, so that it begins anew: nothing is kept of it.
+    # Each draw of the random player depends on all draws before it, so that it starts anew and no games are kept.
     with _journal(outputs, played_with if who.label != "random" else None) as journal:
         evaluation = _play(who, planned, secrets, found, asked, solver if with_regrets else None, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
@@ -67,7 +67,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     if outputs.json is not None:
         evaluation.save(outputs.json)
         if journal is not None and not isinstance(who.sampler, ConcurrentSampler):
-            journal.discard()  # another call plays anew, since the model may be another by then
+            journal.discard()  # another call plays anew, since the model may have changed
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
@@ -80,7 +80,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
 
 
 def _planned(who: Player, split: Split, source: Source, asked: Asked) -> Evaluation:
-    """What will be known of the evaluation beside its games."""
+    """The evaluation without its games."""
     return Evaluation(
         name=asked.name or Path(asked.player).name,
         player=who.label,
@@ -94,19 +94,19 @@ def _planned(who: Player, split: Split, source: Source, asked: Asked) -> Evaluat
 
 
 def _figures_shown(evaluation: Evaluation, split: Split, part: SplitName) -> dict[str, Figures]:
-    """The figures of the part that was asked for; where only some of all were played, those of each part by itself."""
+    """The figures of the part that was asked for; if `all` was cut, those of each part separately."""
     if evaluation.parts == (part,):
         return {part: evaluation.figures()}
     return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
 
 
 def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_regrets: bool) -> dict[str, Any]:
-    """All that a player's game depends on, to be kept with the games; an address without its user and query."""
+    """Everything a player's games depend on, to be stored with them; an address without its user and query."""
     here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
         here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
         here["regret"] = with_regrets
-    elif asked.draws and asked.seed:  # an endpoint is sent none, but each names a replication; 0 goes without saying
+    elif asked.draws and asked.seed:  # not sent, but it tells replications apart; 0 is not recorded
         here = {"seed": asked.seed}
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
     if asked.endpoint_default_sampling:

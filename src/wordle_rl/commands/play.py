@@ -9,8 +9,8 @@ from rich.prompt import Prompt
 from rich.table import Table
 
 from wordle_rl import display
-from wordle_rl.commands.asked import game_for
 from wordle_rl.commands.console import out
+from wordle_rl.commands.eval_request import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules, Turn

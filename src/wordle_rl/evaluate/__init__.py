@@ -4,13 +4,13 @@
     records.py     GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py        evaluate(): secrets -> Evaluation
     concurrent.py  evaluate_concurrently(): the same with a server, each game at its own pace
-    journal.py     finished games on disk, so that a stopped evaluation goes on
+    journal.py     finished games on disk, so that a stopped evaluation can continue
     tables.py      evaluations as CSV, and back
     pairs.py       compare(): two evaluations -> Comparison
     standings.py   standings(): any number of evaluations -> Standings
 
-A game that could not be played to its end because the player could not be asked is an error: counted as such, left
-out of every figure, never a loss. A game cut short by a token budget is a loss.
+A game that could not be finished because a request failed is an error: it is counted as an error, left out of every
+other figure, and never counted as a loss. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.evaluate.concurrent import evaluate_concurrently

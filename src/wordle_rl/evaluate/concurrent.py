@@ -1,4 +1,4 @@
-"""Games with a server: each at its own pace, so many at once, bounded in time, kept as they finish."""
+"""Games with a server: each at its own pace, limited in number at once and in time, stored as they end."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def evaluate_concurrently(
 ) -> Evaluation:
     """Play one game per secret and keep all of them; `with_regret` measures them afterwards.
 
-    It always ends: a request, a game and the whole are bounded in time, and an endpoint that fails game after game is
-    left alone. What was not finished is an error that says why, never a loss.
+    It always ends: each request, each game and the whole evaluation have a time limit, and play stops after too many
+    failed games in a row. A game that was not finished is an error with its reason, never a loss.
 
     Args:
         planned: The evaluation without its games.
@@ -40,8 +40,8 @@ def evaluate_concurrently(
         words: The word list.
         prompter: Wording, grammar and rules.
         sampler: The player.
-        patience: How many games at once, and the bounds.
-        journal: Where finished games are kept as they end; those already there are not played again.
+        patience: How many games at once, and the limits.
+        journal: Where games are stored as they end; those already there are not played again.
         on_finished: Called with the record of each game played now, as it ends.
 
     Raises:
@@ -53,7 +53,7 @@ def evaluate_concurrently(
     records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
 
     async def play(game_id: int, ask: Ask) -> bool:
-        """Play one game and keep it; whether it could be finished."""
+        """Play one game and store it. Returns whether it could be finished."""
         secret, occurrence = keys[game_id]
         game = await play_alone(game_id, Start(secret), words, prompter, ask, patience.game_timeout_s)
         record = records[secret, occurrence] = record_of(game)
@@ -74,7 +74,7 @@ async def _play_all(
     patience: PatienceSettings,
     play: Callable[[int, Ask], Awaitable[bool]],
 ) -> str:
-    """Play games until all are done or a bound is met; why some were not finished, empty if all were played."""
+    """Play games until all are done or a limit is reached. Returns why some were not finished, empty if all were."""
     waiting = iter(game_ids)
     failures = 0  # in a row
 

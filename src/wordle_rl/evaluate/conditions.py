@@ -11,17 +11,18 @@ from wordle_rl.samplers.base import TokenSampler
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a player was asked, beside rules and constraint.
+    """How a player was asked, apart from rules and constraint.
 
     Attributes:
         style: Wording of its prompts.
         shape: Conversation shape.
         thinking: Whether replies may think aloud.
         temperature: 0 is greedy; None: left to the endpoint, or no tokens are drawn.
-        top_p: Share of the likeliest tokens that was drawn from; None as for `temperature`.
-        max_completion_tokens: Bound on a reply; None: a player that draws no tokens, as the solver.
-        engine: What drew the tokens here; None: an endpoint drew them, or nobody.
-        seed: Seed of what was drawn by chance; None: nothing was, or it is not known.
+        top_p: Tokens were drawn from the most likely ones that together have this probability; None as for
+            `temperature`.
+        max_completion_tokens: Limit on a reply; None: a player that draws no tokens, such as the solver.
+        engine: What drew the tokens on this machine; None: an endpoint drew them, or no tokens were drawn.
+        seed: Seed of random draws; None: nothing was drawn at random, or the seed is not known.
     """
 
     style: Style
@@ -35,7 +36,7 @@ class Conditions:
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None) -> Conditions:
-        """What prompts and sampler tell of themselves; the seed is not among it."""
+        """The conditions that prompter and sampler state themselves; the seed is not among them."""
         worded = cls(prompter.style, prompter.shape, prompter.thinking)
         if not isinstance(sampler, TokenSampler):
             return worded
@@ -49,14 +50,14 @@ class Conditions:
         engine: Engine | None = None,
         seed: int | None = None,
     ) -> Conditions:
-        """The same wording, and how tokens are drawn; `endpoint_default_sampling`: as the endpoint does by default."""
+        """A copy with these settings of sampling; `endpoint_default_sampling` leaves temperature and top_p to an endpoint."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
         return Conditions(self.style, self.shape, self.thinking, temperature, top_p, limit, engine, seed)
 
 
 def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
-    """What two players were asked differently: name -> what it was for each; seeds where both drew by chance."""
+    """The conditions in which two players differ: name -> the value of each. Seeds count only if both are known."""
     values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(Conditions)}
     if None in values["seed"]:
         del values["seed"]
@@ -64,9 +65,9 @@ def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
 
 
 def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
-    """What a reader of a comparison must know of how two players were asked; empty: nothing.
+    """A sentence naming the conditions in which two players differ; empty if there is nothing to say.
 
-    Nothing is said of players that draw no tokens, nor of seeds, nor of an engine where an endpoint chose its own.
+    Seeds are left out, and so are engines if one player is an endpoint; a player that draws no tokens is not compared.
     """
     if None in (a.max_completion_tokens, b.max_completion_tokens):
         return ""
@@ -75,10 +76,10 @@ def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
     if None in (a.engine, b.engine):
         told.pop("engine", None)
     listed = ", ".join(f"{what} {was} and {other}" for what, (was, other) in told.items())
-    return f"{name_a} and {name_b} were not asked alike: {listed}" if listed else ""
+    return f"{name_a} and {name_b} were asked under different conditions: {listed}" if listed else ""
 
 
 def _shown(value: object) -> str:
     if value is None:
-        return "its own"
+        return "the endpoint's own"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
-"""Finished games, one JSON line each, so that an evaluation that was stopped goes on where it stopped.
+"""Finished games, one JSON line each, so that an evaluation that was stopped continues where it stopped.
 
-The first line holds the settings the games were played with; each further line a secret's occurrence and its game.
-Games that are errors are not among them: they are played again.
+The first line holds the settings the games were played with; each further line holds one game and which occurrence of
+its secret it is. Games that are errors are not stored, so that they are played again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Journal:
     """The games finished so far, on disk and in memory; no other process may write to them until `close`.
 
     Args:
-        path: The file; it is made, or gone on with. What a broken-off process left of a last line is removed.
-        settings: All that a game depends on, as JSON values; a file of games played otherwise is refused.
-        overwrite: Forget what the file holds, whatever it is.
+        path: The file; it is created, or continued if it exists. An incomplete last line, left by an interrupted
+            process, is removed.
+        settings: Everything a game depends on, as JSON values; a file of games played with other settings is refused.
+        overwrite: Discard whatever the file holds.
 
     Raises:
         EvaluationError: If the file holds something else, games played with other settings, or a damaged line.
@@ -48,7 +49,7 @@ class Journal:
             unusable.pop_all()
 
     def _open(self, settings: Mapping[str, Any]) -> None:
-        """Read what the file holds, mend its end, and begin it if there is nothing."""
+        """Read what the file holds, remove an incomplete last line, and write the first line if there is none."""
         path, content = self.path, self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if whole or not _START.startswith(content[: len(_START)]):
@@ -59,7 +60,7 @@ class Journal:
             self._append({"settings": dict(settings)})
 
     def add(self, secret: str, occurrence: int, game: GameRecord) -> None:
-        """Keep one finished game.
+        """Store one finished game.
 
         Raises:
             RunError: If it cannot be written.
@@ -72,7 +73,7 @@ class Journal:
         return [self.games[key] for key in occurrences(secrets) if key in self.games]
 
     def discard(self) -> None:
-        """Remove the file, once all its games are kept elsewhere."""
+        """Remove the file, once all its games are stored elsewhere."""
         self.close()
         self.path.unlink(missing_ok=True)
 
@@ -110,7 +111,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def journal_of(path: Path, settings: Mapping[str, Any]) -> Journal:
-    """The games played with these settings that an evaluation broken off left; games played otherwise are forgotten."""
+    """The games that an interrupted evaluation with these settings left; games played with others are discarded."""
     try:
         return Journal(path, settings)
     except EvaluationError:
@@ -123,7 +124,7 @@ def num_kept(path: Path) -> int:
 
 
 def journal_path(out: Path) -> Path:
-    """Where the finished games of an evaluation file are kept.
+    """Where the finished games of an evaluation file are stored.
 
     Examples:
         >>> journal_path(Path("runs/eval.json")).as_posix()

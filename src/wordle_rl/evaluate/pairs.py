@@ -26,14 +26,14 @@ class Comparison:
         only_a: Pairs only a won.
         only_b: Pairs only b won.
         neither: Pairs both lost.
-        p_value: Two-sided, McNemar's exact test on `only_a` and `only_b`: the chance of it if the players were alike
-            on every secret.
-        win_rate_difference: With its 95 % interval, which speaks of words like these: Tango's score interval, or, where
-            a secret was played more than once, a paired bootstrap that draws secrets anew, each with all its games.
-        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; with such a bootstrap
-            in any case. One of no width says nothing: all that was drawn from is alike.
-        guesses_p_value: Two-sided, the exact sign-flip test on the same differences of guesses, summed per secret.
-        num_unpaired: Games of either player whose secret the other did not play as often.
+        p_value: McNemar's exact test on `only_a` and `only_b`, two-sided: the probability of a split at least this
+            uneven if both players had equal chances on every secret.
+        win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval, or, if a secret was
+            played more than once, a paired bootstrap that resamples secrets, each with all its games.
+        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; its interval is always
+            such a bootstrap. Zero width: every resampled value is equal, so the interval is uninformative.
+        guesses_p_value: The exact sign-flip test on the same differences of guesses, summed per secret, two-sided.
+        num_unpaired: Games without a counterpart, because the other player played the secret less often.
         num_errors: Pairs left out because at least one side is an error.
         constrain_a: What the first player's tokens were limited to.
         constrain_b: The same of the second.
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Compare two players game by game; the n-th game of a secret meets the other's n-th game of it.
+    """Compare two players game by game; the n-th game of a secret is paired with the other's n-th game of it.
 
     Raises:
         EvaluationError: If the games differ in words or rules, or no secret was played to its end by both.
@@ -113,5 +113,5 @@ def check_alike(a: Evaluation, b: Evaluation) -> None:
 
 
 def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
-    """Games by secret and how often that secret came before; errors are counted too, so that pairs stay pairs."""
+    """Games by secret and how often it came before; errors count too, so that later games keep their counterparts."""
     return dict(zip(occurrences(record.secret for record in records), records, strict=True))

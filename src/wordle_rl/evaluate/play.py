@@ -17,7 +17,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
-"""Regret of a turn without marks: it taught nothing, so best play needs one guess more than before it."""
+"""Regret of a turn without marks: it told nothing, so best play needs one guess more than before it."""
 
 
 def evaluate(
@@ -44,14 +44,14 @@ def evaluate(
         sampler: The player.
         solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
             from one opener take seconds. Every further opener takes about half a second on the default list.
-        regret_games: Measure regret in so many games only, spread evenly over `secrets`; None: in all. For players
-            who seldom open alike, such as the random one.
+        regret_games: Measure regret in this many games only, spread evenly over `secrets`; None: in all. For players
+            that seldom repeat an opener, such as the random one.
         batch_size: Games in play at once, which bounds memory; None: all. A sampler that restarts its random stream
             (`begin`) repeats it in every batch.
-        journal: Where finished games are kept as they end; those already there are not played again.
-        drawn: Whether the player draws its words. Its games are then kept a whole batch at a time: of one that is
-            broken off, those over first are the quick wins, and to keep them while the rest are drawn once more would
-            flatter the player.
+        journal: Where games are stored as they end; those already there are not played again.
+        drawn: Whether the player draws its words at random. Its games are then stored a whole batch at a time: in an
+            interrupted batch the games that ended first are mostly quick wins, and storing them while the rest are
+            drawn again would bias the figures in the player's favour.
         on_finished: Called with the record of each game played now, as it ends.
 
     Raises:
@@ -111,7 +111,7 @@ def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """The same games with every turn's regret, for games that were kept without it.
+    """The same games with every turn's regret, for games that were stored without it.
 
     Raises:
         EvaluationError: If the games or the solver are of other words.
@@ -140,7 +140,7 @@ class _RegretMeter:
         self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
 
     def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
-        """Expected guesses the turn gives away, with the turns that were left before it.
+        """Expected guesses the turn gives away, given the turns that were left before it.
 
         A turn without marks costs `WASTED_TURN_REGRET`, or nothing if the turn was not spent (a free refusal).
         """
@@ -155,7 +155,7 @@ class _RegretMeter:
 
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:
-    """What is kept of a finished game."""
+    """What is recorded of a finished game."""
     transcript = trajectory.transcript
     board = [played.turn for played in transcript.turns]
     turns = []

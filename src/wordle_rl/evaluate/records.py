@@ -1,4 +1,4 @@
-"""What is kept of evaluated games, and the figures they come to."""
+"""What is recorded of evaluated games, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wordle_rl.stats import clustered_wilson_interval
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""
 CONSTRAINED_PART = "held_out_constrained"
-"""The part under which figures of play limited to listed words are kept."""
+"""The part under which figures of play limited to listed words are stored."""
 PART_NAMES = {
     "all": "all secrets",
     "train": "training secrets",
@@ -31,12 +31,12 @@ PART_NAMES = {
 
 
 class EvaluationError(ValueError):
-    """An evaluation that cannot be made, read or compared; the message names it and the mend."""
+    """An evaluation that cannot be made, read or compared; the message names it and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One reply and what it was worth.
+    """One reply and what became of it.
 
     `guess` is None if the reply was malformed; `marks` None if the guess was not scored. `repeated`: the word was
     guessed before in this game. `violates_clues`: it has the right length and contradicts earlier marks, whether it
@@ -71,12 +71,13 @@ class GameRecord:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a set of games comes to. Rates are 0 to 1; a figure without anything to average is None.
+    """Figures of a set of games. Rates are 0 to 1; a figure without anything to average is None.
 
     Attributes:
         num_games: Games won or lost; errors are not among them.
         win_rate: Share of them won.
-        win_rate_low: Lower end of its 95 % Wilson interval; several games of a secret count for as many as they tell.
+        win_rate_low: Lower end of its 95 % Wilson interval; several games of one secret are treated as a cluster (see
+            `clustered_wilson_interval`).
         win_rate_high: Upper end.
         mean_guesses_on_wins: Turns used, over the won games.
         mean_guesses_with_losses: Turns used, a loss counted as one more than the game has turns (7 of 6).
@@ -114,7 +115,7 @@ class Evaluation:
     Attributes:
         name: What the player is called in tables: `sft`, `grpo`, `solver`.
         player: What it is: a model directory, an endpoint, a built-in player.
-        parts: The parts of the split that were played, e.g. `("held_out",)`; empty for a list of one's own.
+        parts: The parts of the split that were played, e.g. `("held_out",)`; empty for another choice of secrets.
         rules: Rules of every game.
         fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets asked for.
@@ -231,7 +232,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
 
 
 def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
-    """The win rate's interval as one of words like these: games of one secret are no games of other words."""
+    """The win rate's interval for secrets like these; several games of one secret are a cluster."""
     games = Counter(record.secret for record in played)
     wins = Counter(record.secret for record in played if record.won)
     return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
@@ -240,17 +241,18 @@ def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
 def quoted_parts(played: Collection[str], answers: Iterable[str]) -> list[SplitName]:
     """The parts that figures of these secrets may be quoted for.
 
-    Where only some of the answers were played there is no `all`, since the parts may not weigh what they should.
+    There is no `all` if only some of the answers were played: the parts may be out of proportion, and the figure would
+    be skewed.
     """
     whole = frozenset(played).issuperset(answers)
     return [part for part in RESULT_SPLITS if part != "all" or whole]
 
 
 def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
-    """The figures results are quoted for: of `all` answers, of `train` and of `held_out` secrets.
+    """The figures that results are quoted for: of `all` answers, of `train` and of `held_out` secrets.
 
-    Of some of the answers there is no `all`, see `quoted_parts`. Of a constrained evaluation there is one part,
-    `held_out_constrained`, so that it cannot pass for a free one.
+    There is no `all` if only some of the answers were played, see `quoted_parts`. A constrained evaluation has a single
+    part, `held_out_constrained`, so that it cannot be mistaken for an unconstrained one.
 
     Raises:
         EvaluationError: If the games were played with other words than the split's.

@@ -28,7 +28,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class SharedGame:
-    """One secret as all players met it: turns used in the order of the players, None for a loss."""
+    """One game of a secret that all players finished: turns used in the order of the players, None for a loss.
+
+    `occurrence` counts repeats of a secret from 0.
+    """
 
     secret: str
     occurrence: int
@@ -42,7 +45,7 @@ class Standings:
     Attributes:
         runs: The players, the base first.
         num_games: Games that all of them finished.
-        num_unpaired: Games of any player whose secret not all played as often.
+        num_unpaired: Games without a counterpart, because not all players played the secret as often.
         num_errors: Secrets left out because at least one side is an error.
         games: The shared games, by secret.
     """
@@ -55,10 +58,10 @@ class Standings:
 
 
 def standings(evaluations: Sequence[Evaluation]) -> Standings:
-    """Put players side by side; the n-th game of a secret meets the others' n-th game of it.
+    """Put players side by side; the n-th game of a secret is compared with the others' n-th game of it.
 
-    Every figure and test is over the games that all finished, so that columns can be read against each other. The
-    tests are one by one; their p-values are not corrected for how many there are.
+    Every figure and test is over the games that all finished, so that columns can be compared. p-values are not
+    corrected for multiple tests.
 
     Raises:
         EvaluationError: If there are fewer than two players, two share a name, the games differ in words or rules, or

@@ -1,6 +1,6 @@
 """Evaluations as CSV: a row per game, for spreadsheets and back again.
 
-All of an evaluation but the words of the replies is in the file, so its figures and comparisons come out the same.
+The file holds all of an evaluation except the text of the replies, so figures and comparisons come out the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
 
     Columns: `secret`, `split` (train, val, test), `won` (true or false; empty for an error), `turns_used`, `guesses`,
     `marks`, `outcomes` and `regrets` by turn (`-`: none), how many turns were invalid, malformed, repeated and against
-    clues, `mean_regret`, `stop_reason`, `error`, and what is the same for all games.
+    clues, `mean_regret`, `stop_reason`, `error`, and facts that are the same for all games.
 
     Raises:
         RunError: If the file holds anything but an earlier table of the kind, or cannot be written.

@@ -87,7 +87,7 @@ function replies(game) {
     if (!details.open || details.children.length > 1) return;
     game.t.forEach((turn, index) => {
       const facts = ["turn " + (index + 1)];
-      if (turn.v) facts.push("against earlier clues");
+      if (turn.v) facts.push("contradicts earlier clues");
       if (turn.x !== undefined) facts.push("reward " + turn.x);
       for (const [name, share] of Object.entries(turn.c ?? {})) facts.push(name + " " + share);
       details.append(make("p", "muted", facts.join(" · ")));

@@ -44,12 +44,12 @@ def write_report(run_dir: Path) -> Path:
 def render(run: RunRecord) -> str:
     """The page as text."""
     script = _asset("page.js")
-    stages = in_order(run.metrics)[::-1]  # the last stage is what one looks for first
+    stages = in_order(run.metrics)[::-1]  # the last stage is what readers look for first
     return fill(
         _asset("page.html"),
         {
             "script": script,
-            # Only this very script may run, whatever finds its way into the page.
+            # Only this script may run, whatever gets into the page.
             "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             "style": _asset("page.css"),
             "title": escape(run.name),

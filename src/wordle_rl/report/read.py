@@ -18,7 +18,7 @@ _PART_SPLITS = ("train", "val", "test")
 
 
 class ReportError(ValueError):
-    """A run directory that cannot be reported; the message names the file and the mend."""
+    """A run directory that cannot be reported; the message names the file and the fix."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class RunRecord:
 
     Attributes:
         name: Name of the directory.
-        results: Player -> part of the words -> figure -> value; worked out from `evaluations`, and taken from
-            results.json where there is none of the player.
+        results: Player -> part of the secrets -> figure -> value; computed from `evaluations`, or taken from
+            results.json for players without one.
         facts: What else results.json holds, such as seconds per stage.
         manifest: Versions, split, hardware, command.
         config: Every setting, resolved.
@@ -122,7 +122,7 @@ def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
-    """The figures of each part of the words that was played; without a split there is but one."""
+    """The figures of each part of the secrets that was played; without a split there is only one part."""
     if not run.split_of:
         return {"all": asdict(games.figures())}
     parts = quoted_parts(games.secrets, run.split_of)

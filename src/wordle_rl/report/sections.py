@@ -39,7 +39,10 @@ _CURVES = {
         "Share of the step's games won, at the temperature of training; secrets that are hard for the policy may be "
         "preferred.",
     ),
-    "scouted_win_rate": ("Greedy wins, secrets trained on", "Share of them all found by greedy play, now and then."),
+    "scouted_win_rate": (
+        "Greedy wins, secrets trained on",
+        "Share of all of them found by greedy play, measured now and then.",
+    ),
     "reward": ("Reward", "Mean total reward of the step's games."),
     "cumulative_wins": ("Wins so far", "Training games won since the start."),
     "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
@@ -47,18 +50,24 @@ _CURVES = {
     "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
-    "agreement_rate": ("Agreement", "Share of the boards come to at which the policy said what the teacher says."),
-    "labels": ("Boards labelled", "Different boards of the round on which the teacher had something to say."),
-    "new_boards": ("New boards", "Those of them that no round still kept had come to."),
+    "agreement_rate": ("Agreement", "Share of the boards reached on which the policy's guess was the teacher's."),
+    "labels": ("Boards labelled", "Different boards of the round to which the teacher gave a guess."),
+    "new_boards": ("New boards", "Labelled boards that no earlier round still in use had reached."),
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
-    "reply_tokens": ("Tokens of a reply", "Mean over all replies, the closing token included."),
+    "reply_tokens": ("Tokens of a reply", "Mean over all replies, including the closing token."),
     "overlong_share": ("Replies cut", "Share of replies that were cut at max_completion_tokens."),
     "entropy": ("Entropy", "How undecided the policy is, per token; a fall to zero ends exploration."),
     "loss": ("Loss", "The training objective."),
-    "refilled_groups": ("Groups refilled", "Groups without variance that other secrets made good."),
-    "skipped_groups": ("Groups skipped", "Groups without variance that stayed so: they teach nothing."),
-    "cost": ("Cost of sampled play", "Mean guesses on validation secrets, a loss as one more than allowed."),
-    "greedy_cost": ("Cost of greedy play", "The same on validation and training secrets; the least is kept."),
+    "refilled_groups": ("Groups refilled", "Groups without variance that were replaced by games of other secrets."),
+    "skipped_groups": ("Groups skipped", "Groups without variance that could not be replaced: they teach nothing."),
+    "cost": (
+        "Cost of sampled play",
+        "Mean guesses on validation secrets, a loss counted as one more than the last turn.",
+    ),
+    "greedy_cost": (
+        "Cost of greedy play",
+        "The same for validation and training secrets; the weights of the lowest cost are kept.",
+    ),
     "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
     "sampled_win_rate": ("Sampled wins", "Share found at the temperature of training."),
@@ -74,7 +83,7 @@ _STAGE_NAMES = {
     "dpo": "Direct preference optimization, by round",
     "dagger": "Dataset aggregation (DAgger), by round",
     "validation": "Choice of weights, on validation secrets",
-    "blend": "Weights so many percent of the way from start to end, on validation secrets",
+    "blend": "Blends of first and last weights, by percent of the last, on validation secrets",
 }
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
 _NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
@@ -92,19 +101,19 @@ def headline(results: Results) -> str:
         ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
         ("guesses per word, losses included", "mean_guesses_with_losses", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
-        ("turns against earlier clues", "clue_violating_rate", True, ""),
+        ("turns that contradict earlier clues", "clue_violating_rate", True, ""),
     )
     tiles = "".join(
         f'<div class="card"><p class="label">{label}</p><p class="big">{_value(figures.get(key), percent)}</p>'
         f"<p class='muted'>{extra}{_beside(results, before, key, percent)}</p></div>"
         for label, key, percent, extra in cards
     )
-    label = f"{escape(last)} on words it never trained on"
+    label = f"{escape(last)} on secrets it never trained on"
     return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
 
 
 def results_section(results: Results) -> str:
-    """Every figure of every player and part of the words."""
+    """Every figure of every player and part of the secrets."""
     if not results:
         return ""
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
@@ -117,16 +126,16 @@ def results_section(results: Results) -> str:
             if part in parts:
                 body += _result_row(player, parts[part], place)
     return (
-        "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval, in which several "
-        "games of a word count for as many as they tell. Guesses are counted on won games, then with each loss as one "
-        "more than the last turn. Rates on the right are per turn.</p>"
+        "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval; several games of "
+        "one secret are treated as a cluster. Guesses are averaged over won games, then over all games with each loss "
+        "counted as one more than the last turn. The rates on the right are shares of turns.</p>"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 
 
 def comparison_section(run: RunRecord) -> str:
-    """The model that learnt by play against SFT on the same words, apart for each part of the split."""
+    """The model that learnt by play against SFT on the same secrets, separately for each part of the split."""
     player = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
     if player is None or "sft" not in run.evaluations:
         return ""
@@ -168,10 +177,10 @@ def comparison_section(run: RunRecord) -> str:
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     told = "".join(f"<p class='muted'>{', '.join(parts)}: {escape(note)}</p>" for note, parts in notes.items())
     return (
-        f"<section><h2>{heading} against SFT, word by word</h2><p>Differences are {title} minus SFT on the same words, "
-        "with 95 % intervals: Tango's of wins (a paired bootstrap where words were played more than once), a paired "
-        "bootstrap of guesses; losses are counted in guesses as above. p is McNemar's exact test for wins and the "
-        "exact sign-flip test for guesses.</p>"
+        f"<section><h2>{heading} against SFT, secret by secret</h2><p>Differences are {title} minus SFT on the same "
+        "secrets, with 95 % intervals: Tango's score interval for the win rate (a paired bootstrap if secrets were "
+        "played more than once) and a paired bootstrap for guesses, where losses count as above. p is from McNemar's "
+        "exact test for wins and from the exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{told}</section>"
     )
@@ -209,8 +218,8 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     return (
         f"<section><h2>{escape(_STAGE_NAMES.get(stage, stage))}</h2>"
-        f"<p>{len(rows)} logged steps.{_skipped(rows)} Faint: each value; bold: running mean. "
-        "Point at a curve to read it.</p>"
+        f"<p>{len(rows)} logged steps.{_skipped(rows)} Faint lines: each value; bold lines: running mean. "
+        "Point at a curve to read its values.</p>"
         f"<div class='grid'>{''.join(charts)}</div>{_time_bar('Mean seconds of a step', times, 's')}</section>"
     )
 
@@ -233,7 +242,7 @@ def run_section(run: RunRecord) -> str:
 def _reward_charts(components: Sequence[Series]) -> list[str]:
     """All reward components in one chart, or in several if there are more of them than colours."""
     short = [Series(c.name.removeprefix("reward/"), c.steps, c.values) for c in components]
-    note = "The mean of each part of the rubric over the games, before its weight."
+    note = "Mean of each component over the games, before its weight."
     return [
         line_chart("Reward components", note, short[first : first + NUM_COLORS])
         for first in range(0, len(short), NUM_COLORS)
@@ -290,7 +299,7 @@ def _series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
 
 
 def _skipped(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What is to be said of steps that changed nothing."""
+    """A sentence about steps that changed nothing, if there were any."""
     count = sum(row.get("skipped_steps", 0) for row in rows)
     return f" <b>{count} skipped</b>: loss or gradient was not finite, and no weight was changed." if count else ""
 
