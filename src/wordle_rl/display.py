@@ -243,7 +243,7 @@ def game_progress(
 
 
 def game_counter(tell: Tell, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
-    """Told of each game as it ends, it tells how many there are by now, the kept ones included, and how they went."""
+    """A function to call with each game as it ends: it tells how many are done, kept ones included, won and errors."""
     before = list(kept)
     done, wins, errors = len(before), sum(record.won for record in before), 0
 

@@ -1,4 +1,4 @@
-"""Trained models to the Hugging Face hub: which files go, and what can be in the way."""
+"""Trained models to the Hugging Face hub: which files are sent, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOT_SENT = re.compile(
     r"\..*|checkpoints|epochs|best|tensorboard|runs|training_args\.bin"
     r"|optimizer\.(pt|bin)|(scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json"
 )
-"""What may lie in a model directory, or in a checkpoint, without being the model."""
+"""Files that may be in a model directory, or in a checkpoint, but are not part of the model."""
 
 
 class HubApi(Protocol):
-    """What is asked of the hub; `huggingface_hub.HfApi` fits."""
+    """The calls made to the hub; `huggingface_hub.HfApi` fits."""
 
     def create_repo(self, repo_id: str, *, private: bool | None, exist_ok: bool) -> Any:
         """Make the repository, or leave the one that is there."""
@@ -39,12 +39,12 @@ def files_of(model: Path) -> list[str]:
 def push(
     path: Path, repo: str, *, private: bool = False, dry_run: bool = False, api: HubApi | None = None
 ) -> list[str]:
-    """Send a model with its card to a repository, which is made if need be.
+    """Send a model with its card to a repository, which is created if it does not exist.
 
-    A card that is there goes as it is; one that is missing is written first.
+    An existing card is sent as it is; a missing one is written first.
 
     Args:
-        path: A model directory, or a run, whose last model is meant.
+        path: A model directory, or a run: its last model is sent.
         repo: USER/NAME.
         private: Whether a new repository is hidden from others.
         dry_run: Send and write nothing.
@@ -79,7 +79,9 @@ def _check_name(repo: str) -> None:
     else:
         valid = repo.count("/") == 1
     if not valid:
-        raise ConfigError(f"repo {repo!r} is no name of a repository; give USER/NAME of letters, digits, '-', '_', '.'")
+        raise ConfigError(
+            f"repo {repo!r} is not the name of a repository; give USER/NAME of letters, digits, '-', '_', '.'"
+        )
 
 
 def _library() -> Any:
@@ -109,7 +111,7 @@ def _send(api: HubApi, model: Path, repo: str, private: bool, files: list[str]) 
     except errors.HfHubHTTPError as error:
         raise ConfigError(f"the hub refused {repo}: {_refusal(error)}") from None
     except errors.OfflineModeIsEnabled:
-        raise ConfigError("HF_HUB_OFFLINE forbids to reach the hub; unset it") from None
+        raise ConfigError("HF_HUB_OFFLINE forbids access to the hub; unset it") from None
     except (errors.HTTPError, ConnectionError) as error:  # type: ignore[attr-defined]  # of the HTTP library it uses
         raise ConfigError(
             f"the hub could not be reached ({type(error).__name__}); check the network, then push again"
