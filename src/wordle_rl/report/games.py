@@ -58,8 +58,10 @@ def json_for_script(value: Any) -> str:
 
 
 def cut_replies(sources: list[Json]) -> None:
-    """Cut replies in place to the longest common limit with which they fit into MAX_REPLY_BYTES, and say so in the
-    notes of their sources."""
+    """Cut replies in place so that all fit into MAX_REPLY_BYTES.
+
+    One limit holds for all, the longest that fits; the notes of the sources name it.
+    """
     turns = [turn for source in sources for game in source["games"] for turn in game["t"] if "q" in turn]
     if _size(turns) <= MAX_REPLY_BYTES:
         return
