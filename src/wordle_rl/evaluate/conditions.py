@@ -50,7 +50,7 @@ class Conditions:
         engine: Engine | None = None,
         seed: int | None = None,
     ) -> Conditions:
-        """A copy with these sampling settings; `endpoint_default_sampling`: temperature and top_p are the endpoint's."""
+        """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
         return Conditions(self.style, self.shape, self.thinking, temperature, top_p, limit, engine, seed)
