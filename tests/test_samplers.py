@@ -10,6 +10,8 @@ import torch
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -110,6 +112,17 @@ ARCHITECTURES: dict[str, Callable[[dict[str, object]], PreTrainedModel]] = {
     ),
     "gemma3-outgrown": lambda size: Gemma3ForCausalLM(
         Gemma3TextConfig(**size, head_dim=16, sliding_window=70, layer_types=SLIDING)
+    ),
+    "gemma4-shared": lambda size: Gemma4ForCausalLM(
+        Gemma4TextConfig(
+            **size | {"num_hidden_layers": 4},
+            head_dim=16,
+            global_head_dim=16,
+            layer_types=SLIDING * 2,
+            num_kv_shared_layers=2,  # they have no keys and values of their own
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=size["vocab_size"],
+        )
     ),
 }
 

@@ -150,6 +150,26 @@ def test_a_separating_guess_is_used_when_the_cap_asks_for_it() -> None:
     assert solver.best_guess(solver.candidates([]), 2) == "blfmn"
 
 
+@settings(max_examples=60, deadline=None)
+@given(word_lists())
+def test_a_plan_is_as_deep_as_its_longest_game_and_a_cap_at_that_depth_changes_nothing(
+    lists: tuple[list[str], list[str]],
+) -> None:
+    solver = make_solver(*lists)
+    everything = solver.candidates([])
+    longest = 0
+    for secret in solver.words.answers:
+        candidates, guess, turns = everything, "", 0
+        while guess != secret:
+            guess = solver.best_guess(candidates)
+            candidates = solver.narrow(candidates, guess, score_guess(secret, guess))
+            turns += 1
+        longest = max(longest, turns)
+    plan = solver._search().plan(everything)
+    assert plan.depth == longest
+    assert solver._search().plan(everything, longest) == plan
+
+
 def test_a_cap_chooses_among_plans_of_equal_length() -> None:
     # Without a cap, 12 guesses can be had with or without a fourth turn; only the latter plan fits into three.
     tree = make_solver(["ayyy", "cyyy", "czzz", "eyyy", "fyyy"], ["aaee"]).tree(max_turns=3)

@@ -101,7 +101,8 @@ class TransformersSampler:
         on_cpu = model.device.type == "cpu"
         self._batch_size = min(self.settings.max_batch_size, _CPU_BATCH) if on_cpu else self.settings.max_batch_size
         text_config = model.config.get_text_config()
-        self._num_layers = int(text_config.num_hidden_layers)
+        # The last layers of some models read the keys and values of earlier ones and have none of their own.
+        self._num_layers = text_config.num_hidden_layers - getattr(text_config, "num_kv_shared_layers", 0)
         self._window = _sliding_window(text_config)
 
     def begin(self) -> None:
