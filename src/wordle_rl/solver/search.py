@@ -112,8 +112,6 @@ class Search:
         num = len(candidates)
         if turns <= 2 or num <= 2:
             return self._short_plan(candidates, turns)
-        if 2 * num - 1 >= bound:
-            return Plan(2 * num - 1, 0, -1, exact=False)
         key = candidates.tobytes()
         free = self._free.get(key)
         if free is None or not (free.exact or free.cost >= bound):
