@@ -291,9 +291,14 @@ def test_a_value_does_not_depend_on_earlier_questions(default_solver: Solver) ->
 
 def test_forgetting_changes_no_value(default_solver: Solver, monkeypatch: pytest.MonkeyPatch) -> None:
     states = some_states(default_solver, num_games=4)
-    expected = [(default_solver.regret(g, c), default_solver.best_information(c)) for g, c in states]
+
+    def said(solver: Solver) -> list[tuple[float, float, float]]:
+        return [(solver.regret(g, c), solver.best_information(c), solver.quick_regret(g, c)) for g, c in states]
+
+    expected = said(default_solver)
     monkeypatch.setattr(search, "_MEMO_LIMIT", 2)
     monkeypatch.setattr(exact, "_MEMO_LIMIT", 2)
     forgetful = Solver(default_solver.words, use_cache=False)
-    assert [(forgetful.regret(g, c), forgetful.best_information(c)) for g, c in states] == expected
+    assert said(forgetful) == expected
     assert len(forgetful._best_bits) <= 2
+    assert len(forgetful._best_outlook) <= 2
