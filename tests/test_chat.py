@@ -255,6 +255,18 @@ def test_warming_keeps_no_more_texts_than_it_may(tokenizer: PreTrainedTokenizerF
         assert warmed.reply_ids(f"{chunk}, 3") == ChatCodec(tokenizer).reply_ids(f"{chunk}, 3")
 
 
+def test_what_was_forgotten_reads_as_before(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
+    games = [dialogue(Prompter(style=style), thought) for style in Style for thought in ("so", "hm", "so")]
+    expected = [codec.encode_game(game) for game in games]
+    monkeypatch.setattr("wordle_rl.chat._MAX_CACHED_TEXTS", 2)
+    monkeypatch.setattr("wordle_rl.chat._MAX_CACHED_PROMPTS", 1)
+    forgetful = ChatCodec(tokenizer)
+    for game, ids_and_mask in zip(games, expected, strict=True):
+        assert forgetful.encode_game(game) == ids_and_mask
+        assert len(forgetful._cache) <= 2
+        assert len(forgetful._prompts) <= 1
+
+
 def test_ids_handed_out_are_the_caller_s_own(codec: ChatCodec) -> None:
     feedback = Message(role="user", content="cYrGaGnXeG")
     first = json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.solver import Solver, Tree, exact, feedback_matrix
-from wordle_rl.solver.store import read_sealed, write_sealed
+from wordle_rl.solver.store import load_codes, read_sealed, save_codes, write_sealed
 from wordle_rl.words import WordList
 
 RHYMES = ["bight", "eight", "fight", "light", "might", "night", "right", "sight"]
@@ -132,3 +132,23 @@ def test_a_seal_fits_one_label_only(tmp_path: Path) -> None:
     assert read_sealed(tmp_path / "file", "one") == b"content"
     assert read_sealed(tmp_path / "file", "two") is None
     assert read_sealed(tmp_path / "absent", "one") is None
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 2), "uint8"), ((2, 4), "uint8"), ((2, 3), "uint16")])
+def test_a_table_of_another_shape_or_type_is_not_taken(
+    shape: tuple[int, int], dtype: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert save_codes(tmp_path / "codes.npy", "label", table)
+    np.testing.assert_array_equal(load_codes(tmp_path / "codes.npy", "label", (2, 3), np.dtype("uint8")), table)
+    assert load_codes(tmp_path / "codes.npy", "label", shape, np.dtype(dtype)) is None
+    assert "rebuilding" in caplog.text
+
+
+def test_a_cache_that_cannot_be_read_is_done_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    matrix, _ = fill_cache(tmp_path)
+    [path] = tmp_path.glob("matrix-*")
+    path.unlink()
+    path.mkdir()
+    np.testing.assert_array_equal(make_solver(RHYMES, ["blfmn"], tmp_path).matrix, matrix)
+    assert "cannot be read" in caplog.text

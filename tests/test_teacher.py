@@ -241,6 +241,15 @@ def test_a_seed_repeats_its_games_and_seeds_differ(teacher: SolverTeacher) -> No
     assert guesses(1) != guesses(2)
 
 
+def test_a_teacher_that_forgets_plays_the_same_games(teacher: SolverTeacher, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.teacher._MAX_MEMO", 2)
+    forgetful = SolverTeacher(teacher._solver)
+    games = [player.play(teacher.words.guesses, WILD, seed=3) for player in (teacher, forgetful)]
+    assert games[0].guesses.tolist() == games[1].guesses.tolist()
+    assert games[0].classes.tolist() == games[1].classes.tolist()
+    assert len(forgetful._best) <= 2
+
+
 def test_helping_processes_play_the_same_games(teacher: SolverTeacher) -> None:
     secrets = [teacher.words.guesses[i % len(teacher.words.guesses)] for i in range(2500)]
     alone = teacher.play(secrets, WILD, seed=3)
