@@ -75,6 +75,18 @@ def test_a_list_that_has_changed_is_not_taken_for_the_one_learnt_from(tmp_path: 
     assert "words that are not here" in str(doubt_about(tmp_path, split_secrets(WORDS)))
 
 
+def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_nothing_else(tmp_path: Path) -> None:
+    here = split_secrets(WORDS)
+    assert doubt_about(tmp_path, here) is None, "not trained here"
+    leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(0),)))
+    assert doubt_about(tmp_path, here) is None
+    leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
+    shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
+    doubt = str(doubt_about(tmp_path, here))
+    assert f"learnt {len(shared)} of the words" in doubt
+    assert any(word in doubt for word in shared)
+
+
 @pytest.mark.parametrize(("content", "named"), [('{"stile": 1}', "stile"), ("{", "no JSON"), ("[]", LINEAGE_FILE)])
 def test_a_damaged_file_is_named(content: str, named: str, tmp_path: Path) -> None:
     (tmp_path / LINEAGE_FILE).write_text(content)

@@ -40,6 +40,14 @@ def test_directions_are_kept() -> None:
     assert torch.allclose(found, torch.diag_embed(found.diagonal(dim1=1, dim2=2)), atol=1e-4)
 
 
+def test_only_the_direction_of_a_gradient_counts_and_none_gives_no_step() -> None:
+    matrices = torch.randn(2, 6, 10, generator=torch.Generator().manual_seed(3))
+    steps = [orthogonalised(scale * matrices, 5, COEFFICIENTS) for scale in (1.0, 1e-6, 1e6)]
+    assert torch.allclose(steps[0], steps[1], atol=1e-4)
+    assert torch.allclose(steps[0], steps[2], atol=1e-4)
+    assert not orthogonalised(torch.zeros(2, 6, 10), 5, COEFFICIENTS).any()
+
+
 def test_a_step_is_that_of_torch_up_to_its_bfloat16() -> None:
     mine, theirs = network(), network()
     options = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}

@@ -91,6 +91,13 @@ def test_without_teacher_games_nothing_is_played(train, tmp_path) -> None:
     assert not train.games
 
 
+def test_games_that_no_context_holds_are_refused(stored, tokenizer, codec, sixty) -> None:
+    model = small_model(tokenizer)
+    model.config.max_position_embeddings = 8
+    with pytest.raises(RunError, match=r"no game of .*traces\.jsonl fits"):
+        ReplayLoss(model, codec, compact(), GRPOSettings(replay_games=2), make_run(stored, sixty), 0, ALONE)
+
+
 def test_a_micro_batch_without_a_teacher_game_is_refused() -> None:
     with pytest.raises((ConfigError, ValueError), match="replay_games 3 leaves some of the 4 micro-batches"):
         GRPOSettings(groups_per_step=4, group_size=4, micro_batch_size=4, replay_games=3)

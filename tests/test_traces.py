@@ -126,7 +126,7 @@ def test_what_narration_says_of_letters_is_true_of_the_secret(traces) -> None:
 
 def test_a_probe_is_never_called_possible() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch", "abbey")
-    words = WordList("rhymes", answers, (*answers, "clamp", "whelm"))
+    words = WordList("rhymes", answers, (*answers, "clamp", "whelm", "clmpw"))
     settings = TraceSettings(
         num_games=40, narrate=True, outside_rate=0.0, teacher=TeacherSettings(probe_gain=1, noise_rate=0.0)
     )
@@ -135,11 +135,16 @@ def test_a_probe_is_never_called_possible() -> None:
     for trace in solver_traces(words, secrets, SolverTeacher(Solver(words)), settings, 0):
         for count, turn in enumerate(trace.turns):
             if turn.taught and count and turn.remaining > 1:
-                fits = turn.guess in possible(words, trace.turns[:count])
+                left = possible(words, trace.turns[:count])
+                fits = turn.guess in left
                 assert ("is one of them" in turn.thinking) == fits
                 assert ("is none of them" in turn.thinking) == (not fits)
-                kinds[fits] += 1
-    assert all(kinds[fits] for fits in (True, False)), kinds
+                classes = len({marks_of(word, turn.guess) for word in left})
+                apart = "tells all of them apart" in turn.thinking
+                assert apart == (classes == len(left))
+                assert apart or f"sorts them into {classes} groups" in turn.thinking
+                kinds["possible" if fits else "apart" if apart else "groups"] += 1
+    assert all(kinds[kind] for kind in ("possible", "apart", "groups")), kinds
 
 
 def test_narration_of_the_first_turn_claims_nothing_of_the_board() -> None:
