@@ -51,8 +51,8 @@ class GrowingLayer(DynamicLayer):
 
     def fork(self, rows: Tensor) -> None:
         """Add copies of these rows below the last one."""
-        if self._key_buffer is None or self._value_buffer is None:
-            return
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
         self._key_buffer = self._with_copies(self._key_buffer, rows)
         self._value_buffer = self._with_copies(self._value_buffer, rows)
         self._rows += len(rows)
@@ -76,8 +76,8 @@ class GrowingLayer(DynamicLayer):
 
     def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
         """Take these rows, and of each these columns, shape (taken rows, columns); those from `length` on are room."""
-        if self._key_buffer is None or self._value_buffer is None:
-            return
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
         self._key_buffer = _taken(self._key_buffer, rows, columns)
         self._value_buffer = _taken(self._value_buffer, rows, columns)
         self._rows, self.length = len(rows), length
@@ -111,7 +111,7 @@ class GameCache:
         A row named more than once is copied.
         """
         mask = self.mask[rows]
-        width = int(mask.sum(dim=1).max()) if len(rows) else 0
+        width = int(mask.sum(dim=1).max())
         everyone = torch.arange(self.mask.shape[0], device=rows.device)
         if width == mask.shape[1] and torch.equal(rows, everyone):
             return
