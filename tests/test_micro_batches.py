@@ -35,6 +35,7 @@ def padded(games, parts):
         )
     whole = {name: torch.tensor(value) for name, value in columns.items()}
     whole["weight_of_row"] = torch.arange(len(games))[:, None] + 0.5
+    whole["number"] = torch.arange(len(games))
     size = len(games) // parts
     return [
         {name: value[first : first + size] for name, value in whole.items()}
@@ -51,6 +52,7 @@ def rows_of(batches):
             batch["completion_ids"][row][batch["completion_mask"][row].bool()].tolist(),
             batch["advantages"][row][batch["completion_mask"][row].bool()].tolist(),
             batch["weight_of_row"][row].tolist(),
+            int(batch["number"][row]),
         )
         for batch in batches
         for row in range(len(batch["prompt_ids"]))
