@@ -165,6 +165,14 @@ def test_a_tokenizer_that_cannot_spell_is_refused() -> None:
         WordConstraint(["crane"], ("<guess>", "</guess>"), ["<guess>", "</guess>", "c", "r", "a", "n"], [0])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_texts_of_tokens_make_up_what_they_encode(kind: str, codecs: dict[str, ChatCodec]) -> None:
+    codec = codecs[kind]
+    texts = token_texts(codec.tokenizer)
+    said = f"<think>so crane</think> <guess>fuzzy</guess>{codec.frame.turn_end}"
+    assert "".join(texts[i] for i in codec.encode(said)) == said
+
+
 # --- what is good stays as it is ------------------------------------------------------------------------------------
 
 

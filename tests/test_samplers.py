@@ -377,6 +377,14 @@ def test_the_model_is_left_in_the_mode_it_came_in(
     assert len(completion.token_ids) == len(completion.logprobs)
 
 
+def test_what_drops_out_in_training_stays_in_play(codec: ChatCodec, small_words: WordList) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = sharpened(LlamaForCausalLM(LlamaConfig(**small_config(codec), attention_dropout=0.5)))
+    trajectories = play(STARTS, small_words, COMPACT, TransformersSampler(model.train(), codec, greedy()))
+    assert check_against_plain_forward(model.eval(), trajectories, greedy()) > 60
+
+
 def test_models_that_remember_otherwise_are_refused(codec: ChatCodec) -> None:
     model = ARCHITECTURES["llama"](small_config(codec))
     model.config.layer_types = ["linear_attention", "full_attention"]
