@@ -11,7 +11,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from peft import LoraConfig, get_peft_model  # noqa: E402
 from training_fixtures import fast, small_model, weights_of  # noqa: E402
-from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from wordle_rl.config import OptimizerSettings  # noqa: E402
 from wordle_rl.training.loop import make_scheduler  # noqa: E402
@@ -57,6 +57,14 @@ def test_muon_knows_embeddings_by_what_they_are_and_takes_adapters_alone() -> No
     [adapters] = optimizer.param_groups
     assert len(adapters["params"]) == 2
     optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_a_head_of_its_own_is_no_matrix_inside_the_layers() -> None:
+    size = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=1, tie_word_embeddings=False))
+    muon, adamw = (set(map(id, group["params"])) for group in make_optimizer(model, fast("muon")).param_groups)
+    assert len(muon) == 7, "four of attention, three of the rest of the layer"
+    assert {id(model.lm_head.weight), id(model.model.embed_tokens.weight)} <= adamw
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

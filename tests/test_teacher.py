@@ -160,6 +160,20 @@ def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None
             board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
 
 
+def test_of_many_possible_words_hardly_any_beats_the_choice(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    for opener in ("fuzzy", "qajaq"):
+        board = [Turn(opener, "XXXXX", Outcome.SCORED)]
+        possible = fitting(words, [(opener, encode_marks("XXXXX"))])
+        assert len(possible) > 1000
+        [advice] = big_teacher.advise([board], PURE)
+        assert advice is not None
+        assert advice.guess in possible
+        assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
+        some = [len({score_guess(word, guess) for word in possible}) for guess in possible[:: len(possible) // 10]]
+        assert sum(classes > advice.classes for classes in some) <= 1
+
+
 def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
     words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
