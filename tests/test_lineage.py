@@ -83,7 +83,7 @@ def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_not
     leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
     shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
     doubt = str(doubt_about(tmp_path, here))
-    assert f"learnt {len(shared)} of the words" in doubt
+    assert f"learnt {len(shared)} of the validation and test secrets" in doubt
     assert any(word in doubt for word in shared)
 
 
