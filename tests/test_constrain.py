@@ -10,15 +10,16 @@ pytest.importorskip("torch")
 
 import torch
 from chat_families import family_tokenizer
+from pydantic import ValidationError
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.models.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
 from wordle_rl.players import make_player
-from wordle_rl.prompt import Guess, Prompter, Style, Thinking
+from wordle_rl.prompt import Guess, Prompter, Style
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import START, Phase, State, TokenIds, WordConstraint, make_constraint, token_texts
@@ -26,7 +27,7 @@ from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
-WORDS = SamplingSettings(constrain="words", max_completion_tokens=40)
+SAMPLING = SamplingSettings(max_completion_tokens=40)
 KINDS = ("tiny", "bpe", "byte_bpe")
 
 
@@ -61,12 +62,6 @@ def codecs(small_words: WordList) -> dict[str, ChatCodec]:
         "bpe": ChatCodec(trained(small_words, byte_level=False)),
         "byte_bpe": ChatCodec(trained(small_words, byte_level=True)),
     }
-
-
-def constraint_of(codec: ChatCodec, words: WordList, prompter: Prompter) -> WordConstraint:
-    found = make_constraint(WORDS, words, prompter, codec)
-    assert found is not None
-    return found
 
 
 class Hasty(WordConstraint):
@@ -142,7 +137,7 @@ def test_a_random_model_guesses_listed_words_only(
 ) -> None:
     codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
     model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
-    settings = WORDS.model_copy(update={"temperature": temperature})
+    settings = SAMPLING.model_copy(update={"temperature": temperature})
     sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
     games = play([Start(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
     turns = [turn for game in games for turn in game.transcript.own_turns]
@@ -192,7 +187,7 @@ def test_a_good_reply_may_be_said_in_any_tokens(
 ) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
     assert isinstance(prompter.parse(reply), Guess)
-    constraint = constraint_of(codec, small_words, prompter)
+    constraint = make_constraint(small_words, prompter, codec)
     stop = codec.turn_end_ids[0]
     for ids in spellings(codec, reply, 20):
         state = constraint.start
@@ -219,7 +214,7 @@ def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
     style: Style, thought: str | None, opened: ChatCodec, small_words: WordList
 ) -> None:
     prompter = Prompter(style=style)
-    constraint = constraint_of(opened, small_words, prompter)
+    constraint = make_constraint(small_words, prompter, opened)
     said = opened.reply_ids(prompter.reply("crane", thought))
     state, num_limited = constraint.start, 0
     for token in said:
@@ -233,12 +228,12 @@ def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
 
 
 def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCodec, small_words: WordList) -> None:
-    constraint = constraint_of(opened, small_words, Prompter())
+    constraint = make_constraint(small_words, Prompter(), opened)
     seen: list[State | None] = []
     allowed = constraint.allowed
     constraint.allowed = lambda state: (seen.append(state), allowed(state))[1]  # type: ignore[method-assign]
     model = make_model(opened.tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
-    settings = WORDS.model_copy(update={"max_completion_tokens": 1})
+    settings = SAMPLING.model_copy(update={"max_completion_tokens": 1})
     TransformersSampler(model, opened, settings, 0, constraint).sample([Request(0, (), (), opened.encode("5x6"))])
     assert seen == [State(Phase.THINKING)]
 
@@ -248,7 +243,7 @@ def test_a_greedy_choice_that_is_allowed_is_kept(
     kind: str, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
     codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
-    constraint = constraint_of(codec, small_words, prompter)
+    constraint = make_constraint(small_words, prompter, codec)
     for word in small_words.guesses:
         wanted = codec.reply_ids(prompter.reply(word, "hm"))
         for place, token in enumerate(wanted):
@@ -259,7 +254,7 @@ def test_a_greedy_choice_that_is_allowed_is_kept(
 
 def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
     codec = codecs["tiny"]
-    constraint = constraint_of(codec, small_words, Prompter(style=Style.COMPACT))
+    constraint = make_constraint(small_words, Prompter(style=Style.COMPACT), codec)
 
     def allowed_after(text: str) -> set[str] | None:
         state: State | None = START
@@ -281,7 +276,7 @@ def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, Chat
 
 def test_a_torch_engine_is_served_too(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
     codec = codecs["tiny"]
-    constraint = constraint_of(codec, small_words, Prompter(style=Style.COMPACT))
+    constraint = make_constraint(small_words, Prompter(style=Style.COMPACT), codec)
     logits = torch.randn(len(codec.tokenizer))
     before = logits.clone()
     ids = codec.encode("<guess>kudz")
@@ -296,7 +291,7 @@ def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, Cha
     codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
     constraint = hasty(codec, small_words, prompter)
     model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
-    sampler = TransformersSampler(model.eval(), codec, WORDS, 0, constraint)
+    sampler = TransformersSampler(model.eval(), codec, SAMPLING, 0, constraint)
     prompt = codec.encode("5x6")
     [completion] = sampler.sample([Request(0, (), (), prompt)])
     with torch.no_grad():
@@ -313,22 +308,14 @@ def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, Cha
 # --- where it is refused --------------------------------------------------------------------------------------------
 
 
-def test_a_sampler_asked_for_a_constraint_wants_one(codecs: dict[str, ChatCodec]) -> None:
-    model = make_model(codecs["tiny"].tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
-    with pytest.raises(ValueError, match="needs make_constraint"):
-        TransformersSampler(model, codecs["tiny"], WORDS)
-
-
-def test_grpo_refuses_to_sample_under_a_constraint() -> None:
-    with pytest.raises(ValueError, match="not the policy's"):
-        GRPOSettings(sampling=WORDS)
+@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
+def test_no_training_samples_under_a_constraint(algorithm: str) -> None:
+    """It would learn from probabilities that are not the policy's."""
+    with pytest.raises(ValidationError, match=r"sampling\.constrain"):
+        RunConfig.model_validate({algorithm: {"sampling": {"constrain": "words"}}})
 
 
 @pytest.mark.parametrize("name", ["solver", "random", "openai:gpt"])
 def test_players_whose_tokens_are_not_drawn_here_are_refused(name: str, small_words: WordList) -> None:
     with pytest.raises(ConfigError, match="--constrain words needs a model directory"):
-        make_player(name, small_words, None, WORDS, solver=Solver(small_words, use_cache=False))
-
-
-def test_nothing_is_constrained_unasked(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
-    assert make_constraint(SamplingSettings(), small_words, Prompter(thinking=Thinking.OFF), codecs["tiny"]) is None
+        make_player(name, small_words, None, SAMPLING, solver=Solver(small_words, use_cache=False), constrained=True)

@@ -158,7 +158,7 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
     temperature: float, engine, model, small_words
 ) -> None:
     policy, codec = model
-    settings = SamplingSettings(temperature=temperature, max_completion_tokens=40, constrain="words")
+    settings = SamplingSettings(temperature=temperature, max_completion_tokens=40)
     constraint = hasty(codec, small_words, compact())
     starts = [Start(secret) for secret in small_words.answers[:8]]
     there = play(starts, small_words, compact(), engine(settings, constraint))

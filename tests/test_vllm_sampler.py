@@ -119,12 +119,19 @@ def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> No
         VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
 
 
+@pytest.mark.parametrize("constrained", [False, True])
+def test_requests_ask_for_the_constraint_only_where_the_engine_has_one(tiny_model, codec, constrained: bool) -> None:
+    engine = FakeLLM(tiny_model)
+    VLLMSampler(engine, codec, GREEDY, constrained=constrained).sample(requests_of(codec, ["5x6"]))
+    [[params]] = engine.calls
+    assert bool(params.extra_args) is constrained
+
+
 @pytest.mark.parametrize("family", [None, "deepseek-r1"])
 def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_once(family, codec, small_words) -> None:
     """Also of a family whose prompts open the thought."""
     codec = codec if family is None else ChatCodec(family_tokenizer(family))
-    constraint = make_constraint(SamplingSettings(constrain="words"), small_words, Prompter(Style.COMPACT), codec)
-    assert constraint is not None
+    constraint = make_constraint(small_words, Prompter(Style.COMPACT), codec)
     read: list[int] = []
     after = constraint.after
     constraint.after = lambda state, token: (read.append(token), after(state, token))[1]

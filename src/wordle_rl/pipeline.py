@@ -20,7 +20,6 @@ from rich.console import Console
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
-    Constrain,
     ModelSettings,
     RunConfig,
     SamplingSettings,
@@ -218,7 +217,7 @@ class Pipeline:
         for name in names:
             evaluations = [self._evaluate(name)]
             if self.config.eval.constrained:
-                evaluations.append(self._evaluate(name, "words"))
+                evaluations.append(self._evaluate(name, constrained=True))
             results[name] = {
                 part: asdict(figures)
                 for evaluation in evaluations
@@ -233,20 +232,19 @@ class Pipeline:
             write_cards(self.run.directory, anew=False)
         return results
 
-    def _evaluate(self, name: str, constrain: Constrain = "none") -> Evaluation:
-        label = name if constrain == "none" else f"{name}-constrained"
+    def _evaluate(self, name: str, *, constrained: bool = False) -> Evaluation:
+        label = f"{name}-constrained" if constrained else name
         path = self.run.directory / "eval" / f"{label}.json"
         if path.is_file():
             return Evaluation.load(path)
         secrets = self.split.of_each_part(self.config.eval.max_games)
-        if constrain != "none":
+        if constrained:
             held_out = frozenset(self.split.test)
             secrets = [secret for secret in secrets if secret in held_out]
         sampling = SamplingSettings(
             temperature=0.0,
             max_completion_tokens=self.config.eval.max_completion_tokens,
             max_batch_size=self.config.eval.max_batch_size,
-            constrain=constrain,
         )
         played_with = {
             "weights": weights_mark(self.run.directory / name),
@@ -258,7 +256,8 @@ class Pipeline:
             before = journal.kept(secrets)
             tell = held.enter_context(self._stage("eval", f"Evaluating {label}", len(secrets), len(before)))
             engine, seed = self.config.eval.engine, self.config.seed
-            sampler = model_sampler(self._model_at(name), self.words, self.prompter, sampling, seed, engine)
+            model = self._model_at(name)
+            sampler = model_sampler(model, self.words, self.prompter, sampling, seed, engine, constrained=constrained)
             planned = Evaluation(
                 name=name,
                 player=str(self.run.directory / name),
@@ -267,7 +266,7 @@ class Pipeline:
                 fingerprint=self.words.fingerprint,
                 records=(),
                 conditions=Conditions.of(self.prompter, sampler),
-                constrain=constrain,
+                constrain="words" if constrained else "none",
             )
             evaluation = evaluate(
                 planned,

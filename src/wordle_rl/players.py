@@ -165,6 +165,7 @@ def make_player(
     patience: PatienceSettings | None = None,
     seed: int = 0,
     engine: Engine = "transformers",
+    constrained: bool = False,
 ) -> Player:
     """Make a player.
 
@@ -179,12 +180,14 @@ def make_player(
         patience: How many requests it gets at once and how long it is waited for; None: the defaults.
         seed: Seed of everything drawn at random.
         engine: What draws a model's tokens.
+        constrained: Limit a model's guesses to listed words.
 
     Raises:
         ConfigError: If there is no such player, it cannot be had, or no generator takes the seed.
     """
     check_seed(seed)
-    refuse_constraint(name, sampling)
+    if constrained:
+        check_constrainable(name)
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in ("solver", "random"):
@@ -199,17 +202,18 @@ def make_player(
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
-    return Player(str(directory), model_sampler(model, words, prompter, sampling, seed, engine), prompter)
+    model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
+    return Player(str(directory), model_player, prompter)
 
 
-def refuse_constraint(name: str, sampling: SamplingSettings) -> None:
-    """Refuse to limit the tokens of a player whose tokens are not drawn here.
+def check_constrainable(name: str) -> None:
+    """Refuse to limit the guesses of a player whose tokens are not drawn here.
 
     Raises:
-        ConfigError: If that was asked for.
+        ConfigError: If it is such a player.
     """
-    if sampling.constrain != "none" and not is_model(name):
-        raise ConfigError(f"--constrain {sampling.constrain} needs a model directory, {name} draws no tokens here")
+    if not is_model(name):
+        raise ConfigError(f"--constrain words needs a model directory, {name} draws no tokens here")
 
 
 def _endpoint(
@@ -231,9 +235,18 @@ def _endpoint(
 
 
 def model_sampler(
-    model: ModelSettings, words: WordList, prompter: Prompter, sampling: SamplingSettings, seed: int, engine: Engine
+    model: ModelSettings,
+    words: WordList,
+    prompter: Prompter,
+    sampling: SamplingSettings,
+    seed: int,
+    engine: Engine,
+    *,
+    constrained: bool = False,
 ) -> Sampler:
     """A sampler of a model of this machine, drawn from by transformers or by vLLM.
+
+    `constrained` limits its guesses to listed words.
 
     Raises:
         ConfigError: If it cannot be had, or vLLM cannot serve it.
@@ -248,9 +261,11 @@ def model_sampler(
 
         check_vllm('engine "vllm"')
         codec, _ = load_codec(model)
-        return make_engine(Path(model.path), codec, sampling, make_constraint(sampling, words, prompter, codec), seed)
+        constraint = make_constraint(words, prompter, codec) if constrained else None
+        return make_engine(Path(model.path), codec, sampling, constraint, seed)
     loaded, codec = load_model(model, seed)
-    return TransformersSampler(loaded, codec, sampling, seed, make_constraint(sampling, words, prompter, codec))
+    constraint = make_constraint(words, prompter, codec) if constrained else None
+    return TransformersSampler(loaded, codec, sampling, seed, constraint)
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,21 @@ def evaluate(
         temperature=0.0 if temperature is None else temperature,
         max_completion_tokens=reply_bound(player, settings.max_completion_tokens),
         max_batch_size=settings.max_batch_size,
-        constrain=constrain,
     )
     wording = Wording(style, shape, thinking)
     endpoint_default_sampling = temperature is None
-    asked = Asked(player, name, wording, sampling, patience, base_url, endpoint_default_sampling, settings.engine, seed)
+    asked = Asked(
+        player,
+        name,
+        wording,
+        sampling,
+        patience,
+        base_url,
+        endpoint_default_sampling,
+        settings.engine,
+        seed,
+        constrain == "words",
+    )
     source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
     command.evaluate_player(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
 

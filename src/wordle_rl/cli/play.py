@@ -41,6 +41,8 @@ def play(
     sampling = SamplingSettings(
         temperature=temperature or 0.0,
         max_completion_tokens=reply_bound(player, max_completion_tokens),
-        constrain=constrain,
     )
-    command.play(player, secret, words, sampling, base_url, temperature is None, dictionary, hard_mode, seed)
+    endpoint_default_sampling, constrained = temperature is None, constrain == "words"
+    command.play(
+        player, secret, words, sampling, base_url, endpoint_default_sampling, dictionary, hard_mode, seed, constrained
+    )

@@ -58,6 +58,7 @@ class Asked:
     endpoint_default_sampling: bool = False
     engine: Engine = "transformers"
     seed: int = 0
+    constrained: bool = False
 
     @property
     def draws(self) -> bool:
@@ -96,6 +97,7 @@ class Asked:
             patience=self.patience,
             seed=self.seed,
             engine=self.engine,
+            constrained=self.constrained,
         )
 
 

@@ -88,7 +88,7 @@ def _planned(who: Player, split: Split, source: Source, asked: Asked) -> Evaluat
         rules=who.prompter.rules,
         fingerprint=split.fingerprint,
         records=(),
-        constrain=asked.sampling.constrain,
+        constrain="words" if asked.constrained else "none",
         conditions=asked.conditions(who.prompter),
     )
 
@@ -122,6 +122,7 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_
         "thinking": who.prompter.thinking.value,
         **asdict(who.prompter.rules),
         **drawing,
+        "constrain": "words" if asked.constrained else "none",
         **here,
     }
 

@@ -14,7 +14,7 @@ from wordle_rl.commands.eval_request import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules, Turn
-from wordle_rl.players import make_player, refuse_constraint, words_of
+from wordle_rl.players import check_constrainable, make_player, words_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
@@ -32,6 +32,7 @@ def play(
     dictionary: Dictionary | None,
     hard_mode: bool,
     seed: int | None,
+    constrained: bool,
 ) -> None:
     """One game in the terminal; a `dictionary` of None and no hard mode leave a model the rules it was trained with."""
     found = load_words(words_of(player, source).source)
@@ -39,7 +40,8 @@ def play(
     chosen = secret.lower() if secret is not None else random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
-    refuse_constraint(player, sampling)
+    if constrained:
+        check_constrainable(player)
     if player == "human":
         rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
@@ -56,6 +58,7 @@ def play(
         base_url=base_url,
         endpoint_default_sampling=endpoint_default_sampling,
         seed=seed,
+        constrained=constrained,
     )
     trajectory = play_games([Start(chosen)], found, who.prompter, who.sampler)[0]
     if trajectory.error is not None:

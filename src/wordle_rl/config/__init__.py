@@ -2,7 +2,7 @@
 
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, seed_after
 from wordle_rl.config.engine import Engine, VLLMSettings
-from wordle_rl.config.evaluation import EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
+from wordle_rl.config.evaluation import Constrain, EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
     ALGORITHM_NAMES,
@@ -16,7 +16,6 @@ from wordle_rl.config.playing import (
 from wordle_rl.config.run import RunConfig, describe, load_config, own_weights
 from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
 from wordle_rl.config.training import (
-    Constrain,
     OptimizerSettings,
     Precision,
     RewardSettings,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.config.engine import Engine
+
+Constrain = Literal["none", "words"]
+"""What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
 
 
 class PlaySettings(Section):

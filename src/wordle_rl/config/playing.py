@@ -129,11 +129,6 @@ class GRPOSettings(Section):
             raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
         if self.group_size % self.turn_candidates:
             raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
-        if self.sampling.constrain != "none":
-            raise ValueError(
-                'sampling.constrain "words" would train on probabilities that are not the policy\'s; set it to "none" '
-                "and constrain evaluations instead (eval.constrained)"
-            )
         if self.scout_every_steps and not self.focus:
             raise ValueError(
                 "scout_every_steps finds out which secrets to prefer, and focus 0 prefers none; raise focus"

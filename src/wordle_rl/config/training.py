@@ -20,8 +20,6 @@ from wordle_rl.reward import (
 )
 
 Precision = Literal["auto", "bf16", "fp32"]
-Constrain = Literal["none", "words"]
-"""What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
 
 
 class SamplingSettings(Section):
@@ -35,8 +33,6 @@ class SamplingSettings(Section):
     """Bound on one turn's reply, thinking included."""
     max_batch_size: int = Field(1024, ge=1)
     """Most games per forward pass, which bounds activations; the key/value cache holds all games in play."""
-    constrain: Constrain = "none"
-    """`words`: once a reply has opened its guess, only tokens that spell a listed word may follow."""
 
     def greedy(self) -> SamplingSettings:
         """The same, but always the likeliest token."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import ConfigError
 from wordle_rl.prompt import THINK_TAGS, Prompter
 from wordle_rl.words import WordList
 
@@ -227,16 +227,12 @@ class _Alphabet:
         return not letters.isalpha() or letters in self._pieces
 
 
-def make_constraint(
-    settings: SamplingSettings, words: WordList, prompter: Prompter, codec: ChatCodec
-) -> WordConstraint | None:
-    """The constraint that sampling settings ask for, if any.
+def make_constraint(words: WordList, prompter: Prompter, codec: ChatCodec) -> WordConstraint:
+    """Limit guesses to the listed words.
 
     Raises:
         ConfigError: If the tokenizer cannot spell any listed word.
     """
-    if settings.constrain == "none":
-        return None
     texts = token_texts(codec.tokenizer)
     return WordConstraint(words.guesses, prompter.guess_tags, texts, codec.stop_ids, codec.frame.opened)
 

@@ -72,11 +72,10 @@ class TransformersSampler:
         codec: Its tokenizer and chat template.
         settings: How tokens are drawn.
         seed: Seed of the sampler's own random stream, which runs on over all games.
-        constraint: What `settings.constrain` asks for, from `make_constraint`.
+        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow.
 
     Raises:
-        ValueError: If the model has layers that remember otherwise than by keys and values, or the settings ask for
-            a constraint and there is none.
+        ValueError: If the model has layers that remember otherwise than by keys and values.
     """
 
     drawn_by: Engine = "transformers"
@@ -94,8 +93,6 @@ class TransformersSampler:
         self.model = model
         self.settings = settings or SamplingSettings()
         self._constraint = constraint
-        if constraint is None and self.settings.constrain != "none":
-            raise ValueError(f"sampling with constrain={self.settings.constrain!r} needs make_constraint's constraint")
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._batch_of: dict[int, _Batch] = {}
         on_cpu = model.device.type == "cpu"

@@ -46,9 +46,10 @@ class VLLMSampler:
     Args:
         engine: The engine, with the weights that are to play.
         codec: Tokenizer and chat template of its model.
-        settings: How tokens are drawn. Where they ask for a constraint the engine must have been made with it.
+        settings: How tokens are drawn.
         seed: Seed of the streams, which run on over all games.
         max_length: The most tokens the engine takes. A longer prompt is an error, never a loss. None: no bound.
+        constrained: Apply the constraint that the engine was made with.
     """
 
     drawn_by: Literal["vllm"] = "vllm"
@@ -60,12 +61,14 @@ class VLLMSampler:
         settings: SamplingSettings | None = None,
         seed: int = 0,
         max_length: int | None = None,
+        *,
+        constrained: bool = False,
     ) -> None:
         self.codec: ChatCodec | None = codec
         self._codec, self._engine = codec, engine
         self.settings = settings or SamplingSettings()
         self._seeds = random.Random(seed)
-        self._max_length = max_length
+        self._max_length, self._constrained = max_length, constrained
 
     def begin(self) -> None:
         """The engine knows tokens, not games: there is nothing to forget."""
@@ -105,7 +108,7 @@ class VLLMSampler:
             stop_token_ids=sorted(self._codec.stop_ids),
             ignore_eos=True,  # else those that the model's generation_config.json names would stop it too
             detokenize=False,
-            extra_args=None if settings.constrain == "none" else {_CONSTRAIN: settings.constrain},
+            extra_args={_CONSTRAIN: True} if self._constrained else None,
         )
 
     def _completion(self, output: RequestOutput) -> Completion:
@@ -149,7 +152,7 @@ def make_engine(
         directory: A whole model; adapters must be merged before.
         codec: Its tokenizer and chat template.
         settings: How tokens are drawn.
-        constraint: What `settings.constrain` asks for, from `make_constraint`.
+        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow.
         seed: Seed of everything drawn at random.
 
     Raises:
@@ -187,7 +190,8 @@ def make_engine(
         raise ConfigError(
             f'vLLM cannot serve {directory}: {first_line}; use engine "transformers", or mend that'
         ) from error
-    return VLLMSampler(llm, codec, settings, seed, int(llm.llm_engine.model_config.max_model_len))
+    length = int(llm.llm_engine.model_config.max_model_len)
+    return VLLMSampler(llm, codec, settings, seed, length, constrained=constraint is not None)
 
 
 def close_engine(llm: Any) -> None:
