@@ -147,7 +147,10 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ({"grpo__max_refills": "1"}, "grpo.max_refills"),
         ({"grpo__max_importance_ratio": "2.0"}, "grpo.max_importance_ratio"),
         ({"grpo__beta": "0.1"}, "grpo.beta"),
-        ({"grpo__turn_candidates": "2"}, "grpo.turn_candidates"),
+        (
+            {"grpo__turn_candidates": "2", "grpo__credit": '"guess"', "grpo__scale_advantages": "false"},
+            "turn_candidates",
+        ),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
         ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
         ({"grpo__replay_games": "4"}, "grpo.replay_games"),

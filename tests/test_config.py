@@ -131,6 +131,16 @@ IMPOSSIBLE = {
         "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
         "then_preset 'solver' and then_weights (win)",
     ),
+    "a curriculum to move on to": ("[grpo.reward]\nthen_preset = 'shaped_curriculum'", "reward.then_preset"),
+    "a curriculum to move on from": (
+        "[dpo.reward]\npreset = 'shaped_curriculum'\nthen_preset = 'solver'",
+        "reward.preset 'shaped_curriculum'",
+    ),
+    "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", 'set credit to "guess"'),
+    "a spread that candidates do not have": (
+        "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
+        "set scale_advantages to false",
+    ),
     "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
     "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
@@ -180,7 +190,7 @@ def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
     [
         "[grpo]\nsequence_importance = true\ncredit = 'game'",
         "[grpo]\nsequence_importance = true\n[game]\nshape = 'state'",
-        "[grpo]\nsequence_importance = true\nturn_candidates = 4",
+        "[grpo]\nsequence_importance = true\nturn_candidates = 4\ncredit = 'guess'",
     ],
 )
 def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
 
 
 def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
-    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, turn_candidates=4)
+    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, turn_candidates=4, credit="guess")
     assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 * 6
 
 

@@ -346,7 +346,7 @@ def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
 
 @pytest.mark.parametrize("shape", Shape)
 def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, codec, tmp_path) -> None:
-    settings = SETTINGS.model_copy(update={"turn_candidates": 2})
+    settings = SETTINGS.model_copy(update={"turn_candidates": 2, "credit": "guess"})
     played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, prompter=compact(shape, max_turns=3))
     played.roller.arena = replace(played.roller.arena, solver=SOLVER)
     found = played()

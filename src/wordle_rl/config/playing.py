@@ -83,7 +83,8 @@ class GRPOSettings(Section):
     their groups' own record alone, and each counts as mixed until it was trained on."""
     turn_candidates: int = Field(1, ge=1)
     """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
-    the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games."""
+    the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games. Needs
+    `credit = "guess"` and no `scale_advantages`."""
     max_refills: int = Field(1, ge=0)
     """Rounds in which groups whose games all earned the same are played anew with other secrets (DAPO)."""
     precision: Precision = "auto"
@@ -124,11 +125,25 @@ class GRPOSettings(Section):
         return self
 
     @model_validator(mode="after")
+    def _compares_candidates(self) -> Self:
+        if self.group_size % self.turn_candidates:
+            raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
+        if self.turn_candidates > 1 and self.credit != "guess":
+            raise ValueError(
+                f"turn_candidates {self.turn_candidates} credits each guess with its own worth, not as credit "
+                f'"{self.credit}" does; set credit to "guess"'
+            )
+        if self.turn_candidates > 1 and self.scale_advantages:
+            raise ValueError(
+                f"scale_advantages divides by the spread of games, turn_candidates {self.turn_candidates} compares "
+                "guesses; set scale_advantages to false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
             raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
-        if self.group_size % self.turn_candidates:
-            raise ValueError(f"turn_candidates {self.turn_candidates} must divide group_size {self.group_size}")
         if self.scout_every_steps and not self.focus:
             raise ValueError(
                 "scout_every_steps finds out which secrets to prefer, and focus 0 prefers none; raise focus"

@@ -105,7 +105,7 @@ class RewardSettings(Section):
     weights: dict[str, float] = Field(default_factory=dict)
     """Weights of one's own by component name, instead of the preset's."""
     then_preset: str | None = None
-    """Preset to move on to."""
+    """Preset to move on to; a curriculum cannot be part of another."""
     then_weights: dict[str, float] = Field(default_factory=dict)
     """Weights of one's own to move on to."""
     over_steps: int = Field(0, ge=0)
@@ -129,12 +129,17 @@ class RewardSettings(Section):
         """The schedule these settings describe.
 
         Raises:
-            RewardError: If a preset or component is unknown.
+            RewardError: If a preset or component is unknown, or a curriculum is to be part of another.
         """
         goes_on = bool(self.then_preset or self.then_weights)
         if self.over_steps and not goes_on:
             raise RewardError("reward.over_steps needs something to move on to: give then_preset or then_weights")
-        if self.preset in CURRICULA and not self.weights and not goes_on:
+        for name, preset in (("preset", self.preset), ("then_preset", self.then_preset)):
+            if goes_on and preset in CURRICULA:
+                raise RewardError(
+                    f"reward.{name} {preset!r} moves on by itself; give it as reward.preset alone, or name presets"
+                )
+        if self.preset in CURRICULA and not self.weights:
             return replace(CURRICULA[self.preset], threshold=self.threshold, keep_order=self.keep_order)
         start = self.weights or named_schedule(self.preset).rubric_at(0).weights
         if not goes_on:
