@@ -33,6 +33,7 @@ from wordle_rl.rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.rl.roller import Arena  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 from wordle_rl.training.loop import check_launch  # noqa: E402
 
 VLLM = update(SETTINGS, engine="vllm")
@@ -283,7 +284,7 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
 
 
 def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:  # noqa: F811
-    arena = Arena(sixty, compact(), sixty.answers, None)
+    arena = Arena(sixty, compact(), sixty.answers, Solver(sixty, use_cache=False))
     with pytest.raises(ConfigError, match="reads the model from a directory"):
         train_grpo(small_model(train.tokenizer), codec, arena, VLLM, make_run(tmp_path / "other", sixty))
 

@@ -23,6 +23,7 @@ from wordle_rl.rl.dpo import boards_of  # noqa: E402
 from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 from wordle_rl.teaching.claims import false_claim  # noqa: E402
 from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 from wordle_rl.teaching.teacher import SolverTeacher  # noqa: E402
@@ -48,12 +49,12 @@ def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
     """Games of a policy that replies by the script."""
     sampler = scripted(script)(None, codec)
     played = play([Start(secret) for secret in secrets], words, prompter or compact(), sampler)
-    return [Scored(t, PRESETS["sparse"].score(t.transcript), ()) for t in played]
+    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]
 
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500):
     """What is to be said at the boards of these games, by prompt, and the numbers to log."""
-    arena = Arena(words, prompter or compact(), words.answers, None)
+    arena = Arena(words, prompter or compact(), words.answers, Solver(words, use_cache=False))
     labels, numbers = Labeller(codec, arena, traces, limit)(games)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, numbers
 
@@ -222,7 +223,7 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
 
 
 def train(model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6):
-    arena = Arena(words, compact(max_turns=turns), secrets or words.answers, None)
+    arena = Arena(words, compact(max_turns=turns), secrets or words.answers, Solver(words, use_cache=False))
     train_dagger(model, codec, arena, settings, make_run(directory, words), traces=traces, progress=progress)
     return model
 

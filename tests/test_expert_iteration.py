@@ -21,6 +21,7 @@ from wordle_rl.rl.expert_iteration import best_games, examples_of, train_expert_
 from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 
 SETTINGS = ExpertIterationSettings(
     rounds=1,
@@ -52,7 +53,9 @@ class Group:
         sampler = scripted(script or self)(None, codec)
         starts = [Start(self.secret)] * 5
         played = play(starts, words, compact(shape, max_turns=3), sampler)
-        return [Scored(t, PRESETS["strict_xml"].score(t.transcript), ()) for t in played]
+        return [
+            Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played
+        ]
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +100,7 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
 
 
 def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, progress=None, secrets=None):
-    arena = Arena(words, compact(shape, max_turns=3), secrets or words.answers[:1], None)
+    arena = Arena(words, compact(shape, max_turns=3), secrets or words.answers[:1], Solver(words, use_cache=False))
     train_expert_iteration(model, codec, arena, settings, make_run(directory, words), progress=progress)
     return model
 

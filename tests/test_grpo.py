@@ -18,6 +18,7 @@ from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo, without_overlong  # noqa: E402
 from wordle_rl.rl.grpo_trainer import WordleGRPOTrainer  # noqa: E402
 from wordle_rl.rl.roller import Arena, Roller  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 SETTINGS = GRPOSettings(
@@ -91,7 +92,7 @@ class Training:
 
     def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
-        arena = Arena(self.words, compact(shape, max_turns=3), self.words.answers, None)
+        arena = Arena(self.words, compact(shape, max_turns=3), self.words.answers, Solver(self.words, use_cache=False))
         train_grpo(model, self.codec, arena, settings, make_run(directory, self.words), progress=progress)
         return model
 

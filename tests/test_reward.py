@@ -137,7 +137,7 @@ def test_a_malformed_reply_never_escapes_the_overlong_penalty(reply: str) -> Non
     longest = play("crane", "crate", rules=one_turn, num_tokens=10_000)
     assert value("overlong", longest) == 1.0
     rubric = Rubric({"win": 1.0, "overlong": -1.0})
-    assert rubric.score(play("crane", reply, rules=one_turn)).total < rubric.score(longest).total
+    assert rubric.score(play("crane", reply, rules=one_turn), SOLVER).total < rubric.score(longest, SOLVER).total
 
 
 def test_overlong_rises_from_free_to_full_and_a_cut_reply_pays_in_full() -> None:
@@ -162,7 +162,7 @@ def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
     varied = play("mills", "bills", "fills", "hills", "kills", "pills", "tills", words=family)
     assert honest(repeated)
     assert honest(varied)
-    assert math.fsum(COMPONENTS["consistency"].compute(varied, None)) == pytest.approx(1.0)
+    assert math.fsum(COMPONENTS["consistency"].compute(varied, solver)) == pytest.approx(1.0)
     assert rubric.score(repeated, solver).total < rubric.score(varied, solver).total - 0.1
 
 

@@ -33,7 +33,7 @@ def test_hard_mode_fault_has_good_form_but_breaks_the_rules() -> None:
     game = play("crane", "crate", "zzzzz", rules=Rules(max_turns=2, hard_mode=True))
     assert game.turns[1].turn.outcome is Outcome.HARD_MODE
     assert value("format", game) == 1.0
-    assert COMPONENTS["rule_break"].compute(game, None) == (0.0, 1.0)
+    assert COMPONENTS["rule_break"].compute(game, SOLVER) == (0.0, 1.0)
     assert value("valid_word", game) == 0.5
 
 
@@ -76,7 +76,7 @@ def test_no_letter_of_the_secret_is_ever_scored_wrong(secret: str, guesses: list
 def test_feedback_keeps_one_range_for_every_word_length(secret: str, guess: str, second: float) -> None:
     words = WordList("odd", (secret,), (secret, guess))
     game = play(secret, guess, guess, words=words, rules=Rules(max_turns=2))
-    assert COMPONENTS["feedback"].compute(game, None) == pytest.approx((0.25 / 2, second / 2))
+    assert COMPONENTS["feedback"].compute(game, SOLVER) == pytest.approx((0.25 / 2, second / 2))
 
 
 def test_information_is_the_share_of_the_best_available_by_hand() -> None:
@@ -120,7 +120,7 @@ def test_given_turns_are_clues_that_earn_nothing() -> None:
     known = knowledge_of([game.turns[0].turn], 5)
     assert letter_scores("trace", known) == pytest.approx([-0.5, 0.2, 0.2, 0.05, 0.2])
     assert value("speed", game) == pytest.approx(3 / 5)
-    assert COMPONENTS["consistency"].compute(game, None) == (0.0, 0.5)
+    assert COMPONENTS["consistency"].compute(game, SOLVER) == (0.0, 0.5)
 
 
 @pytest.mark.parametrize("falling", [[1.0, 0.0], [1.0, 0.5, 0.0], [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]])
@@ -132,8 +132,8 @@ def test_speed_falls_evenly_from_the_first_turn_to_the_last(falling: list[float]
 
 def test_latest_components_pay_the_change_and_add_up_to_the_last_guess() -> None:
     game = play("crane", "crate", "zzzzz", "trace", rules=Rules(max_turns=3))
-    assert COMPONENTS["greens"].compute(game, None) == pytest.approx((0.8, -0.8, 0.6))
-    assert COMPONENTS["yellows"].compute(game, None) == pytest.approx((0.0, 0.0, 0.2))
+    assert COMPONENTS["greens"].compute(game, SOLVER) == pytest.approx((0.8, -0.8, 0.6))
+    assert COMPONENTS["yellows"].compute(game, SOLVER) == pytest.approx((0.0, 0.0, 0.2))
     repeated = play("crane", "crate", "crate", "trace", "crate", rules=Rules(max_turns=4))
     # 1 - uses before / distinct: 1, 1 - 1/1, 1 - 0/2, 1 - 2/2.
-    assert COMPONENTS["variety"].compute(repeated, None) == pytest.approx((1.0, -1.0, 1.0, -1.0))
+    assert COMPONENTS["variety"].compute(repeated, SOLVER) == pytest.approx((1.0, -1.0, 1.0, -1.0))

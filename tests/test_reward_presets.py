@@ -98,31 +98,27 @@ def test_wrong_weights_are_named(weights: dict[str, float], named: str) -> None:
 
 def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
     with pytest.raises(RewardError, match="request failed"):
-        Rubric({"win": 1.0}).score(play("crane", "crate"))
+        Rubric({"win": 1.0}).score(play("crane", "crate"), SOLVER)
     for given_words in ((), ("crate",)):
         with pytest.raises(RewardError, match="own"):
-            Rubric({"win": 1.0}).score(play("crane", given=given_words, budget=True))
+            Rubric({"win": 1.0}).score(play("crane", given=given_words, budget=True), SOLVER)
 
 
-def test_missing_or_unfit_solver_is_named() -> None:
+def test_a_solver_of_another_word_length_is_refused() -> None:
     game = play("crane", "crane")
     three = Solver(WordList("three", ("cat", "dog"), ("cat", "dog")), use_cache=False)
     for name in COMPONENTS:
         rubric = Rubric({name: 1.0})
-        assert rubric.needs_solver == (name in ("information", "regret", "quick_regret"))
-        if not rubric.needs_solver:
-            assert name in rubric.score(game).values
-            continue
-        with pytest.raises(RewardError, match=f"{name}.*needs a solver"):
-            rubric.score(game)
-        with pytest.raises(RewardError, match=f"{name}.*5 letters.*3"):
-            rubric.score(game, three)
-    assert Rubric({"win": 1.0, "regret": 1.0}).needs_solver
+        if name in ("information", "regret", "quick_regret"):
+            with pytest.raises(RewardError, match=f"{name}.*5 letters.*3"):
+                rubric.score(game, three)
+        else:
+            assert name in rubric.score(game, three).values
 
 
 def test_weight_zero_is_kept_but_counts_nothing() -> None:
     game = play("crane", "crate", "crate", "crane")
-    watched = Rubric({"win": 1.0, "repeat": 0.0}, keep_order=False).score(game)
+    watched = Rubric({"win": 1.0, "repeat": 0.0}, keep_order=False).score(game, SOLVER)
     assert watched.values == pytest.approx({"win": 1.0, "repeat": 1 / 6})
     assert watched.total == 1.0
 
@@ -132,11 +128,11 @@ def test_rubric_and_breakdown_are_values() -> None:
     rubric = Rubric(source)
     source["format"] = 9.0
     assert rubric.weights["format"] == 0.5
-    scored = rubric.score(play("crane", "crate", "crane"))
+    scored = rubric.score(play("crane", "crate", "crane"), SOLVER)
     assert (
         pickle.loads(pickle.dumps(scored))
         == scored
-        == Rubric({"win": 1.0, "format": 0.5}).score(play("crane", "crate", "crane"))
+        == Rubric({"win": 1.0, "format": 0.5}).score(play("crane", "crate", "crane"), SOLVER)
     )
     assert dataclasses.asdict(scored)["components"]["win"] == (0.0, 1.0)
 

@@ -1,13 +1,12 @@
 """Laws of the games of a step: fair starts, one row per prompt, credit on the right tokens."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from reward_games import SOLVER, WORDS, play  # noqa: E402
+from reward_games import WORDS, play  # noqa: E402
 from scripted import say  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
@@ -41,7 +40,7 @@ class Schedule:
         self.asked.append((step, format_compliance))
         return self
 
-    def score(self, transcript, _solver=None) -> RewardBreakdown:
+    def score(self, transcript, _solver) -> RewardBreakdown:
         shares = tuple(float(self.pay(transcript, turn)) for turn in transcript.own_turns)
         return RewardBreakdown({"said": shares}, {"said": 1.0}, shares, sum(shares))
 
@@ -49,12 +48,10 @@ class Schedule:
 class Roll:
     """A roller with a stand-in for the trainer that calls it."""
 
-    def __init__(
-        self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None, solver=None
-    ):
+    def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model = small_model(tokenizer)
         self.prompter = prompter or compact(max_turns=3)
-        arena = Arena(words, self.prompter, secrets or words.answers, solver)
+        arena = Arena(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
         self.roller = Roller(arena, codec, settings, make_run(directory, words), seed=0)
         if pay is not None:
             self.roller.schedule = Schedule(pay)
@@ -260,7 +257,7 @@ def refilling(**changes) -> GRPOSettings:
 
 
 def test_a_game_ends_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
-    settled = roll(solver=Solver(sixty, use_cache=False)).roller._is_settled
+    settled = roll().roller._is_settled
     num_settled = 0
     for secret in sixty.outside:
         env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
@@ -314,7 +311,7 @@ OUTSIDE = {"outside_rate": 1.0, "credit": "guess", "reward": {"weights": {"quick
 def outside(tokenizer, codec, tmp_path) -> Roll:
     """A roll over the words of the reward tests whose every secret is no answer."""
     settings = GRPOSettings.model_validate(SETTINGS.model_dump() | OUTSIDE)
-    return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, solver=SOLVER)
+    return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
 
 
 def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
@@ -348,7 +345,6 @@ def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
 def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, codec, tmp_path) -> None:
     settings = SETTINGS.model_copy(update={"turn_candidates": 2, "credit": "guess"})
     played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, prompter=compact(shape, max_turns=3))
-    played.roller.arena = replace(played.roller.arena, solver=SOLVER)
     found = played()
     assert len(found["prompt_ids"]) == 3 * 4 * 3  # groups, places, turns
     games = played.games[0]

@@ -24,6 +24,7 @@ from wordle_rl.models.adapters import add_adapters  # noqa: E402
 from wordle_rl.models.loading import load_model  # noqa: E402
 from wordle_rl.rl.roller import Arena  # noqa: E402
 from wordle_rl.rl.rounds import Rounds, forward_kept  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 
 SETTINGS = RoundSettings(
     rounds=3,
@@ -62,7 +63,7 @@ class Training:
 
     def __init__(self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None) -> None:
         self.model = model or small_model(tokenizer)
-        arena = Arena(words, compact(max_turns=3), words.answers, None)
+        arena = Arena(words, compact(max_turns=3), words.answers, Solver(words, use_cache=False))
         run = make_run(directory, words)
         self.rounds = Rounds("practice", self.model, codec, arena, settings, run, progress=progress)
         self.rounds._schedule = self.schedule = Schedule()
@@ -255,7 +256,7 @@ def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeyp
     monkeypatch.setattr(
         "wordle_rl.rl.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names]
     )
-    arena = Arena(sixty, compact(max_turns=3), sixty.answers, None)
+    arena = Arena(sixty, compact(max_turns=3), sixty.answers, Solver(sixty, use_cache=False))
     model, run = small_model(tokenizer), make_run(tmp_path, sixty)
     Rounds("practice", model, codec, arena, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))
     assert [(names, step) for names, step, _ in heard] == [(["tensorboard"], step) for step in (1, 2, 3)]

@@ -21,6 +21,7 @@ from wordle_rl.rl.selection import BestWeights, Validation  # noqa: E402
 from wordle_rl.runs import read_object  # noqa: E402
 from wordle_rl.runs.trackers import GameBook  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 
 
 def fill(model: torch.nn.Module, value: float) -> None:
@@ -158,7 +159,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
     model = small_model(tokenizer)
-    arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+    arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(model, codec, arena, sampling)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
@@ -166,11 +167,13 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     greedy = len(split.val) + min(4 * len(split.val), len(split.train))
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
-        Validation(model, codec, Arena(sixty, compact(), split.train, None), sampling)
+        Validation(model, codec, Arena(sixty, compact(), split.train, Solver(sixty, use_cache=False)), sampling)
 
 
 def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
-    arena = Arena(sixty, compact(max_turns=1), split.train[-2:], None, split.val, split.train[:-2])
+    arena = Arena(
+        sixty, compact(max_turns=1), split.train[-2:], Solver(sixty, use_cache=False), split.val, split.train[:-2]
+    )
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validation = Validation(small_model(tokenizer), codec, arena, greedy)
     assert len(validation._train) == min(4 * len(split.val), len(split.train))
@@ -178,7 +181,7 @@ def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, sp
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    arena = Arena(small_words, compact(max_turns=1), (), None, small_words.answers)
+    arena = Arena(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validate = Validation(small_model(tokenizer), codec, arena, greedy, GameBook(run), 4)
@@ -198,7 +201,7 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
     def trained(name, settings):
         model = small_model(tokenizer)
-        arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+        arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
         train_grpo(model, codec, arena, settings, make_run(tmp_path / name, sixty))
         return weights_of(model)
 
@@ -217,7 +220,7 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
 def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
     model = small_model(tokenizer)
-    arena = Arena(sixty, compact(max_turns=3), split.train, None, split.val)
+    arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "blends": 1})
     train_grpo(model, codec, arena, settings, make_run(tmp_path, sixty))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
@@ -253,7 +256,7 @@ class Choosing:
     def __call__(self, directory, model=None, pressing=None, **changes):
         settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "blends": 2, **changes})
         words, codec = self.training.words, self.training.codec
-        arena = Arena(words, compact(max_turns=3), self.split.train, None, self.split.val)
+        arena = Arena(words, compact(max_turns=3), self.split.train, Solver(words, use_cache=False), self.split.val)
         model = model or small_model(codec.tokenizer)
         self.played, self.pressing = 0, pressing or {}
         train_grpo(model, codec, arena, settings, make_run(directory, words))

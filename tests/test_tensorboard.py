@@ -14,13 +14,14 @@ from training_fixtures import compact, make_run, rows, small_model
 from wordle_rl.rl.grpo import train_grpo
 from wordle_rl.rl.roller import Arena
 from wordle_rl.runs.trackers import as_markdown
+from wordle_rl.solver import Solver
 
 
 @pytest.fixture(scope="module")
 def reported(tokenizer, codec, sixty, split, tmp_path_factory) -> Path:
     """The run of two steps of GRPO that were reported to TensorBoard."""
     run = make_run(tmp_path_factory.mktemp("reported") / "run", sixty)
-    arena = Arena(sixty, compact(max_turns=2), split.train, None, split.val)
+    arena = Arena(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
     train_grpo(small_model(tokenizer), codec, arena, settings, run, report_to=["tensorboard"])
     return run.directory

@@ -9,6 +9,7 @@ import pytest
 from training_fixtures import make_run, rows
 
 from wordle_rl.runs.trackers import COLUMNS, GameBook, as_markdown, game_trackers, keep_tensorboard, table_rows
+from wordle_rl.solver import Solver
 
 WON = {
     "secret": "crane",
@@ -189,7 +190,7 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     from wordle_rl.rl.roller import Arena
 
     run = make_run(tmp_path / "run", sixty)
-    arena = Arena(sixty, compact(max_turns=2), split.train, None, split.val)
+    arena = Arena(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
     train_grpo(small_model(tokenizer), codec, arena, settings, run, report_to=["tensorboard"])
     (callback,) = opened

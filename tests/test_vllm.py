@@ -27,6 +27,7 @@ from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.samplers.vllm import VLLMSampler, make_engine  # noqa: E402
+from wordle_rl.solver import Solver  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.words import load_words  # noqa: E402
 
@@ -225,7 +226,7 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         reward=RewardSettings(preset="strict_xml"),
         validate_every_steps=2,
     )
-    arena = Arena(sixty, compact(max_turns=3), sixty.answers[:20], None, sixty.answers[20:24])
+    arena = Arena(sixty, compact(max_turns=3), sixty.answers[:20], Solver(sixty, use_cache=False), sixty.answers[20:24])
     if packs_weights():
         with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
             train_grpo(policy, codec, arena, settings, make_run(tmp_path, sixty))

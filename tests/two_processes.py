@@ -17,6 +17,7 @@ from wordle_rl.processes import is_first, num_processes, part_company, wait_for_
 from wordle_rl.rl.grpo import train_grpo
 from wordle_rl.rl.roller import Arena, Roller
 from wordle_rl.runs import Run, write_jsonl
+from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.teaching.dataset import Example
 from wordle_rl.training.sft import train_sft
@@ -70,7 +71,9 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
         steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
         sampling=SamplingSettings(max_completion_tokens=6), replay_games=8 // share,
     )  # fmt: skip
-    train_grpo(models[1], codec, Arena(word_list, prompter, word_list.answers, None), grpo, run)
+    train_grpo(
+        models[1], codec, Arena(word_list, prompter, word_list.answers, Solver(word_list, use_cache=False)), grpo, run
+    )
     return {"models": models, "world_size": torch.distributed.get_world_size() if share > 1 else 1}
 
 

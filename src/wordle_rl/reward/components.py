@@ -65,41 +65,39 @@ class Component:
 
     Attributes:
         name: How rubrics and logs call it.
-        compute: Transcript and solver (or None) to one share per own turn.
+        compute: Transcript and solver to one share per own turn. Most components never ask the solver.
         loss_range: Range on any lost game, truncated ones included.
         honest_range: Range on an honest loss: all turns played and no rule broken. Lies within `loss_range`.
         win_range: Range on a won game.
         summary: One line for people.
-        needs_solver: Whether `compute` needs a solver.
     """
 
     name: str
-    compute: Callable[[Transcript, Solver | None], Shares]
+    compute: Callable[[Transcript, Solver], Shares]
     loss_range: Range
     honest_range: Range
     win_range: Range
     summary: str
-    needs_solver: bool = False
 
 
-def _win(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _win(transcript: Transcript, _solver: Solver) -> Shares:
     return _on_last_turn(transcript, 1.0 if transcript.won else 0.0)
 
 
-def _speed(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _speed(transcript: Transcript, _solver: Solver) -> Shares:
     if not transcript.won:
         return _on_last_turn(transcript, 0.0)
     max_turns = transcript.rules.max_turns
     return _on_last_turn(transcript, (max_turns - transcript.turns_used) / max(1, max_turns - 1))
 
 
-def _rule_break(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _rule_break(transcript: Transcript, _solver: Solver) -> Shares:
     broken = [played.turn.outcome is not Outcome.SCORED for played in transcript.turns if not played.given]
     first = broken.index(True) if True in broken else -1
     return tuple(1.0 if place == first else 0.0 for place in range(len(broken)))
 
 
-def _format(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _format(transcript: Transcript, _solver: Solver) -> Shares:
     return _mean(transcript, [_format_score(played) for played in transcript.turns if not played.given], 0.0)
 
 
@@ -114,21 +112,21 @@ def _format_score(played: PlayedTurn) -> float:
     return STRAY_TAGS_SCORE if framed else 0.0
 
 
-def _valid_word(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _valid_word(transcript: Transcript, _solver: Solver) -> Shares:
     return _mean(transcript, [float(not played.turn.outcome.broke_rules) for played in transcript.own_turns], 0.0)
 
 
-def _length(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _length(transcript: Transcript, _solver: Solver) -> Shares:
     letters = len(transcript.secret)
     return _mean(transcript, [float(len(played.turn.guess or "") == letters) for played in transcript.own_turns], 0.0)
 
 
-def _consistency(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _consistency(transcript: Transcript, _solver: Solver) -> Shares:
     scores = [float(_kept_rules(turn) and is_consistent(turn, earlier)) for turn, earlier in _with_past(transcript)]
     return _mean(transcript, scores, 0.0)
 
 
-def _feedback(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _feedback(transcript: Transcript, _solver: Solver) -> Shares:
     scores = [
         feedback_use(turn, earlier) if _kept_rules(turn) else LOWEST_FEEDBACK
         for turn, earlier in _with_past(transcript)
@@ -136,23 +134,23 @@ def _feedback(transcript: Transcript, _solver: Solver | None) -> Shares:
     return _mean(transcript, scores, LOWEST_FEEDBACK)
 
 
-def _information(transcript: Transcript, solver: Solver | None) -> Shares:
-    checked = _checked(solver, transcript, "information")
+def _information(transcript: Transcript, solver: Solver) -> Shares:
+    _check_length(solver, transcript, "information")
     scores = [
-        information_share(turn, transcript.secret, candidates, checked)
-        for turn, candidates in with_candidates(transcript, checked)
+        information_share(turn, transcript.secret, candidates, solver)
+        for turn, candidates in with_candidates(transcript, solver)
     ]
     return _mean(transcript, scores, 0.0)
 
 
-def _regret(transcript: Transcript, solver: Solver | None) -> Shares:
-    checked = _checked(solver, transcript, "regret")
-    return _regret_costs(transcript, checked, checked.regret)
+def _regret(transcript: Transcript, solver: Solver) -> Shares:
+    _check_length(solver, transcript, "regret")
+    return _regret_costs(transcript, solver, solver.regret)
 
 
-def _quick_regret(transcript: Transcript, solver: Solver | None) -> Shares:
-    checked = _checked(solver, transcript, "quick_regret")
-    return _regret_costs(transcript, checked, checked.quick_regret)
+def _quick_regret(transcript: Transcript, solver: Solver) -> Shares:
+    _check_length(solver, transcript, "quick_regret")
+    return _regret_costs(transcript, solver, solver.quick_regret)
 
 
 def _regret_costs(transcript: Transcript, solver: Solver, regret: Callable[[str, Any], float]) -> Shares:
@@ -160,7 +158,7 @@ def _regret_costs(transcript: Transcript, solver: Solver, regret: Callable[[str,
     return _cost(transcript, costs)
 
 
-def _repeat(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _repeat(transcript: Transcript, _solver: Solver) -> Shares:
     seen: set[str | None] = set()
     costs = []
     for played in transcript.turns:
@@ -171,7 +169,7 @@ def _repeat(transcript: Transcript, _solver: Solver | None) -> Shares:
     return _cost(transcript, costs)
 
 
-def _overlong(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _overlong(transcript: Transcript, _solver: Solver) -> Shares:
     return _cost(transcript, [_overlong_cost(played) for played in transcript.own_turns])
 
 
@@ -183,15 +181,15 @@ def _overlong_cost(played: PlayedTurn) -> float:
     return min(1.0, max(0.0, (length - FREE_TOKENS) / (FULL_COST_TOKENS - FREE_TOKENS)))
 
 
-def _greens(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _greens(transcript: Transcript, _solver: Solver) -> Shares:
     return _latest(transcript, [_mark_share(played.turn, "G") for played in transcript.own_turns], 0.0)
 
 
-def _yellows(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _yellows(transcript: Transcript, _solver: Solver) -> Shares:
     return _latest(transcript, [_mark_share(played.turn, "Y") for played in transcript.own_turns], 0.0)
 
 
-def _variety(transcript: Transcript, _solver: Solver | None) -> Shares:
+def _variety(transcript: Transcript, _solver: Solver) -> Shares:
     values = []
     for turn, earlier in _with_past(transcript):
         if not _kept_rules(turn):
@@ -255,15 +253,12 @@ def _latest(transcript: Transcript, values: list[float], worst: float) -> Shares
     return (values[0], *(after - before for before, after in pairwise(values)))
 
 
-def _checked(solver: Solver | None, transcript: Transcript, name: str) -> Solver:
-    if solver is None:
-        raise RewardError(f"component {name!r} needs a solver; pass one to score() or drop the component")
+def _check_length(solver: Solver, transcript: Transcript, name: str) -> None:
     if solver.words.word_length != len(transcript.secret):
         raise RewardError(
             f"component {name!r}: the game has {len(transcript.secret)} letters, "
             f"the solver's list {solver.words.word_length}; build the solver from the game's word list"
         )
-    return solver
 
 
 _UNIT: Range = (0.0, 1.0)
@@ -307,7 +302,6 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "bits a guess was worth over the best available; the winning guess 1",
-                needs_solver=True,
             ),
             Component(
                 "regret",
@@ -316,7 +310,6 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "cost: expected guesses given away to the solver, at most 1 a turn",
-                needs_solver=True,
             ),
             Component(
                 "quick_regret",
@@ -325,7 +318,6 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "the same from looking one guess ahead, which costs little",
-                needs_solver=True,
             ),
             Component("repeat", _repeat, _UNIT, _UNIT, _UNIT, "cost: guesses already on the board"),
             Component("overlong", _overlong, _UNIT, _UNIT, _UNIT, "cost: replies that think too long or are cut off"),

@@ -72,11 +72,6 @@ class Rubric:
                 raise RewardError(f"the weight of component {name!r} must be a finite number, not {weight}")
         object.__setattr__(self, "weights", {name: float(weight) for name, weight in self.weights.items()})
 
-    @property
-    def needs_solver(self) -> bool:
-        """Whether scoring needs a solver."""
-        return any(COMPONENTS[name].needs_solver for name in self.weights)
-
     @cached_property
     def effective_weights(self) -> Mapping[str, float]:
         """The weights used: as given, or with `win` and `rule_break` moved to keep order.
@@ -89,16 +84,16 @@ class Rubric:
         """
         return _ordered(self.weights) if self.keep_order else dict(self.weights)
 
-    def score(self, transcript: Transcript, solver: Solver | None = None) -> RewardBreakdown:
+    def score(self, transcript: Transcript, solver: Solver) -> RewardBreakdown:
         """Reward a finished game.
 
         Args:
             transcript: The game. One that ran out of tokens is a loss.
-            solver: Needed by the components that say so; built from the word list of the game.
+            solver: Of the word list of the game. It computes nothing until a component asks it.
 
         Raises:
             RewardError: If a request failed during the game or the policy played no turn of it, since such a game
-                says nothing about the policy; or if a solver is needed and missing or of another word length.
+                says nothing about the policy; or if a component asks a solver of another word length.
         """
         if transcript.stop_reason is StopReason.REQUEST_FAILED:
             raise RewardError("a game whose request failed has no reward; leave it out of the batch")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wordle_rl.config import ConfigError
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
@@ -98,15 +97,8 @@ def play_branching(
     ]
 
 
-def regret_judge(solver: Solver | None) -> Judge:
-    """Judges a turn by the expected guesses it gives away, from looking one guess ahead.
-
-    Raises:
-        ConfigError: If there is no solver.
-    """
-    if solver is None:
-        raise ConfigError("turn_candidates compares guesses by their regret, which needs a solver; set it to 1")
-
+def regret_judge(solver: Solver) -> Judge:
+    """Judges a turn by the expected guesses it gives away, from looking one guess ahead."""
     fitting = fitting_answers(solver)
 
     def judge(board: Sequence[Turn], turn: Turn) -> float:

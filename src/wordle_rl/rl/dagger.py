@@ -31,7 +31,6 @@ from wordle_rl.rl.replay import Replay
 from wordle_rl.rl.roller import Arena, Scored
 from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
-from wordle_rl.solver import Solver
 from wordle_rl.teaching.dataset import Example
 from wordle_rl.teaching.teacher import Advice, SolverTeacher
 from wordle_rl.teaching.traces import TraceTurn, narration
@@ -172,7 +171,7 @@ class Labeller:
         self._max_reply_tokens = max_reply_tokens
         self._narrate = traces.narrate and arena.prompter.thinking is not Thinking.OFF
         self._settings = traces.teacher.model_copy(update={"max_turns": arena.prompter.rules.max_turns})
-        self._teacher = SolverTeacher(arena.solver or Solver(arena.words))
+        self._teacher = SolverTeacher(arena.solver)
         self._teacher.advise([()], self._settings)  # an opener that is not listed is refused before a game is played
 
     def __call__(self, games: Iterable[Scored]) -> tuple[dict[tuple[int, ...], Label], Numbers]:

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel, PrinterCallback
 from trl import DPOConfig, DPOTrainer
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, DPOSettings
+from wordle_rl.config import DPOSettings
 from wordle_rl.game import Game, Turn
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.prompt import Guess
@@ -33,7 +33,6 @@ from wordle_rl.rl.roller import Arena, Scored
 from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, forward_kept
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.solver import Solver
 from wordle_rl.training.loop import Progress, RunCallback, WholeCheckpoints, train_epochs
 from wordle_rl.training.optimizer import wants_bf16
 
@@ -86,7 +85,7 @@ def train_dpo(
         The model directory.
 
     Raises:
-        ConfigError: If a setting cannot work, or the judge needs a solver and the arena has none.
+        ConfigError: If a setting cannot work.
         KeyboardInterrupt: After Ctrl-C.
     """
     rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
@@ -97,8 +96,6 @@ class _BetterGuesses:
     """Pairs replies to the same board and trains on the pairs."""
 
     def __init__(self, model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: DPOSettings) -> None:
-        if settings.judge != "outcome" and arena.solver is None:
-            raise ConfigError(f"dpo.judge {settings.judge!r} needs a solver; set it to outcome")
         self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
         reference = copy.deepcopy(model).eval()
         # TRL puts a head of its own on a reference, which a wrapper of peft's does not take.
@@ -152,21 +149,21 @@ class _Judge:
 
     def __init__(self, arena: Arena, measure: str) -> None:
         self._arena, self._measure = arena, measure
-        self._solver = arena.solver or Solver(arena.words)
 
     def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
         """The replies of these completions to one board."""
         scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
-        candidates = self._solver.candidates(scored)
+        solver = self._arena.solver
+        candidates = solver.candidates(scored)
         worth: dict[Turn, float] = {}
         replies = []
         for completion in completions:
             turn = self._turn(board, completion.text)
             if turn not in worth:
                 if self._measure == "regret":
-                    worth[turn] = -turn_regret(turn, candidates, self._solver.regret)
+                    worth[turn] = -turn_regret(turn, candidates, solver.regret)
                 else:
-                    worth[turn] = information_share(turn, board.secret, candidates, self._solver)
+                    worth[turn] = information_share(turn, board.secret, candidates, solver)
             sound = not (completion.overlong or turn.outcome.broke_rules)
             replies.append(Reply(completion.token_ids, worth[turn], sound))
         return replies

@@ -60,7 +60,7 @@ def train_grpo(
     Args:
         model: The policy, changed in place.
         codec: Its tokenizer and template.
-        arena: Words, prompts, training secrets, and a solver if the reward asks for one.
+        arena: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
         run: Where metrics, games, checkpoints and the model go.
         seed: Seed of secrets, start boards and sampling.

@@ -48,7 +48,7 @@ class Arena:
     words: WordList
     prompter: Prompter
     secrets: Sequence[str]
-    solver: Solver | None
+    solver: Solver
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
 
@@ -78,7 +78,7 @@ class Roller:
         self.book = GameBook(run)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(arena.words, arena.prompter, arena.secrets, settings, run, seed)
-        self._fitting = fitting_answers(arena.solver) if arena.solver is not None else None
+        self._fitting = fitting_answers(arena.solver)
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
@@ -171,7 +171,7 @@ class Roller:
     def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
         """Whether a secret outside the answers has ruled all of them out, so that no further guess is learnt."""
         outside = secret not in self.arena.words.answer_index
-        return outside and self._fitting is not None and not len(self._fitting(board))
+        return outside and not len(self._fitting(board))
 
     @contextmanager
     def _player(
@@ -230,7 +230,7 @@ class Roller:
     def _num_live_turns(self, transcript: Transcript) -> int:
         """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
         own = len(transcript.own_turns)
-        if transcript.secret in self.arena.words.answer_index or self.arena.solver is None:
+        if transcript.secret in self.arena.words.answer_index:
             return own
         return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.arena.solver)))
 

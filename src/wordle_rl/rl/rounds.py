@@ -81,7 +81,7 @@ class Rounds:
         name: Of the algorithm: its stage, and the directory of its model.
         model: The policy, changed in place.
         codec: Its tokenizer and template.
-        arena: Words, prompts, training secrets, and a solver if the reward or the method asks for one.
+        arena: Words, prompts, training secrets, solver.
         settings: Rounds, games, reward.
         run: Where metrics, games, checkpoints and the model go.
         seed: Seed of secrets, start boards and sampling.
