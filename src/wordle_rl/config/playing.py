@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -200,10 +200,14 @@ class RoundSettings(Section):
         """Whether there is nothing to train."""
         return self.rounds == 0
 
+    _learns_from_single_games: ClassVar[bool] = False
+    """Whether a group may be one game, which may then be greedy."""
+
     @model_validator(mode="after")
     def _plays_vary(self) -> Self:
-        if self.sampling.temperature == 0:
-            raise ValueError("sampling.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        if self.sampling.temperature == 0 and not (self._learns_from_single_games and self.group_size == 1):
+            fix = "set group_size to 1" if self._learns_from_single_games else "raise it, 1.0 is usual"
+            raise ValueError(f"sampling.temperature 0 makes all games of a group alike; {fix}")
         return self
 
 
@@ -263,8 +267,4 @@ class DaggerSettings(RoundSettings):
     replay_share: float = Field(0.25, ge=0, lt=1)
     """Share of teacher games among all games that a round learns from, those kept included, against forgetting."""
 
-    @model_validator(mode="after")
-    def _plays_vary(self) -> Self:
-        if self.sampling.temperature == 0 and self.group_size > 1:
-            raise ValueError("sampling.temperature 0 makes all games of a group alike; set group_size to 1")
-        return self
+    _learns_from_single_games = True
