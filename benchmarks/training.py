@@ -46,8 +46,8 @@ from wordle_rl.config import (
 )
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
+from wordle_rl.rl.games import GameSetup
 from wordle_rl.rl.grpo import train_grpo
-from wordle_rl.rl.roller import Arena
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
@@ -203,7 +203,7 @@ def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: i
     """A few GRPO steps of the quickstart's size; the first is left out."""
     settings = GRPOSettings(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
     run = Run.create(directory, CONFIG, lesson.split)
-    arena = Arena(lesson.words, CONFIG.game.prompter(lesson.words.word_length), lesson.split.train, lesson.solver)
+    setup = GameSetup(lesson.words, CONFIG.game.prompter(lesson.words.word_length), lesson.split.train, lesson.solver)
     cpu: list[float] = []
     wall: list[float] = []
 
@@ -211,7 +211,7 @@ def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: i
         cpu.append(time.process_time())
         wall.append(time.perf_counter())
 
-    train_grpo(model, codec, arena, settings, run, seed=SEED, progress=note_step)
+    train_grpo(model, codec, setup, settings, run, seed=SEED, progress=note_step)
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["stage"] == "grpo"][1:]
     games = settings.groups_per_step * settings.group_size

@@ -30,8 +30,8 @@ from wordle_rl.models.adapters import add_adapters, has_adapters  # noqa: E402
 from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.processes import asks_for_whole  # noqa: E402
 from wordle_rl.rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo  # noqa: E402
-from wordle_rl.rl.roller import Arena  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 from wordle_rl.training.loop import check_launch  # noqa: E402
@@ -90,9 +90,9 @@ def test_each_step_is_played_by_the_weights_it_trains(engine, train, tmp_path, m
     assert {"seconds/weights", "seconds/rollout"} <= set(written[0])
     for batch in train.batches:
         learnt = (batch["completion_mask"] * batch["tool_mask"]).bool()
-        assert torch.allclose(
-            batch["sampling_per_token_logps"][learnt], batch["trainer_logprobs"][learnt], atol=1e-3
-        ), "a row is token for token what the engine sampled"
+        assert torch.allclose(batch["sampling_per_token_logps"][learnt], batch["policy_logprobs"][learnt], atol=1e-3), (
+            "a row is token for token what the engine sampled"
+        )
     start = weights_of(small_model(train.tokenizer))
     assert any(not torch.equal(start[name], weight) for name, weight in weights_of(found.model).items())
 
@@ -117,8 +117,8 @@ def test_the_engine_is_awake_for_a_rollout_and_asleep_while_the_policy_learns(en
 @pytest.mark.parametrize("sleep", [False, True])
 def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(sleep, engine, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)
-    arena = Arena
-    monkeypatch.setattr("test_grpo.Arena", lambda *given: arena(*given, validation=given[2][:3]))
+    make = GameSetup
+    monkeypatch.setattr("test_grpo.GameSetup", lambda *given: make(*given, validation=given[2][:3]))
     found = engine(steps=2, validate_every_steps=1, vllm=VLLMSettings(sleep=sleep))
     written = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]
     assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 2, abs=1e-3)
@@ -284,9 +284,9 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
 
 
 def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:  # noqa: F811
-    arena = Arena(sixty, compact(), sixty.answers, Solver(sixty, use_cache=False))
+    setup = GameSetup(sixty, compact(), sixty.answers, Solver(sixty, use_cache=False))
     with pytest.raises(ConfigError, match="reads the model from a directory"):
-        train_grpo(small_model(train.tokenizer), codec, arena, VLLM, make_run(tmp_path / "other", sixty))
+        train_grpo(small_model(train.tokenizer), codec, setup, VLLM, make_run(tmp_path / "other", sixty))
 
 
 def launched(kind: str) -> SimpleNamespace:

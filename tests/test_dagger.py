@@ -19,8 +19,7 @@ from wordle_rl.game import score_guess, violates_clues  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
 from wordle_rl.rl.dagger import Labeller, examples_of, train_dagger  # noqa: E402
-from wordle_rl.rl.dpo import boards_of  # noqa: E402
-from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.games import GameSetup, Scored, boards_of  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
@@ -54,8 +53,8 @@ def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500):
     """What is to be said at the boards of these games, by prompt, and the numbers to log."""
-    arena = Arena(words, prompter or compact(), words.answers, Solver(words, use_cache=False))
-    labels, numbers = Labeller(codec, arena, traces, limit)(games)
+    setup = GameSetup(words, prompter or compact(), words.answers, Solver(words, use_cache=False))
+    labels, numbers = Labeller(codec, setup, traces, limit)(games)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, numbers
 
 
@@ -223,8 +222,8 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
 
 
 def train(model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6):
-    arena = Arena(words, compact(max_turns=turns), secrets or words.answers, Solver(words, use_cache=False))
-    train_dagger(model, codec, arena, settings, make_run(directory, words), traces=traces, progress=progress)
+    setup = GameSetup(words, compact(max_turns=turns), secrets or words.answers, Solver(words, use_cache=False))
+    train_dagger(model, codec, setup, settings, make_run(directory, words), traces=traces, progress=progress)
     return model
 
 
@@ -250,7 +249,7 @@ def seen(monkeypatch) -> list:
     """The examples of each round, which are not trained on."""
     found: list = []
     monkeypatch.setattr(
-        "wordle_rl.rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
+        "wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
     )
     return found
 

@@ -17,8 +17,8 @@ import wordle_rl.rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.config import DPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
-from wordle_rl.rl.dpo import PairTrainer, Reply, boards_of, compared, pairs_of, train_dpo  # noqa: E402
-from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.dpo import PairTrainer, Reply, compared, pairs_of, train_dpo  # noqa: E402
+from wordle_rl.rl.games import GameSetup, Scored, boards_of  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 
@@ -82,8 +82,8 @@ class Training:
 
     def __call__(self, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
-        arena = Arena(self.words, compact(shape, max_turns=3), self.words.answers[:1], self.solver)
-        train_dpo(model, self.codec, arena, settings, make_run(directory, self.words), progress=progress)
+        setup = GameSetup(self.words, compact(shape, max_turns=3), self.words.answers[:1], self.solver)
+        train_dpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
         return model
 
 

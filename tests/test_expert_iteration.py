@@ -18,7 +18,7 @@ from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.report.sections import curves_section  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
 from wordle_rl.rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
-from wordle_rl.rl.roller import Arena, Scored  # noqa: E402
+from wordle_rl.rl.games import GameSetup, Scored  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import RunError, write_jsonl  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
@@ -100,8 +100,8 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
 
 
 def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, progress=None, secrets=None):
-    arena = Arena(words, compact(shape, max_turns=3), secrets or words.answers[:1], Solver(words, use_cache=False))
-    train_expert_iteration(model, codec, arena, settings, make_run(directory, words), progress=progress)
+    setup = GameSetup(words, compact(shape, max_turns=3), secrets or words.answers[:1], Solver(words, use_cache=False))
+    train_expert_iteration(model, codec, setup, settings, make_run(directory, words), progress=progress)
     return model
 
 
@@ -127,7 +127,7 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
     seen = []
     monkeypatch.setattr(
-        "wordle_rl.rl.expert_iteration.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
+        "wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
     )
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_share": 0.5})

@@ -182,7 +182,7 @@ def test_grpo_trains_a_family_on_the_tokens_it_sampled(name: str, sixty, tmp_pat
     train = Training(tokenizer, codec, sixty, monkeypatch)
     train(tmp_path / "run", GRPO, model=model)
     assert len(train.batches) == 2
-    scored = train.batches[0]["trainer_logprobs"]
+    scored = train.batches[0]["policy_logprobs"]
     for row, (mask, sampler) in enumerate(zip(train.given[0]["env_mask"], train.given[0]["logprobs"], strict=True)):
         places = [place for place, sampled in enumerate(mask) if sampled]
         assert places

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_roller import Schedule, turns_of  # noqa: E402
+from test_group_rollouts import Schedule, turns_of  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
@@ -15,9 +15,10 @@ import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import GRPOSettings, ModelSettings, SamplingSettings  # noqa: E402
 from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
-from wordle_rl.rl.grpo import train_grpo, without_overlong  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
+from wordle_rl.rl.group_rollouts import GroupRollouts  # noqa: E402
+from wordle_rl.rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.rl.grpo_trainer import WordleGRPOTrainer  # noqa: E402
-from wordle_rl.rl.roller import Arena, Roller  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
@@ -38,11 +39,11 @@ def by_length(_transcript, turn) -> float:
 
 
 class Training:
-    """Runs `train_grpo` and keeps its roller, its batches and the rows it was given."""
+    """Runs `train_grpo` and keeps its rollouts, its batches and the rows it was given."""
 
     def __init__(self, tokenizer, codec, words, monkeypatch) -> None:
         self.tokenizer, self.codec, self.words = tokenizer, codec, words
-        self.rollers: list[Roller] = []
+        self.all_rollouts: list[GroupRollouts] = []
         self.given: list[dict] = []
         self.games: list[list] = []
         self.batches: list[dict] = []
@@ -51,12 +52,12 @@ class Training:
         self.pay = by_length
         training = self
 
-        class Listening(Roller):
+        class Listening(GroupRollouts):
             def __init__(self, *args) -> None:
                 super().__init__(*args)
                 if training.pay is not None:
                     self.schedule = Schedule(training.pay)
-                training.rollers.append(self)
+                training.all_rollouts.append(self)
 
             def _rows(self, games):
                 training.games.append(games)
@@ -72,7 +73,7 @@ class Training:
                     logprobs = self._get_per_token_logps_and_entropies(
                         self.model, ids, attention, output["completion_ids"].shape[1]
                     )[0]
-                training.batches.append({**output, "trainer_logprobs": logprobs})
+                training.batches.append({**output, "policy_logprobs": logprobs})
                 return output
 
             def _prepare_inputs(self, *args):
@@ -87,13 +88,15 @@ class Training:
                 training.forwards.append((elapsed, float(learnt.sum()), self._metrics["train"]["entropy"][-1]))
                 return loss
 
-        monkeypatch.setattr(grpo_module, "Roller", Listening)
+        monkeypatch.setattr(grpo_module, "GroupRollouts", Listening)
         monkeypatch.setattr(grpo_module, "WordleGRPOTrainer", Showing)
 
     def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
-        arena = Arena(self.words, compact(shape, max_turns=3), self.words.answers, Solver(self.words, use_cache=False))
-        train_grpo(model, self.codec, arena, settings, make_run(directory, self.words), progress=progress)
+        setup = GameSetup(
+            self.words, compact(shape, max_turns=3), self.words.answers, Solver(self.words, use_cache=False)
+        )
+        train_grpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
         return model
 
 
@@ -134,7 +137,7 @@ def test_the_trainer_scores_sampled_tokens_as_the_sampler_did(shape, temperature
     for row, (mask, sampler) in enumerate(zip(given["env_mask"], given["logprobs"], strict=True)):
         for place, m in enumerate(mask):
             if m:
-                assert float(batch["trainer_logprobs"][row, place]) == pytest.approx(sampler[place], abs=2e-4)
+                assert float(batch["policy_logprobs"][row, place]) == pytest.approx(sampler[place], abs=2e-4)
                 assert sampler[place] < 0.0
                 compared += 1
     assert compared == sum(map(sum, given["env_mask"])) > 40
@@ -154,7 +157,7 @@ def test_a_model_of_absolute_positions_is_scored_where_it_sampled(dropout, train
     assert len({len(ids) for ids in given["prompt_ids"]}) > 1
     for row, (mask, sampler) in enumerate(zip(given["env_mask"], given["logprobs"], strict=True)):
         learnt = [place for place, m in enumerate(mask) if m]
-        scored = batch["trainer_logprobs"][row, learnt].tolist()
+        scored = batch["policy_logprobs"][row, learnt].tolist()
         assert scored == pytest.approx([sampler[place] for place in learnt], abs=2e-4)
 
 
@@ -247,7 +250,7 @@ def test_a_step_does_not_depend_on_turns_that_are_not_played(loss_type, beta, tr
     save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
     found = []
     for num_rows in (3, 8):
-        monkeypatch.setattr(Roller, "rows_per_game", num_rows)
+        monkeypatch.setattr(GroupRollouts, "rows_per_game", num_rows)
         model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
         directory = tmp_path / f"{num_rows}"
         train(directory, update(SETTINGS, loss_type=loss_type, beta=beta), Shape.STATE, model)
@@ -261,13 +264,13 @@ def test_a_step_does_not_depend_on_turns_that_are_not_played(loss_type, beta, tr
 
 def test_a_mean_over_rows_is_one_over_the_turns_played(train, tmp_path, monkeypatch) -> None:
     """Every token is worth 1, so a turn is too, and so is the mean of the turns played."""
-    lay_out = Roller._rows
+    lay_out = GroupRollouts._rows
 
     def worth_one(self, games):
         found = lay_out(self, games)
         return found | {"token_advantages": [list(map(float, mask)) for mask in found["env_mask"]]}
 
-    monkeypatch.setattr(Roller, "_rows", worth_one)
+    monkeypatch.setattr(GroupRollouts, "_rows", worth_one)
     train(tmp_path, update(SETTINGS, steps=1, loss_type="grpo", max_given=2), Shape.STATE)
     assert not all(any(mask) for mask in train.given[0]["env_mask"])
     [row] = rows(tmp_path / "metrics.jsonl")
@@ -304,15 +307,6 @@ def test_a_step_logs_the_seconds_of_all_its_micro_batches_and_the_mean_entropy_o
         assert row["seconds/forward"] + row["seconds/backward"] + row["seconds/rollout"] < row["step_time"]
 
 
-def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:
-    """Picture: `a` sampled, `E` the closing token, `.` not sampled; three replies, the second one cut."""
-    tokens, mask = "aaE..aaa..aE", "111001110011"
-    ids = [9 if token == "E" else 5 for token in tokens]
-    kept = without_overlong([int(m) for m in mask], ids, frozenset({9}))
-    assert "".join(map(str, kept)) == "111000000011"
-    assert without_overlong([], [], frozenset({9})) == []
-
-
 @pytest.mark.parametrize("shape", Shape)
 def test_overlong_replies_are_masked_where_asked(shape, train, tmp_path) -> None:
     train(tmp_path / "all", update(SETTINGS, steps=1), shape)
@@ -336,7 +330,7 @@ def test_overlong_replies_are_masked_where_asked(shape, train, tmp_path) -> None
 
 def test_a_sampler_of_another_precision_is_corrected_for(train, tmp_path, monkeypatch) -> None:
     """The sampler says it found every token e^0.1 times as likely as it is; the loss weighs it by e^-0.1."""
-    play = Roller._rows
+    play = GroupRollouts._rows
 
     def distort(self, games):
         found = play(self, games)
@@ -344,7 +338,7 @@ def test_a_sampler_of_another_precision_is_corrected_for(train, tmp_path, monkey
         return found
 
     train(tmp_path / "exact", update(SETTINGS, steps=1, max_importance_ratio=2.0))
-    monkeypatch.setattr(Roller, "_rows", distort)
+    monkeypatch.setattr(GroupRollouts, "_rows", distort)
     train(tmp_path / "off", update(SETTINGS, steps=1, max_importance_ratio=2.0))
     train(tmp_path / "cut", update(SETTINGS, steps=1, max_importance_ratio=0.5))
     exact, off, cut = train.batches

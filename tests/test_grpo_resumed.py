@@ -28,7 +28,7 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     assert checkpoint is not None
     assert checkpoint.endswith("checkpoint-2")
     stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
-    first = train.rollers[0]
+    first = train.all_rollouts[0]
     assert stored == {
         "spread": first.starts.picker.state(),
         "best_compliance": first.best_compliance,
@@ -41,7 +41,7 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     train(tmp_path, settings, model=small_model(train.tokenizer, seed=3))
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
     assert rows(tmp_path / "metrics.jsonl")[-1]["cumulative_wins"] == 41
-    second = train.rollers[1]
+    second = train.all_rollouts[1]
     assert second.schedule.asked == [(2, first.best_compliance)]
     untouched = set(stored["spread"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
     assert all(second.starts.picker.state()[secret] == stored["spread"][secret] for secret in untouched)

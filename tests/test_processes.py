@@ -59,7 +59,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     games.write_text(json.dumps(shared))
     started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grpo_module, "Roller", grpo_module.Roller)  # put back afterwards
+        patch.setattr(grpo_module, "GroupRollouts", grpo_module.GroupRollouts)  # put back afterwards
         one = train_both(str(word_directory), games, out / "one")
     torch.save([model.state_dict() for model in one["models"]], out / "one" / "rank0.pt")
     said, _ = started.communicate(timeout=300)

@@ -32,7 +32,7 @@ from wordle_rl.models.loading import load_model, load_numbers  # noqa: E402
 from wordle_rl.rl.dagger import train_dagger  # noqa: E402
 from wordle_rl.rl.dpo import train_dpo  # noqa: E402
 from wordle_rl.rl.expert_iteration import train_expert_iteration  # noqa: E402
-from wordle_rl.rl.roller import Arena  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 from wordle_rl.training.sft import train_sft  # noqa: E402
 
@@ -144,11 +144,11 @@ def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path,
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Script(sixty)))
     train, settings = ROUNDS[name]
     settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
-    arena = Arena(sixty, compact(max_turns=3), sixty.answers[:1], solver)
+    setup = GameSetup(sixty, compact(max_turns=3), sixty.answers[:1], solver)
 
     def trained(directory: Path, progress=None) -> dict:
         model, _ = load_model(four_bit(adapter), 0)
-        train(model, codec, arena, settings, make_run(directory, sixty), progress=progress)
+        train(model, codec, setup, settings, make_run(directory, sixty), progress=progress)
         return load_file(directory / name / "adapter_model.safetensors")
 
     def stopping(_done: int, _total: int, note: str) -> None:

@@ -1,4 +1,4 @@
-"""Laws of rollouts: what stands on a trajectory's tape, who is asked when, and how a game may end."""
+"""Laws of rollouts: what stands in a trajectory's tokens, who is asked when, and how a game may end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
+from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, mask_without_overlong, play
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.words import WordList
 
@@ -64,7 +64,7 @@ def picture(codec: ChatCodec, segment: Segment) -> str:
     return mask_picture(codec, ids, [*[0] * len(segment.prompt_ids), *segment.loss_mask])
 
 
-def check_tape(codec: ChatCodec, trajectory: Trajectory) -> None:
+def check_tokens(codec: ChatCodec, trajectory: Trajectory) -> None:
     """Spans, mask, log-probabilities and replies of every segment tell the same story."""
     own = trajectory.transcript.own_turns
     told: list[int] = []
@@ -84,7 +84,7 @@ def check_tape(codec: ChatCodec, trajectory: Trajectory) -> None:
     assert told == list(range(len(own)))
 
 
-# --- the tape -------------------------------------------------------------------------------------------------------
+# --- the tokens -----------------------------------------------------------------------------------------------------
 
 
 def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: WordList) -> None:
@@ -97,7 +97,16 @@ def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: 
     )
     assert [span[0] for span in segment.spans] == [0, 1, 2, 3]
     assert [turn.overlong for turn in trajectory.transcript.turns] == [False, True, False, False]
-    check_tape(codec, trajectory)
+    check_tokens(codec, trajectory)
+
+
+def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:
+    """Picture: `a` sampled, `E` the closing token, `.` not sampled; three replies, the second one cut."""
+    tokens, mask = "aaE..aaa..aE", "111001110011"
+    ids = tuple(9 if token == "E" else 5 for token in tokens)
+    spans = ((0, 0, 3), (1, 5, 8), (2, 10, 12))
+    segment = Segment((1,), ids, tuple(map(int, mask)), (0.0,) * len(ids), spans)
+    assert "".join(map(str, mask_without_overlong(segment, frozenset({9})))) == "111000000011"
 
 
 def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordList) -> None:
@@ -107,7 +116,7 @@ def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordLis
         "5x6<|reply|><guess>crate</guess><|end|>cGrGaGtXeG<|reply|>"
         "⟦<guess>trace</guess><|end|>⟧tXrGaGcYeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
     )
-    check_tape(codec, trajectory)
+    check_tokens(codec, trajectory)
 
 
 def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words: WordList) -> None:
@@ -118,7 +127,7 @@ def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words:
         "5x6\ncGrGaGtXeG\ntXrGaGcYeG<|reply|>⟦hm⟧",
         "5x6\ncGrGaGtXeG\ntXrGaGcYeG\n!<|reply|>⟦<guess>crane</guess><|end|>⟧",
     ]
-    check_tape(codec, trajectory)
+    check_tokens(codec, trajectory)
 
 
 @pytest.mark.parametrize("style", Style)
@@ -138,7 +147,7 @@ def test_a_sampler_is_shown_the_tape_and_nothing_else(
                 assert codec.prompt_ids(request.messages) == list(request.prompt_ids)
     assert next(seen, None) is None
     assert [len(request.turns) for request in sampler.requests] == [1, 2, 3]
-    check_tape(codec, trajectory)
+    check_tokens(codec, trajectory)
 
 
 # --- who is asked ---------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: Wor
     assert [t.transcript.secret for t in trajectories] == ["crane", "crane", "abbey"]
     assert [t.transcript.won for t in trajectories] == [True, False, True]
     for trajectory in trajectories:
-        check_tape(codec, trajectory)
+        check_tokens(codec, trajectory)
 
 
 def test_no_games_ask_nobody(codec: ChatCodec, small_words: WordList) -> None:
@@ -186,7 +195,7 @@ def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: Word
     [trajectory] = play([Start("crane")], small_words, prompter, sampler)
     assert trajectory.transcript.won
     assert [turn.turn.outcome for turn in trajectory.transcript.turns] == [Outcome.UNLISTED, Outcome.SCORED]
-    check_tape(codec, trajectory)
+    check_tokens(codec, trajectory)
 
 
 # --- other ends -----------------------------------------------------------------------------------------------------
@@ -204,7 +213,7 @@ def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(
     assert (lost.error, lost.transcript.stop_reason) == (None, StopReason.OUT_OF_TURNS)
     assert len(failed.transcript.turns) == turns
     assert sum(len(segment.spans) for segment in failed.segments) == turns
-    check_tape(codec, failed)
+    check_tokens(codec, failed)
 
 
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
@@ -221,7 +230,7 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
         assert len(cut.transcript.turns) == turns
         assert (cut.transcript.stop_reason is StopReason.TOKEN_BUDGET) == (turns < 3)
         assert all(len(request.prompt_ids) <= bound for request in sampler.requests)
-        check_tape(codec, cut)
+        check_tokens(codec, cut)
 
 
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
@@ -240,7 +249,7 @@ def test_a_settled_game_ends_where_it_is_settled(codec: ChatCodec, small_words: 
     assert solved.transcript.won
     assert ("trace", ["speed", "abbey"]) in asked
     assert ("trace", ["speed", "abbey", "trace"]) not in asked, "a solved game is over anyway"
-    check_tape(codec, settled)
+    check_tokens(codec, settled)
 
 
 def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:

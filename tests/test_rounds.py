@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_roller import Schedule  # noqa: E402
+from test_group_rollouts import Schedule  # noqa: E402
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of  # noqa: E402
 
 from wordle_rl.config import (  # noqa: E402
@@ -22,8 +22,8 @@ from wordle_rl.config import (  # noqa: E402
 )
 from wordle_rl.models.adapters import add_adapters  # noqa: E402
 from wordle_rl.models.loading import load_model  # noqa: E402
-from wordle_rl.rl.roller import Arena  # noqa: E402
-from wordle_rl.rl.rounds import Rounds, forward_kept  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
+from wordle_rl.rl.rounds import Rounds, forward_restored  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 
 SETTINGS = RoundSettings(
@@ -63,9 +63,9 @@ class Training:
 
     def __init__(self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None) -> None:
         self.model = model or small_model(tokenizer)
-        arena = Arena(words, compact(max_turns=3), words.answers, Solver(words, use_cache=False))
+        setup = GameSetup(words, compact(max_turns=3), words.answers, Solver(words, use_cache=False))
         run = make_run(directory, words)
-        self.rounds = Rounds("practice", self.model, codec, arena, settings, run, progress=progress)
+        self.rounds = Rounds("practice", self.model, codec, setup, settings, run, progress=progress)
         self.rounds._schedule = self.schedule = Schedule()
         self.method = Counting(self.model)
 
@@ -237,11 +237,11 @@ def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, t
 def test_a_model_gets_its_own_forward_back(tokenizer) -> None:
     model = small_model(tokenizer)
     plain = model.forward
-    with forward_kept(model):
+    with forward_restored(model):
         model.forward = lambda *_: None
     assert model.forward == plain
     model.forward = wrapped = lambda *_: None
-    with forward_kept(model):
+    with forward_restored(model):
         model.forward = plain
     assert model.forward is wrapped
 
@@ -256,9 +256,9 @@ def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeyp
     monkeypatch.setattr(
         "wordle_rl.rl.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names]
     )
-    arena = Arena(sixty, compact(max_turns=3), sixty.answers, Solver(sixty, use_cache=False))
+    setup = GameSetup(sixty, compact(max_turns=3), sixty.answers, Solver(sixty, use_cache=False))
     model, run = small_model(tokenizer), make_run(tmp_path, sixty)
-    Rounds("practice", model, codec, arena, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))
+    Rounds("practice", model, codec, setup, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))
     assert [(names, step) for names, step, _ in heard] == [(["tensorboard"], step) for step in (1, 2, 3)]
 
 

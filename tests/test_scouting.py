@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_roller import SETTINGS, Roll  # noqa: E402
+from test_group_rollouts import SETTINGS, Roll  # noqa: E402
 from training_fixtures import rows  # noqa: E402
 
 from wordle_rl.config import GRPOSettings  # noqa: E402
@@ -25,10 +25,10 @@ def test_scouting_plays_every_secret_greedily_and_prefers_what_it_gives_away(rol
     played = roll(settings=settings, pay=pay)
     for step in (0, 1, 2):
         played(step)
-        assert ("scouted_win_rate" in played.roller.metrics) == (step % 2 == 0)
+        assert ("scouted_win_rate" in played.rollouts.metrics) == (step % 2 == 0)
         if step == 0:
-            state = played.roller.starts.picker.state()
-    drawn = rows(played.roller.run.directory / "secrets.jsonl")
+            state = played.rollouts.starts.picker.state()
+    drawn = rows(played.rollouts.run.directory / "secrets.jsonl")
     assert [(row["stage"], row["step"]) for row in drawn] == [
         ("scout", 0),
         *[("grpo", n) for n in (0, 1)],
@@ -38,7 +38,7 @@ def test_scouting_plays_every_secret_greedily_and_prefers_what_it_gives_away(rol
     assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "scout")
     in_groups = {*drawn[1]["secrets"]}
     assert in_groups <= lost
-    turns = played.roller.arena.prompter.rules.max_turns
+    turns = played.rollouts.setup.prompter.rules.max_turns
     for secret in sixty.answers:
         worth = turns * (secret in lost)  # a group of games that all earn the same then halves it
         assert state[secret] == worth / (2 if secret in in_groups else 1)

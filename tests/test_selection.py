@@ -15,8 +15,8 @@ from training_fixtures import compact, make_run, rows, small_model, weights_of  
 
 import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo  # noqa: E402
-from wordle_rl.rl.roller import Arena  # noqa: E402
 from wordle_rl.rl.selection import BestWeights, Validation  # noqa: E402
 from wordle_rl.runs import read_object  # noqa: E402
 from wordle_rl.runs.trackers import GameBook  # noqa: E402
@@ -159,32 +159,32 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
     model = small_model(tokenizer)
-    arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
-    validation = Validation(model, codec, arena, sampling)
+    validation = Validation(model, codec, setup, sampling)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
     assert validation(0) == validation(1) == lost
     greedy = len(split.val) + min(4 * len(split.val), len(split.train))
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
-        Validation(model, codec, Arena(sixty, compact(), split.train, Solver(sixty, use_cache=False)), sampling)
+        Validation(model, codec, GameSetup(sixty, compact(), split.train, Solver(sixty, use_cache=False)), sampling)
 
 
 def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
-    arena = Arena(
+    setup = GameSetup(
         sixty, compact(max_turns=1), split.train[-2:], Solver(sixty, use_cache=False), split.val, split.train[:-2]
     )
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validation = Validation(small_model(tokenizer), codec, arena, greedy)
+    validation = Validation(small_model(tokenizer), codec, setup, greedy)
     assert len(validation._train) == min(4 * len(split.val), len(split.train))
-    assert len({*validation._train} - {*arena.secrets}) >= len(validation._train) - 2
+    assert len({*validation._train} - {*setup.secrets}) >= len(validation._train) - 2
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    arena = Arena(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
+    setup = GameSetup(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validate = Validation(small_model(tokenizer), codec, arena, greedy, GameBook(run), 4)
+    validate = Validation(small_model(tokenizer), codec, setup, greedy, GameBook(run), 4)
     for step in range(0, 100, 10):
         validate(step)
     shown = rows(run.directory / "games.jsonl")
@@ -201,8 +201,8 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
     def trained(name, settings):
         model = small_model(tokenizer)
-        arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
-        train_grpo(model, codec, arena, settings, make_run(tmp_path / name, sixty))
+        setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+        train_grpo(model, codec, setup, settings, make_run(tmp_path / name, sixty))
         return weights_of(model)
 
     plain = trained("plain", SETTINGS)
@@ -220,9 +220,9 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
 def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
     model = small_model(tokenizer)
-    arena = Arena(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "blends": 1})
-    train_grpo(model, codec, arena, settings, make_run(tmp_path, sixty))
+    train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
     assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
     assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "share": 0.5, **costing(4.0, 4.0)}
@@ -256,10 +256,10 @@ class Choosing:
     def __call__(self, directory, model=None, pressing=None, **changes):
         settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "blends": 2, **changes})
         words, codec = self.training.words, self.training.codec
-        arena = Arena(words, compact(max_turns=3), self.split.train, Solver(words, use_cache=False), self.split.val)
+        setup = GameSetup(words, compact(max_turns=3), self.split.train, Solver(words, use_cache=False), self.split.val)
         model = model or small_model(codec.tokenizer)
         self.played, self.pressing = 0, pressing or {}
-        train_grpo(model, codec, arena, settings, make_run(directory, words))
+        train_grpo(model, codec, setup, settings, make_run(directory, words))
         return model
 
 

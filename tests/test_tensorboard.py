@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from test_grpo import SETTINGS
 from training_fixtures import compact, make_run, rows, small_model
 
+from wordle_rl.rl.games import GameSetup
 from wordle_rl.rl.grpo import train_grpo
-from wordle_rl.rl.roller import Arena
 from wordle_rl.runs.trackers import as_markdown
 from wordle_rl.solver import Solver
 
@@ -21,9 +21,9 @@ from wordle_rl.solver import Solver
 def reported(tokenizer, codec, sixty, split, tmp_path_factory) -> Path:
     """The run of two steps of GRPO that were reported to TensorBoard."""
     run = make_run(tmp_path_factory.mktemp("reported") / "run", sixty)
-    arena = Arena(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
-    train_grpo(small_model(tokenizer), codec, arena, settings, run, report_to=["tensorboard"])
+    train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
     return run.directory
 
 

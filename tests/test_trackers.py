@@ -186,13 +186,13 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     from test_grpo import SETTINGS
     from training_fixtures import compact, small_model
 
+    from wordle_rl.rl.games import GameSetup
     from wordle_rl.rl.grpo import train_grpo
-    from wordle_rl.rl.roller import Arena
 
     run = make_run(tmp_path / "run", sixty)
-    arena = Arena(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
-    train_grpo(small_model(tokenizer), codec, arena, settings, run, report_to=["tensorboard"])
+    train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
     (callback,) = opened
     shown = [(tag, step) for tag, _, step in callback.tb_writer.logged]
     assert shown == [

@@ -206,8 +206,8 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
 
     Where vLLM has packed its weights that cannot be, and is said before a game is played.
     """
+    from wordle_rl.rl.games import GameSetup
     from wordle_rl.rl.grpo import train_grpo
-    from wordle_rl.rl.roller import Arena
 
     policy, codec = load_model(ModelSettings(path=str(directory)), 0)
     with torch.no_grad():  # what the directory holds is not what is to play
@@ -226,13 +226,15 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         reward=RewardSettings(preset="strict_xml"),
         validate_every_steps=2,
     )
-    arena = Arena(sixty, compact(max_turns=3), sixty.answers[:20], Solver(sixty, use_cache=False), sixty.answers[20:24])
+    setup = GameSetup(
+        sixty, compact(max_turns=3), sixty.answers[:20], Solver(sixty, use_cache=False), sixty.answers[20:24]
+    )
     if packs_weights():
         with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
-            train_grpo(policy, codec, arena, settings, make_run(tmp_path, sixty))
+            train_grpo(policy, codec, setup, settings, make_run(tmp_path, sixty))
         assert not (tmp_path / "secrets.jsonl").exists()
         return
-    train_grpo(policy, codec, arena, settings, make_run(tmp_path, sixty))
+    train_grpo(policy, codec, setup, settings, make_run(tmp_path, sixty))
     found = rows(tmp_path / "metrics.jsonl")
     written = [row for row in found if row["stage"] == "grpo"]
     assert [row["step"] for row in written] == [1, 2, 3]

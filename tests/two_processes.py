@@ -14,8 +14,9 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
+from wordle_rl.rl.games import GameSetup
+from wordle_rl.rl.group_rollouts import GroupRollouts
 from wordle_rl.rl.grpo import train_grpo
-from wordle_rl.rl.roller import Arena, Roller
 from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
@@ -30,7 +31,7 @@ OPTIMIZER = OptimizerSettings(learning_rate=3e-3, warmup_share=0.0, schedule="co
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 
 
-class Replaying(Roller):
+class Replaying(GroupRollouts):
     """Hands out games that were played before, each process its share of them."""
 
     played: list[dict[str, list]]
@@ -44,7 +45,7 @@ class Replaying(Roller):
             "seconds/rollout": 0.0, "seconds/reward": 0.0, "cumulative_wins": 1.0, "skipped_groups": 1.0,
             "win_rate": float(rank), "format_compliance": 0.5 * rank,
         }  # fmt: skip
-        self.counts = {"win_rate": 3 if rank else 1}
+        self.denominators = {"win_rate": 3 if rank else 1}
         self.best_compliance = self.metrics["format_compliance"]
         Replaying.last = self
         return {name: column[mine] for name, column in self.played[step].items()}
@@ -66,13 +67,17 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
     train_sft(models[0], codec, [Example(**example) for example in found["examples"]], sft, run)
     Replaying.played = found["rows"]
-    grpo_module.Roller = Replaying  # type: ignore[misc]
+    grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOSettings(
         steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
         sampling=SamplingSettings(max_completion_tokens=6), replay_games=8 // share,
     )  # fmt: skip
     train_grpo(
-        models[1], codec, Arena(word_list, prompter, word_list.answers, Solver(word_list, use_cache=False)), grpo, run
+        models[1],
+        codec,
+        GameSetup(word_list, prompter, word_list.answers, Solver(word_list, use_cache=False)),
+        grpo,
+        run,
     )
     return {"models": models, "world_size": torch.distributed.get_world_size() if share > 1 else 1}
 

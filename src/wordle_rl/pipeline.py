@@ -29,7 +29,7 @@ from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_spli
 from wordle_rl.outlook import Stage, is_trained, look_ahead
 from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.processes import is_first, part_company, wait_for_all
-from wordle_rl.progress import Tell, show_progress
+from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.runs import LOCK_FILE, Run, is_run, kept, read_object, start_anew, write_json, write_jsonl
@@ -189,19 +189,19 @@ class Pipeline:
         if settings.is_skipped or is_trained(self.run.directory / name):
             return
         from wordle_rl.models.loading import load_model
-        from wordle_rl.rl.roller import Arena
+        from wordle_rl.rl.games import GameSetup
 
         with self.run.stage("setup"):
             model, codec = load_model(self._model_at("sft"), self.config.seed)
         taught, secrets = self.split.shared(self.config.traces.rl_only_share)
         rehearsal = taught if taught != secrets else ()
-        arena = Arena(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal)
+        setup = GameSetup(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal)
         title = ALGORITHM_NAMES[name]
         with self._stage(name, title[0].upper() + title[1:], 0) as advance:
             directory = _training_of(self.config)(
                 model,
                 codec,
-                arena,
+                setup,
                 settings,
                 self.run,
                 seed=self.config.seed,
@@ -289,7 +289,7 @@ class Pipeline:
         return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
 
     @contextmanager
-    def _stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[Tell]:
+    def _stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[ProgressCallback]:
         """Time a stage and show how far it is."""
         try:
             with show_progress(self.console, title, total, done=done) as tell, self.run.stage(name):

@@ -285,7 +285,7 @@ def _play_model(
 ) -> Played:
     """Load the model and have it play groups of training secrets."""
     from wordle_rl.models.loading import load_model
-    from wordle_rl.rl.roller import prompt_budget
+    from wordle_rl.rl.games import prompt_budget
     from wordle_rl.samplers.transformers import TransformersSampler
 
     settings = config.play_settings

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 LINE_EVERY_S = 30.0
 """Least time between two plain lines, in seconds."""
 
-Tell = Callable[[int, int, str], None]
-"""Told (done, total, note); a total of 0 is not known yet."""
+ProgressCallback = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is in all (0: not known yet), and a note on how it goes."""
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def show_progress(
     done: int = 0,
     transient: bool = False,
     clock: Callable[[], float] | None = None,
-) -> Iterator[Tell]:
+) -> Iterator[ProgressCallback]:
     """Show how far something is for as long as the context lasts.
 
     Args:
@@ -49,7 +49,7 @@ def show_progress(
 
 
 @contextmanager
-def _bar(console: Console, title: str, total: int, done: int, transient: bool) -> Iterator[Tell]:
+def _bar(console: Console, title: str, total: int, done: int, transient: bool) -> Iterator[ProgressCallback]:
     columns = (
         TextColumn("{task.description:<18}", markup=False),
         BarColumn(),

@@ -41,6 +41,15 @@ class Segment:
     spans: tuple[tuple[int, int, int], ...]
 
 
+def mask_without_overlong(segment: Segment, stop_ids: frozenset[int]) -> list[int]:
+    """The loss mask of a segment, 0 on replies that were cut before a token of `stop_ids` ended them."""
+    mask = list(segment.loss_mask)
+    for _, start, stop in segment.spans:
+        if segment.token_ids[stop - 1] not in stop_ids:
+            mask[start:stop] = [0] * (stop - start)
+    return mask
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One played game: its transcript and, for token samplers, its tokens exactly as sampled.
@@ -54,8 +63,8 @@ class Trajectory:
 
 
 @dataclass
-class Tape:
-    """The tokens of a running game."""
+class TokenLog:
+    """The tokens of a running game, finished sequences and the one in progress."""
 
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -69,13 +78,13 @@ class Tape:
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
-        """Put down what the game answered."""
+        """Append what the game answered."""
         self.token_ids += ids
         self.loss_mask += [0] * len(ids)
         self.logprobs += [0.0] * len(ids)
 
     def add_completion(self, completion: Completion, turn: int) -> None:
-        """Put down a reply."""
+        """Append a reply."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [1] * len(completion.token_ids)
@@ -83,7 +92,7 @@ class Tape:
         self.spans.append((turn, start, len(self.token_ids)))
 
     def close_segment(self) -> None:
-        """End the running sequence with its last reply."""
+        """End the sequence in progress with its last reply."""
         stop = self.spans[-1][2]  # an answer to which no reply was sampled is left out
         self.finished.append(
             Segment(
@@ -104,15 +113,15 @@ class Running:
     game_id: int
     secret: str
     env: WordleEnv
-    tape: Tape
+    token_log: TokenLog
     own_turns: int = 0
     error: str | None = None
 
     def close(self) -> Trajectory:
         """The record of the finished game."""
-        if self.tape.spans:
-            self.tape.close_segment()
-        return Trajectory(self.env.transcript(), tuple(self.tape.finished), self.error)
+        if self.token_log.spans:
+            self.token_log.close_segment()
+        return Trajectory(self.env.transcript(), tuple(self.token_log.finished), self.error)
 
 
 def play(
@@ -134,7 +143,7 @@ def play(
         sampler: The player.
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
         on_finished: Called with the index and trajectory of each game as it ends.
-        is_settled: Told a secret and a board, says whether the rest of the game is of no use; it then ends there.
+        is_settled: Called after each turn with the secret and the board; True ends the game (`NOTHING_FITS`).
 
     Returns:
         Trajectories in the order of `starts`.
@@ -145,7 +154,7 @@ def play(
     while active:
         asked = [running for running in active if fits(running, max_prompt_tokens)]
         requests = [
-            Request(running.game_id, running.env.conversation, running.env.turns, running.tape.all_ids())
+            Request(running.game_id, running.env.conversation, running.env.turns, running.token_log.all_ids())
             for running in asked
         ]
         for running, completion in zip(asked, sampler.sample(requests) if requests else [], strict=True):
@@ -208,25 +217,25 @@ def _start_of(trajectory: Trajectory) -> Start:
 
 def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:
     """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
-    running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), Tape())
+    running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
     if codec is not None:
         conversation = running.env.conversation
-        running.tape.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
-        running.tape.add_environment(codec.prompt_ids(conversation)[len(running.tape.prompt_ids) :])
+        running.token_log.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
+        running.token_log.add_environment(codec.prompt_ids(conversation)[len(running.token_log.prompt_ids) :])
     return running
 
 
 def fits(running: Running, max_prompt_tokens: int | None) -> bool:
     """Whether the next prompt is within its bound; if not, the game is truncated."""
-    tape = running.tape
-    if max_prompt_tokens is None or len(tape.prompt_ids) + len(tape.token_ids) <= max_prompt_tokens:
+    token_log = running.token_log
+    if max_prompt_tokens is None or len(token_log.prompt_ids) + len(token_log.token_ids) <= max_prompt_tokens:
         return True
     running.env.truncate(StopReason.TOKEN_BUDGET)
     return False
 
 
 def advance(running: Running, completion: Completion, codec: ChatCodec | None) -> None:
-    """Give one completion to its game and put both sides of the exchange on the tape."""
+    """Give one completion to its game and put both sides of the exchange into its log."""
     if completion.error is not None:
         running.error = completion.error
         running.env.truncate(StopReason.REQUEST_FAILED)
@@ -235,12 +244,13 @@ def advance(running: Running, completion: Completion, codec: ChatCodec | None) -
     observation = running.env.step(completion.text, num_tokens=num_tokens, overlong=completion.overlong)
     if codec is None:
         return
-    running.tape.add_completion(completion, running.own_turns)
+    running.token_log.add_completion(completion, running.own_turns)
     running.own_turns += 1
     if observation.stop_reason is not None:
         return
     if running.env.prompter.shape is Shape.STATE:
-        running.tape.close_segment()
-        running.tape.prompt_ids = codec.prompt_ids(observation.messages)
+        running.token_log.close_segment()
+        running.token_log.prompt_ids = codec.prompt_ids(observation.messages)
     else:
-        running.tape.add_environment([*codec.closed(completion.token_ids), *codec.bridge_ids(observation.messages[0])])
+        answer = codec.bridge_ids(observation.messages[0])
+        running.token_log.add_environment([*codec.closed(completion.token_ids), *answer])

@@ -39,8 +39,7 @@ from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import SwitchSchedule
-from wordle_rl.rl.grpo import without_overlong
-from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, open_game
+from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, mask_without_overlong, open_game
 from wordle_rl.runs import Run, RunError, append_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
 from wordle_rl.samplers.base import Completion
@@ -137,7 +136,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         """One game, asked of the server turn by turn, its tokens as they were sampled."""
         running = open_game(0, start, self.words, self.prompter, self.codec)
         while running.env.stop_reason is None and fits(running, self._max_prompt_tokens):
-            ids, logprobs = await self._generate_one_turn(running.tape.all_ids())
+            ids, logprobs = await self._generate_one_turn(running.token_log.all_ids())
             text, overlong = self.codec.text_of(ids), ids[-1] not in self.codec.stop_ids
             advance(running, Completion(text, tuple(ids), tuple(logprobs), overlong), self.codec)
         return running.close()
@@ -146,7 +145,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         """A row as TRL trains it: prompt and game in one, 1 in the mask on what was sampled."""
         mask = list(segment.loss_mask)
         if self.config.grpo.mask_overlong:
-            mask = without_overlong(mask, segment.token_ids, self.codec.stop_ids)
+            mask = mask_without_overlong(segment, self.codec.stop_ids)
         before = len(segment.prompt_ids)
         return TrainingSequence(
             input_ids=[*segment.prompt_ids, *segment.token_ids],

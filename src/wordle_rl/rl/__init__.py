@@ -1,9 +1,10 @@
 """Learning from play: GRPO, expert iteration, DPO, DAgger.
 
+games.py             what games are played with, what they earned, what is logged of them
 credit.py            rewards -> advantages
 focus.py             which secrets are played next
 starts.py            where the groups of a step begin
-roller.py            one step's games: played, scored, laid out as rows
+group_rollouts.py    one step's games: played, scored, laid out as rows
 branching.py         several guesses for every turn
 colocate.py          vLLM beside the training
 selection.py         which weights are kept

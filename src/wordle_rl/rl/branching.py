@@ -29,9 +29,9 @@ class BranchedGame:
 
     Attributes:
         transcript: The game as it was played.
-        candidates: Per own turn, every candidate as a sequence of its own: its prompt, and one reply sampled. Spans
-            count the candidates of the whole game.
-        values: What the judge said of each, laid out alike.
+        candidates: Per own turn, every candidate as a sequence of its own: its prompt, and one reply sampled. A span's
+            first number is the candidate's index in the game, not a turn.
+        values: The judge's value of each candidate, in the same layout.
     """
 
     transcript: Transcript
@@ -77,9 +77,14 @@ def play_branching(
     while active:
         asked = [game for game in active if fits(game, max_prompt_tokens)]
         requests = [
-            Request(game.game_id * num_candidates + branch, game.env.conversation, game.env.turns, game.tape.all_ids())
+            Request(
+                game.game_id * num_candidates + candidate,
+                game.env.conversation,
+                game.env.turns,
+                game.token_log.all_ids(),
+            )
             for game in asked
-            for branch in range(num_candidates)
+            for candidate in range(num_candidates)
         ]
         completions = sampler.sample(requests) if requests else []
         for place, game in enumerate(asked):
@@ -87,7 +92,7 @@ def play_branching(
             values = tuple(judge(game.env.turns, game.env.preview(reply.text)) for reply in replies)
             segments, judged = weighed[game.game_id]
             first = len(segments) * num_candidates
-            segments.append(tuple(_segment(game, reply, first + branch) for branch, reply in enumerate(replies)))
+            segments.append(tuple(_segment(game, reply, number) for number, reply in enumerate(replies, first)))
             judged.append(values)
             advance(game, replies[values.index(max(values))], sampler.codec)
         active = [game for game in active if game.env.stop_reason is None]
@@ -108,6 +113,7 @@ def regret_judge(solver: Solver) -> Judge:
 
 
 def _segment(game: Running, reply: Completion, number: int) -> Segment:
-    """One reply under the prompt it was sampled from; `number` counts the candidates of the game."""
+    """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
     count = len(reply.token_ids)
-    return Segment(tuple(game.tape.all_ids()), reply.token_ids, (1,) * count, reply.logprobs, ((number, 0, count),))
+    prompt_ids = tuple(game.token_log.all_ids())
+    return Segment(prompt_ids, reply.token_ids, (1,) * count, reply.logprobs, ((number, 0, count),))

@@ -24,17 +24,16 @@ from transformers import PreTrainedModel
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import DaggerSettings, TraceSettings
 from wordle_rl.game import Turn, violates_clues
+from wordle_rl.progress import ProgressCallback
 from wordle_rl.prompt import Thinking
-from wordle_rl.rl.dpo import boards_of
-from wordle_rl.rl.expert_iteration import fit_round
+from wordle_rl.rl.games import GameSetup, Scored, boards_of
 from wordle_rl.rl.replay import Replay
-from wordle_rl.rl.roller import Arena, Scored
-from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row
+from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
 from wordle_rl.teaching.dataset import Example
 from wordle_rl.teaching.teacher import Advice, SolverTeacher
 from wordle_rl.teaching.traces import TraceTurn, narration
-from wordle_rl.training.loop import Progress, RunCallback
+from wordle_rl.training.loop import RunCallback
 
 NAME = "dagger"
 
@@ -55,14 +54,14 @@ class Label:
 def train_dagger(
     model: PreTrainedModel,
     codec: ChatCodec,
-    arena: Arena,
+    setup: GameSetup,
     settings: DaggerSettings,
     run: Run,
     *,
     traces: TraceSettings,
     seed: int = 0,
     report_to: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Path:
     """Teach the model what to say on the boards it comes to and save it to `<run>/dagger`.
 
@@ -82,7 +81,7 @@ def train_dagger(
         NAME,
         model,
         codec,
-        arena,
+        setup,
         settings,
         run,
         seed=seed,
@@ -90,7 +89,7 @@ def train_dagger(
         progress=progress,
         outside_rate=settings.outside_rate,
     )
-    method = _Aggregation(model, codec, arena, settings, run, traces, seed)
+    method = _Aggregation(model, codec, setup, settings, run, traces, seed)
     directory = rounds.train(method)
     if method.stored.is_dir():
         shutil.rmtree(method.stored)
@@ -104,17 +103,17 @@ class _Aggregation:
         self,
         model: PreTrainedModel,
         codec: ChatCodec,
-        arena: Arena,
+        setup: GameSetup,
         settings: DaggerSettings,
         run: Run,
         traces: TraceSettings,
         seed: int,
     ) -> None:
         self._model, self._codec, self._settings = model, codec, settings
-        self._labeller = Labeller(codec, arena, traces, settings.sampling.max_completion_tokens)
+        self._labeller = Labeller(codec, setup, traces, settings.sampling.max_completion_tokens)
         self._games = settings.groups_per_round * settings.group_size
         most = self._games * min(settings.keep_rounds + 1, settings.rounds)
-        self._replay = Replay(model, codec, arena, settings.replay_share, most, settings.rounds, run, seed)
+        self._replay = Replay(model, codec, setup, settings.replay_share, most, settings.rounds, run, seed)
         self.stored = run.directory / NAME / "labels"
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
@@ -158,7 +157,7 @@ class Labeller:
 
     Args:
         codec: Tokenizer and template of the policy.
-        arena: Words, prompts, rules.
+        setup: Words, prompts, rules.
         traces: How the teacher plays, its noise apart, and whether it thinks aloud.
         max_reply_tokens: Longer replies are no labels: the policy could not say them to their end.
 
@@ -166,12 +165,12 @@ class Labeller:
         WordListError: If the teacher's opener is not listed.
     """
 
-    def __init__(self, codec: ChatCodec, arena: Arena, traces: TraceSettings, max_reply_tokens: int) -> None:
-        self._codec, self._words, self._prompter = codec, arena.words, arena.prompter
+    def __init__(self, codec: ChatCodec, setup: GameSetup, traces: TraceSettings, max_reply_tokens: int) -> None:
+        self._codec, self._words, self._prompter = codec, setup.words, setup.prompter
         self._max_reply_tokens = max_reply_tokens
-        self._narrate = traces.narrate and arena.prompter.thinking is not Thinking.OFF
-        self._settings = traces.teacher.model_copy(update={"max_turns": arena.prompter.rules.max_turns})
-        self._teacher = SolverTeacher(arena.solver)
+        self._narrate = traces.narrate and setup.prompter.thinking is not Thinking.OFF
+        self._settings = traces.teacher.model_copy(update={"max_turns": setup.prompter.rules.max_turns})
+        self._teacher = SolverTeacher(setup.solver)
         self._teacher.advise([()], self._settings)  # an opener that is not listed is refused before a game is played
 
     def __call__(self, games: Iterable[Scored]) -> tuple[dict[tuple[int, ...], Label], Numbers]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import random
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,25 +27,17 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import DPOSettings
 from wordle_rl.game import Game, Turn
 from wordle_rl.models.adapters import has_adapters
+from wordle_rl.progress import ProgressCallback
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share, turn_regret
-from wordle_rl.rl.roller import Arena, Scored
-from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, forward_kept
+from wordle_rl.rl.games import Board, GameSetup, Scored, boards_of
+from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, forward_restored
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.training.loop import Progress, RunCallback, WholeCheckpoints, train_epochs
+from wordle_rl.training.loop import RunCallback, WholeCheckpoints, train_epochs
 from wordle_rl.training.optimizer import wants_bf16
 
 NAME = "dpo"
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A prompt a game came to: its token ids, the turns played, and the game's secret."""
-
-    prompt_ids: tuple[int, ...]
-    turns: tuple[Turn, ...]
-    secret: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +61,13 @@ class Pair:
 def train_dpo(
     model: PreTrainedModel,
     codec: ChatCodec,
-    arena: Arena,
+    setup: GameSetup,
     settings: DPOSettings,
     run: Run,
     *,
     seed: int = 0,
     report_to: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Path:
     """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
 
@@ -88,15 +80,15 @@ def train_dpo(
         ConfigError: If a setting cannot work.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
-    return rounds.train(_BetterGuesses(model, codec, arena, settings))
+    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BetterGuesses(model, codec, setup, settings))
 
 
 class _BetterGuesses:
     """Pairs replies to the same board and trains on the pairs."""
 
-    def __init__(self, model: PreTrainedModel, codec: ChatCodec, arena: Arena, settings: DPOSettings) -> None:
-        self._model, self._codec, self._arena, self._settings = model, codec, arena, settings
+    def __init__(self, model: PreTrainedModel, codec: ChatCodec, setup: GameSetup, settings: DPOSettings) -> None:
+        self._model, self._codec, self._setup, self._settings = model, codec, setup, settings
         reference = copy.deepcopy(model).eval()
         # TRL puts a head of its own on a reference, which a wrapper of peft's does not take.
         self._reference = reference.get_base_model() if has_adapters(reference) else reference
@@ -117,7 +109,7 @@ class _BetterGuesses:
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Train on pairs."""
-        with forward_kept(self._reference):
+        with forward_restored(self._reference):
             trainer = PairTrainer(
                 model=self._model,
                 ref_model=self._reference,
@@ -140,20 +132,20 @@ class _BetterGuesses:
         asked = [board for board in boards for _ in range(each)]
         played.sampler.begin()
         said = played.sampler.sample([Request(i, (), board.turns, board.prompt_ids) for i, board in enumerate(asked)])
-        judge = _Judge(self._arena, self._settings.judge)
+        judge = _Judge(self._setup, self._settings.judge)
         return [(board, judge(board, said[i * each : (i + 1) * each])) for i, board in enumerate(boards)]
 
 
 class _Judge:
     """Weighs guesses by the solver, without a look at the secret where regret is the measure."""
 
-    def __init__(self, arena: Arena, measure: str) -> None:
-        self._arena, self._measure = arena, measure
+    def __init__(self, setup: GameSetup, measure: str) -> None:
+        self._setup, self._measure = setup, measure
 
     def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
         """The replies of these completions to one board."""
         scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
-        solver = self._arena.solver
+        solver = self._setup.solver
         candidates = solver.candidates(scored)
         worth: dict[Turn, float] = {}
         replies = []
@@ -170,25 +162,12 @@ class _Judge:
 
     def _turn(self, board: Board, text: str) -> Turn:
         """What the rules make of a reply to this board."""
-        prompter = self._arena.prompter
-        game = Game(board.secret, self._arena.words, prompter.rules)
+        prompter = self._setup.prompter
+        game = Game(board.secret, self._setup.words, prompter.rules)
         for turn in board.turns:
             game.play(turn.guess)
         parsed = prompter.parse(text)
         return game.play(parsed.word if isinstance(parsed, Guess) else None)
-
-
-def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
-    """Every board a game came to, with the reply it gave there and whether that was sound (see `Reply`)."""
-    transcript = game.trajectory.transcript
-    turns = tuple(played.turn for played in transcript.turns)
-    num_given = len(turns) - len(transcript.own_turns)
-    for segment in game.trajectory.segments:
-        for own, start, stop in segment.spans:
-            played = transcript.own_turns[own]
-            prompt_ids = segment.prompt_ids + segment.token_ids[:start]
-            board = Board(prompt_ids, turns[: num_given + own], transcript.secret)
-            yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)
 
 
 def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:

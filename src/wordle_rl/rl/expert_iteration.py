@@ -16,14 +16,14 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ExpertIterationSettings, RoundSettings, SFTSettings
+from wordle_rl.config import ExpertIterationSettings
+from wordle_rl.progress import ProgressCallback
+from wordle_rl.rl.games import GameSetup, Scored
 from wordle_rl.rl.replay import Replay
-from wordle_rl.rl.roller import Arena, Scored
-from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row
+from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.runs import Run
 from wordle_rl.teaching.dataset import Example
-from wordle_rl.training.loop import Progress, RunCallback
-from wordle_rl.training.sft import fit_games
+from wordle_rl.training.loop import RunCallback
 
 NAME = "expert_iteration"
 
@@ -31,13 +31,13 @@ NAME = "expert_iteration"
 def train_expert_iteration(
     model: PreTrainedModel,
     codec: ChatCodec,
-    arena: Arena,
+    setup: GameSetup,
     settings: ExpertIterationSettings,
     run: Run,
     *,
     seed: int = 0,
     report_to: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Path:
     """Improve the model by its own best games and save it to `<run>/expert_iteration`.
 
@@ -52,8 +52,8 @@ def train_expert_iteration(
         RunError: If there are no traces to replay.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(NAME, model, codec, arena, settings, run, seed=seed, report_to=report_to, progress=progress)
-    return rounds.train(_BestGames(model, codec, arena, settings, run, seed))
+    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BestGames(model, codec, setup, settings, run, seed))
 
 
 class _BestGames:
@@ -63,14 +63,14 @@ class _BestGames:
         self,
         model: PreTrainedModel,
         codec: ChatCodec,
-        arena: Arena,
+        setup: GameSetup,
         settings: ExpertIterationSettings,
         run: Run,
         seed: int,
     ) -> None:
         self._model, self._codec, self._settings = model, codec, settings
         most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
-        self._replay = Replay(model, codec, arena, settings.replay_share, most, settings.rounds, run, seed)
+        self._replay = Replay(model, codec, setup, settings.replay_share, most, settings.rounds, run, seed)
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
         """The kept games and their share of teacher games, as rows of token ids and loss mask."""
@@ -84,29 +84,6 @@ class _BestGames:
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Fine-tune on the rows as SFT does."""
         fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
-
-
-def fit_round(
-    model: PreTrainedModel,
-    codec: ChatCodec,
-    rows: Sequence[Row],
-    wanted: RoundSettings,
-    callback: RunCallback,
-    checkpoints: Path,
-    seed: int,
-) -> None:
-    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
-    settings = SFTSettings(
-        epochs=wanted.epochs,
-        batch_size=wanted.batch_size,
-        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
-        optimizer=wanted.optimizer,
-        precision=wanted.precision,
-        gradient_checkpointing=wanted.gradient_checkpointing,
-        logging_steps=1,
-    )
-    examples = [Example(**row) for row in rows]
-    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
 
 
 def best_games(group: Sequence[Scored], count: int) -> list[Scored]:

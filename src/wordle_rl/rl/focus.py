@@ -1,9 +1,9 @@
-"""Which secrets to train on next: those whose groups still disagree with themselves, or that greedy play fails at.
+"""Which secrets to train on next: those whose groups' rewards spread most, or where greedy play lost most.
 
-A group in which every game earned the same teaches nothing. Secrets whose recent groups were spread out are
-therefore drawn more often; secrets never tried count as if they were as spread out as any. Where every secret is tried
-greedily now and then, what greedy play gave away at each takes the place of that record, and the spread of its next
-groups is averaged into it.
+A group in which every game earned the same teaches nothing. Secrets with a large spread of rewards in recent groups are
+therefore drawn more often; a secret that was never tried counts as the largest known spread. Where scouting plays every
+secret greedily now and then, what it lost at each replaces that record, and the spread of the next groups is averaged
+into it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class SecretPicker:
 
     Args:
         secrets: The secrets to choose from, all different.
-        focus: 0 draws all alike, 1 in proportion to what each is worth: the spread of its recent rewards, or what
-            greedy play gave away.
+        focus: 0 draws uniformly, 1 in proportion to the worth of each: the spread of its recent rewards, or what
+            greedy play lost.
         seed: With the step it determines the draw, given the same record.
 
     Raises:
@@ -46,9 +46,9 @@ class SecretPicker:
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
         """Draw `count` secrets, without repeats in a process while there are enough.
 
-        `refill` counts the draws of one step.
+        `refill` is 0 for the step's first draw, then 1, 2, … for redraws.
         """
-        rng = np.random.default_rng([self._seed, step, process, refill])
+        rng = np.random.default_rng([self._seed, *draw_numbers(step, process, refill)])
         weights = self.weights()
         repeats = count > int(np.count_nonzero(weights))
         drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
@@ -69,7 +69,7 @@ class SecretPicker:
         self._worth[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
 
     def restart(self, worth: Mapping[str, float]) -> None:
-        """Forget all records; each secret begins anew with so much, the others are worth as much as any."""
+        """Replace all records by these; a secret without one counts as the largest."""
         self._worth[:] = np.nan
         for secret, value in worth.items():
             self._worth[self._index[secret]] = value
@@ -85,8 +85,18 @@ class SecretPicker:
                 self._worth[self._index[secret]] = worth
 
 
+def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
+    """What, beside the seed, tells the random stream of one draw from those of all others.
+
+    Examples:
+        >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)
+        ((7, 0), (7, 0, 2))
+    """
+    return (step, process, refill) if refill else (step, process)
+
+
 def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
-    """Put, with a chance of `rate` each, a listed word from outside the answers in a secret's place."""
+    """Replace each secret, with probability `rate`, by a listed word from outside the answers."""
     if not rate or not words.outside:
         return list(secrets)
     return [rng.choice(words.outside) if rng.random() < rate else secret for secret in secrets]

@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer` with an advantage per token, a clock on each part of a step, and the roller's record kept."""
+"""TRL's `GRPOTrainer` with an advantage per token, a clock on each part of a step, and the rollouts's record kept."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trl import GRPOTrainer
 
 from wordle_rl.processes import is_first
 from wordle_rl.rl.colocate import send_weights
+from wordle_rl.rl.group_rollouts import GroupRollouts
 from wordle_rl.rl.micro_batches import by_length, trimmed
 from wordle_rl.rl.replay import ReplayLoss
-from wordle_rl.rl.roller import Roller
 from wordle_rl.runs import Outbox, read_object, write_json
 from wordle_rl.training.loop import STATE_FILE, WholeCheckpoints
 
@@ -29,7 +29,7 @@ _ROW_MEANS = {"grpo", "dr_grpo"}
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     """`GRPOTrainer` with an advantage per token, micro-batches by length, and a clock on each part of a step."""
 
-    roller: Roller
+    rollouts: GroupRollouts
     replay: ReplayLoss | None = None
     _buffered_inputs: Any  # TRL's micro-batches of the step
     _filled_share = 1.0  # of the rows of a step, those of all processes
@@ -37,7 +37,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
         started = time.perf_counter()
-        compliance_before = self.roller.best_compliance
+        compliance_before = self.rollouts.best_compliance
         output = super()._generate_and_score_completions(inputs)
         # TRL merges the extra lists of `rollout_func` into the inputs, row by row.
         width = output["completion_ids"].shape[1]
@@ -46,10 +46,10 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         output["advantages"] = torch.tensor(
             padded, dtype=torch.float32, device=output["completion_ids"].device
         )  # (B, T)
-        filled = torch.tensor([self.roller.filled_share], device=output["completion_ids"].device)
+        filled = torch.tensor([self.rollouts.filled_share], device=output["completion_ids"].device)
         self._filled_share = float(self.accelerator.gather(filled).mean())
-        metrics = self.roller.metrics | sent
-        if limit := self.roller.settings.importance_cap:
+        metrics = self.rollouts.metrics | sent
+        if limit := self.rollouts.settings.importance_cap:
             metrics |= self._correct_for_the_sampler(output, limit)
         metrics["seconds/logprobs"] = (
             time.perf_counter() - started - metrics["seconds/rollout"] - metrics["seconds/reward"]
@@ -57,7 +57,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         if self.accelerator.num_processes > 1:
             metrics = self._bring_together(metrics)
             # All processes pay by one rubric, which may depend on how well formed all replies were.
-            self.roller.best_compliance = max(metrics["format_compliance"], compliance_before or 0.0)
+            self.rollouts.best_compliance = max(metrics["format_compliance"], compliance_before or 0.0)
         # TRL's own counts of tokens take a row for a reply, and rows that only fill up a batch for short ones.
         for name in [name for name in self._metrics["train"] if name.startswith("completions/")]:
             del self._metrics["train"][name]
@@ -76,11 +76,11 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
         width = output["completion_ids"].shape[1]
         batch_size = self.args.per_device_train_batch_size
-        trainer_logprobs = self._get_per_token_logps_and_entropies(
+        policy_logprobs = self._get_per_token_logps_and_entropies(
             self.model, ids, attention, width, batch_size=batch_size
         )[0]  # (B, T)
         learnt = (output["completion_mask"] * output["tool_mask"]).bool()
-        ratio = (trainer_logprobs - output["sampling_per_token_logps"]).where(learnt, 0.0).exp()
+        ratio = (policy_logprobs - output["sampling_per_token_logps"]).where(learnt, 0.0).exp()
         output["advantages"] = output["advantages"] * ratio.clamp(max=limit)
         seen = ratio[learnt] if learnt.any() else torch.ones(1)
         return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
@@ -99,12 +99,12 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
 
     def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
         """Give the first process the other processes' records to write; everyone's metrics as one."""
-        mine = self.roller.run.take() if isinstance(self.roller.run, Outbox) else []
-        everyone = gather_object([(metrics, self.roller.counts, mine)])
+        mine = self.rollouts.run.take() if isinstance(self.rollouts.run, Outbox) else []
+        everyone = gather_object([(metrics, self.rollouts.denominators, mine)])
         if is_first():
             for *_, records in everyone:
                 for name, row in records:
-                    self.roller.run.append(name, row)
+                    self.rollouts.run.append(name, row)
         return together([(theirs, counts) for theirs, counts, _ in everyone])
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
@@ -159,10 +159,10 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
 
 
 class StateCallback(TrainerCallback):
-    """Stores the roller's record with each checkpoint and times the optimizer."""
+    """Stores the rollouts's record with each checkpoint and times the optimizer."""
 
-    def __init__(self, roller: Roller) -> None:
-        self._roller = roller
+    def __init__(self, rollouts: GroupRollouts) -> None:
+        self._rollouts = rollouts
         self._update_started = 0.0
         self.log_seconds: Callable[[float], None] = lambda _: None
 
@@ -180,11 +180,11 @@ class StateCallback(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Write the record of all processes beside the checkpoint."""
-        roller = self._roller
+        rollouts = self._rollouts
         record = {
-            **roller.starts.state(),
-            "best_compliance": roller.best_compliance,
-            "cumulative_wins": roller.cumulative_wins,
+            **rollouts.starts.state(),
+            "best_compliance": rollouts.best_compliance,
+            "cumulative_wins": rollouts.cumulative_wins,
         }
         if args.world_size > 1:
             record = merged(gather_object([record]))
@@ -194,11 +194,11 @@ class StateCallback(TrainerCallback):
         write_json(directory / STATE_FILE, record)
 
     def load(self, checkpoint: str) -> None:
-        """Restore the roller's record from a checkpoint."""
+        """Restore the rollouts's record from a checkpoint."""
         record = read_object(Path(checkpoint) / STATE_FILE)
-        self._roller.starts.load_state(record)
-        self._roller.best_compliance = record["best_compliance"]
-        self._roller.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
+        self._rollouts.starts.load_state(record)
+        self._rollouts.best_compliance = record["best_compliance"]
+        self._rollouts.cumulative_wins = record["cumulative_wins"] if is_first() else 0  # they are summed
 
 
 def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:

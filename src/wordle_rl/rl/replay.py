@@ -16,7 +16,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings
 from wordle_rl.models.loading import context_length
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.roller import Arena
+from wordle_rl.rl.games import GameSetup
 from wordle_rl.runs import Run, RunError
 from wordle_rl.teaching.dataset import Example, encode_traces
 from wordle_rl.teaching.traces import Trace, read_traces
@@ -37,7 +37,7 @@ class Replay:
     Args:
         model: The policy, whose context bounds a game.
         codec: Its tokenizer and template.
-        arena: Prompts.
+        setup: Prompts.
         share: Share of teacher games among all games of a round, 0 to below 1.
         most: The most games of a round they will be added to.
         rounds: Rounds in all.
@@ -52,14 +52,14 @@ class Replay:
         self,
         model: PreTrainedModel,
         codec: ChatCodec,
-        arena: Arena,
+        setup: GameSetup,
         share: float,
         most: int,
         rounds: int,
         run: Run,
         seed: int,
     ) -> None:
-        self._model, self._codec, self._prompter = model, codec, arena.prompter
+        self._model, self._codec, self._prompter = model, codec, setup.prompter
         self._per_game = share / (1 - share)  # teacher games per game of the round
         self._most = math.ceil(most * self._per_game)
         self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []

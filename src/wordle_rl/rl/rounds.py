@@ -21,20 +21,22 @@ from transformers import PreTrainedModel, TrainerControl, TrainerState, Training
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ModelSettings, RoundSettings, seed_after
-from wordle_rl.env import random_given
+from wordle_rl.config import ModelSettings, RoundSettings, SFTSettings, seed_after
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.processes import check_alone
-from wordle_rl.rl.focus import SecretPicker, with_outside
-from wordle_rl.rl.roller import Arena, Scored, game_row, measured, prompt_budget
-from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.progress import ProgressCallback
+from wordle_rl.rl.games import GameSetup, Scored, game_row, measured, prompt_budget
+from wordle_rl.rl.starts import GroupStarts, record_secrets
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.teaching.dataset import Example
 from wordle_rl.training.checkpoints import drop_checkpoints
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
-from wordle_rl.training.loop import STATE_FILE, Progress, RunCallback, known_warnings_silenced
+from wordle_rl.training.loop import STATE_FILE, RunCallback, known_warnings_silenced
+from wordle_rl.training.sft import fit_games
 
 Row = dict[str, list[int]]
 """Something to train on: named lists of token ids or masks."""
@@ -81,7 +83,7 @@ class Rounds:
         name: Of the algorithm: its stage, and the directory of its model.
         model: The policy, changed in place.
         codec: Its tokenizer and template.
-        arena: Words, prompts, training secrets, solver.
+        setup: Words, prompts, training secrets, solver.
         settings: Rounds, games, reward.
         run: Where metrics, games, checkpoints and the model go.
         seed: Seed of secrets, start boards and sampling.
@@ -98,22 +100,24 @@ class Rounds:
         name: str,
         model: PreTrainedModel,
         codec: ChatCodec,
-        arena: Arena,
+        setup: GameSetup,
         settings: RoundSettings,
         run: Run,
         *,
         seed: int = 0,
         report_to: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         outside_rate: float = 0.0,
     ) -> None:
         check_alone(name)
-        self.name, self.model, self.codec, self.arena = name, model, codec, arena
+        self.name, self.model, self.codec, self.setup = name, model, codec, setup
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
-        self._progress, self._outside_rate = progress, outside_rate
+        self._progress = progress
         self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
-        self._picker = SecretPicker(arena.secrets, 0.0, seed)
+        self._starts = GroupStarts(
+            setup.words, setup.prompter, setup.secrets, seed, outside_rate=outside_rate, max_given=settings.max_given
+        )
         self._trackers = [make() for make in get_reporting_integration_callbacks(list(report_to))]
         self.checkpoints = run.directory / name / "checkpoints"
         self.record = Record()
@@ -155,7 +159,7 @@ class Rounds:
     ) -> bool:
         """Train on the rows; False if that was stopped before its end."""
         if rows and not stop.wanted:
-            with forward_kept(self.model):
+            with forward_restored(self.model):
                 directory = self.checkpoints / f"round-{number}-training"
                 method.fit(rows, callback, directory, seed_after(self.seed, number))
             gc.collect()  # a trainer and its optimizer hold each other
@@ -168,7 +172,7 @@ class Rounds:
         sampler = TransformersSampler(self.model, self.codec, self.settings.sampling, seed)
         trajectories = self._trajectories(sampler, number, stop)
         rubric = self._schedule.rubric_at(number - 1, self.record.best_compliance)
-        games = [Scored(t, rubric.score(t.transcript, self.arena.solver), ()) for t in trajectories]
+        games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
         every = max(1, len(games) // max(1, self.settings.sample_games))
         for game in games[::every][: self.settings.sample_games]:
             self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **game_row(game)})
@@ -181,14 +185,9 @@ class Rounds:
 
     def _trajectories(self, sampler: TransformersSampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
-        secrets = self._picker.pick(self.settings.groups_per_round, number)
-        secrets = with_outside(secrets, self.arena.words, self._outside_rate, rng)
-        self.run.append("secrets.jsonl", {"stage": self.name, "step": number - 1, "process": 0, "secrets": secrets})
-        hard_mode = self.arena.prompter.rules.hard_mode
-        starts = []
-        for secret in secrets:
-            given = random_given(self.arena.words, secret, rng, self.settings.max_given, hard_mode=hard_mode)
-            starts += [Start(secret, given)] * self.settings.group_size
+        drawn = self._starts.draw(self.settings.groups_per_round, number, rng=rng)
+        record_secrets(self.run, self.name, number - 1, 0, [start.secret for start in drawn])
+        starts = [start for start in drawn for _ in range(self.settings.group_size)]
         done = (number - 1) * len(starts)
 
         def count(*_: object) -> None:
@@ -200,8 +199,8 @@ class Rounds:
 
         return play(
             starts,
-            self.arena.words,
-            self.arena.prompter,
+            self.setup.words,
+            self.setup.prompter,
             sampler,
             max_prompt_tokens=self._max_prompt_tokens,
             on_finished=count,
@@ -209,9 +208,10 @@ class Rounds:
 
     def _measured(self, games: Sequence[Scored], number: int) -> tuple[Record, Numbers]:
         """The record after this round, and what to log of its games."""
-        numbers, counts = measured(games, self.arena.words)
-        compliance = max(numbers["format_compliance"], self.record.best_compliance or 0.0)
-        record = Record(number, compliance, self.record.cumulative_wins + counts["mean_guesses"])
+        found = measured(games, self.setup.words)
+        compliance = max(found.means["format_compliance"], self.record.best_compliance or 0.0)
+        record = Record(number, compliance, self.record.cumulative_wins + found.num_wins)
+        numbers = dict(found.means)
         numbers["reward"] = statistics.fmean(game.reward.total for game in games)
         numbers["cumulative_wins"] = float(record.cumulative_wins)
         return record, numbers
@@ -245,7 +245,7 @@ class Rounds:
                 self.model.load_state_dict(saved.state_dict())
             self.record = Record(**read_object(last / STATE_FILE))
 
-    def _told_of_training(self, number: int) -> Progress:
+    def _told_of_training(self, number: int) -> ProgressCallback:
         def tell(step: int, steps: int, note: str) -> None:
             self._tell(self._games_until(number), f"round {number}: step {step} of {steps}, {note}")
 
@@ -259,10 +259,33 @@ class Rounds:
         return number * self.settings.groups_per_round * self.settings.group_size
 
 
+def fit_round(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    rows: Sequence[Row],
+    wanted: RoundSettings,
+    callback: RunCallback,
+    checkpoints: Path,
+    seed: int,
+) -> None:
+    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
+    settings = SFTSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        optimizer=wanted.optimizer,
+        precision=wanted.precision,
+        gradient_checkpointing=wanted.gradient_checkpointing,
+        logging_steps=1,
+    )
+    examples = [Example(**row) for row in rows]
+    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
+
+
 class _RoundCallback(RunCallback):
     """Keeps the numbers of a round's steps for one line at its end."""
 
-    def __init__(self, run: Run, stage: str, stop: StopRequest, progress: Progress, guard: StepGuard) -> None:
+    def __init__(self, run: Run, stage: str, stop: StopRequest, progress: ProgressCallback, guard: StepGuard) -> None:
         super().__init__(run, stage, stop, progress, "loss", guard)
         self._numbers: dict[str, list[float]] = {}
         self.finished = False
@@ -288,7 +311,7 @@ class _RoundCallback(RunCallback):
 
 
 @contextmanager
-def forward_kept(model: PreTrainedModel) -> Iterator[None]:
+def forward_restored(model: PreTrainedModel) -> Iterator[None]:
     """Give a model its own `forward` back, which every trainer wraps anew: for autocast, for a fused head."""
     before = vars(model).get("forward")
     try:

@@ -29,12 +29,12 @@ from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rl.roller import Arena, transcript_row
+from wordle_rl.rl.games import GameSetup, transcript_row
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run, read_object, write_json
 from wordle_rl.runs.trackers import GameBook
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler, own_precision
+from wordle_rl.samplers.transformers import TransformersSampler, without_autocast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,7 +62,7 @@ class Validation:
     Args:
         model: The policy.
         codec: Its tokenizer and template.
-        arena: Words, prompts, and the validation secrets.
+        setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
         book: Where sample games of greedy play are put down, other words at every step; None: nowhere.
         sample_games: How many a validation.
@@ -77,21 +77,21 @@ class Validation:
         self,
         model: PreTrainedModel,
         codec: ChatCodec,
-        arena: Arena,
+        setup: GameSetup,
         sampling: SamplingSettings,
         book: GameBook | None = None,
         sample_games: int = 0,
         engine: Engine | None = None,
         reward_of: Callable[[Transcript, int], RewardBreakdown] | None = None,
     ) -> None:
-        if not arena.validation:
+        if not setup.validation:
             raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
-        self._model, self._codec, self._arena, self._sampling = model, codec, arena, sampling
+        self._model, self._codec, self._setup, self._sampling = model, codec, setup, sampling
         self._book, self._sample_games = book, sample_games
         self._open = engine or self._itself
         self._reward_of = reward_of
-        known = [*arena.rehearsal, *arena.secrets]
-        count = min(len(known), _TRAIN_PER_VALIDATION * len(arena.validation))
+        known = [*setup.rehearsal, *setup.secrets]
+        count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
         self._train = random.Random(0).sample(known, count)
 
     def __call__(self, step: int) -> dict[str, float]:
@@ -103,9 +103,9 @@ class Validation:
         Args:
             step: Of the training; it draws which games are put down.
         """
-        everything = self._play([*self._arena.validation, *self._train], self._sampling.greedy())
-        greedy, trained = everything[: len(self._arena.validation)], everything[len(self._arena.validation) :]
-        often = [secret for secret in self._arena.validation for _ in range(_GAMES_PER_SECRET)]
+        everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
+        greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
+        often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
         sampled = self._play(often, self._sampling)
         if self._book is not None and is_first():
             shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
@@ -121,19 +121,19 @@ class Validation:
         }
 
     def _cost(self, games: Sequence[Transcript]) -> float:
-        lost = self._arena.prompter.rules.max_turns + 1
+        lost = self._setup.prompter.rules.max_turns + 1
         return statistics.fmean(game.turns_used if game.won else lost for game in games)
 
     def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
         starts = [Start(secret) for secret in secrets]
-        words, prompter = self._arena.words, self._arena.prompter
+        words, prompter = self._setup.words, self._setup.prompter
         with self._open(sampling) as (sampler, budget):
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
         return [game.transcript for game in games]
 
     @contextmanager
     def _itself(self, sampling: SamplingSettings) -> Iterator[tuple[Sampler, None]]:
-        with own_precision(self._model):  # as evaluation will play
+        with without_autocast(self._model):  # as evaluation will play
             yield TransformersSampler(self._model, self._codec, sampling), None
 
 

@@ -1,18 +1,17 @@
-"""Where the groups of a GRPO step begin: with which secret, and which guesses already made.
+"""Where groups of games begin: with which secret, and which guesses already made.
 
-What the groups of a secret came to is remembered, so that later steps prefer those that still teach something.
+The spread of the rewards of each secret's groups is remembered, so that later steps prefer those that still teach.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from wordle_rl.config import GRPOSettings
 from wordle_rl.env import Transcript, random_given
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.focus import SecretPicker, with_outside
+from wordle_rl.rl.focus import SecretPicker, draw_numbers, with_outside
 from wordle_rl.rollout import Start
 from wordle_rl.runs import Run
 from wordle_rl.words import WordList
@@ -25,9 +24,13 @@ class GroupStarts:
         words: The word lists.
         prompter: Wording and rules.
         secrets: The answers that may be secrets.
-        settings: Share of outside words, start states, focus.
-        run: The run whose secrets.jsonl records what was drawn.
         seed: With the step it determines the draw, given the same record.
+        focus: See `SecretPicker`.
+        outside_rate: Share of secrets that are listed words outside the answers.
+        max_given: 0 to so many random turns are already played.
+
+    Raises:
+        ValueError: If there are no secrets.
     """
 
     def __init__(
@@ -35,32 +38,40 @@ class GroupStarts:
         words: WordList,
         prompter: Prompter,
         secrets: Iterable[str],
-        settings: GRPOSettings,
-        run: Run,
         seed: int,
+        *,
+        focus: float = 0.0,
+        outside_rate: float = 0.0,
+        max_given: int = 0,
     ) -> None:
-        self._words, self._prompter, self._settings, self._run, self._seed = words, prompter, settings, run, seed
-        self.picker = SecretPicker(list(secrets), settings.focus, seed)
+        self._words, self._prompter, self._seed = words, prompter, seed
+        self._outside_rate, self._max_given = outside_rate, max_given
+        self.picker = SecretPicker(list(secrets), focus, seed)
 
-    def draw(self, num_groups: int, step: int, process: int, refill: int) -> list[Start]:
-        """One start per group; `refill` counts the draws of one step."""
-        settings, hard_mode = self._settings, self._prompter.rules.hard_mode
-        rng = random.Random(":".join(str(part) for part in (self._seed, step, process, *[refill] * (refill > 0))))
+    def draw(
+        self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
+    ) -> list[Start]:
+        """One start per group.
+
+        Args:
+            num_groups: How many.
+            step: Optimizer step, or round.
+            process: Of several processes each has groups of its own.
+            refill: 0 for the step's first draw, then 1, 2, … for redraws.
+            rng: Draws the words from outside and the given guesses; None: a stream of the seed and this draw.
+        """
+        if rng is None:
+            rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
         secrets = self.picker.pick(num_groups, step, process, refill)
-        secrets = with_outside(secrets, self._words, settings.outside_rate, rng)
+        hard_mode = self._prompter.rules.hard_mode
         starts = []
-        for secret in secrets:
-            given = random_given(self._words, secret, rng, settings.max_given, hard_mode=hard_mode)
+        for secret in with_outside(secrets, self._words, self._outside_rate, rng):
+            given = random_given(self._words, secret, rng, self._max_given, hard_mode=hard_mode)
             starts.append(Start(secret, given))
-        self.record("grpo", step, process, [start.secret for start in starts])
         return starts
 
-    def record(self, stage: str, step: int, process: int, secrets: list[str]) -> None:
-        """Put down which secrets are played, for the audit."""
-        self._run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": secrets})
-
     def note(self, transcript: Transcript, spread: float) -> None:
-        """Remember how far the rewards of a group lay apart; one of its games tells which group it was."""
+        """Remember the standard deviation of a group's rewards; `transcript`: any game of the group."""
         if transcript.secret in self._words.answer_index:
             self.picker.update(transcript.secret, spread)
 
@@ -71,3 +82,8 @@ class GroupStarts:
     def load_state(self, record: dict[str, Any]) -> None:
         """Restore a record."""
         self.picker.load_state(record["spread"])
+
+
+def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Sequence[str]) -> None:
+    """Write to secrets.jsonl which secrets are played, for the audit."""
+    run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": list(secrets)})

@@ -330,7 +330,7 @@ def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 @contextmanager
-def own_precision(model: PreTrainedModel) -> Iterator[None]:
+def without_autocast(model: PreTrainedModel) -> Iterator[None]:
     """The model without the autocast that accelerate has put around its `forward` for training, if it has."""
     own, wrapped = vars(model).get("_original_forward"), model.forward
     if own is None:
@@ -352,7 +352,7 @@ def _sampling(model: PreTrainedModel) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        with grouped(model), own_precision(model) if model.device.type == "cpu" else nullcontext():
+        with grouped(model), without_autocast(model) if model.device.type == "cpu" else nullcontext():
             yield
     finally:
         model.train(was_training)

@@ -41,7 +41,7 @@ class StepGuard(TrainerCallback):
         self._skipped = 0
         self._ended_at: int | None = None
 
-    def hear(self, loss: torch.Tensor) -> None:
+    def note_loss(self, loss: torch.Tensor) -> None:
         """Take note of the loss of a batch before the optimizer steps."""
         self._loss_is_bad = self._loss_is_bad or not bool(torch.isfinite(loss).all())
 

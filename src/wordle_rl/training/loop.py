@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,13 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings
 from wordle_rl.processes import check_sharded
+from wordle_rl.progress import ProgressCallback
 from wordle_rl.runs import Run, RunError, is_number
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training.checkpoints import last_checkpoint, step_of
 from wordle_rl.training.guard import StepGuard, in_any_process
 from wordle_rl.training.interrupt import StopRequest
 from wordle_rl.training.optimizer import make_optimizer, rate_factor
-
-Progress = Callable[[int, int, str], None]
-"""Called with steps done, steps in all, and a few words on how it goes."""
 
 STATE_FILE = "wordle_rl_state.json"
 """What a training that plays knows beside its weights, in every checkpoint."""
@@ -54,7 +52,7 @@ class RunCallback(TrainerCallback):
         run: Run,
         stage: str,
         stop: StopRequest,
-        progress: Progress | None,
+        progress: ProgressCallback | None,
         headline: str,
         guard: StepGuard | None = None,
     ) -> None:
@@ -121,7 +119,7 @@ class WholeCheckpoints(Trainer):
         """One batch, forward and backward."""
         loss: torch.Tensor = super().training_step(*args, **kwargs)
         if self.guard is not None:
-            self.guard.hear(loss)
+            self.guard.note_loss(loss)
         return loss
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:

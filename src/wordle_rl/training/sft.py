@@ -29,6 +29,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.models.loading import SMALL_VOCABULARY
 from wordle_rl.processes import num_processes
+from wordle_rl.progress import ProgressCallback
 from wordle_rl.runs import Run
 from wordle_rl.runs.trackers import keep_tensorboard
 from wordle_rl.teaching.dataset import Example
@@ -36,7 +37,6 @@ from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.loop import (
-    Progress,
     RunCallback,
     WholeCheckpoints,
     check_launch,
@@ -58,7 +58,7 @@ def train_sft(
     *,
     seed: int = 0,
     report_to: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Path:
     """Train on the examples and save the model to `<run>/sft`; an interrupted training goes on where it stopped.
 

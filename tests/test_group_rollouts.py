@@ -15,7 +15,8 @@ from wordle_rl.env import WordleEnv  # noqa: E402
 from wordle_rl.game import Dictionary, Rules, score_guess  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.rl.roller import Arena, Roller, prompt_budget, transcript_row  # noqa: E402
+from wordle_rl.rl.games import GameSetup, prompt_budget, transcript_row  # noqa: E402
+from wordle_rl.rl.group_rollouts import GroupRollouts  # noqa: E402
 from wordle_rl.rollout import Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
@@ -46,27 +47,27 @@ class Schedule:
 
 
 class Roll:
-    """A roller with a stand-in for the trainer that calls it."""
+    """A rollouts with a stand-in for the trainer that calls it."""
 
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model = small_model(tokenizer)
         self.prompter = prompter or compact(max_turns=3)
-        arena = Arena(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
-        self.roller = Roller(arena, codec, settings, make_run(directory, words), seed=0)
+        setup = GameSetup(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
+        self.rollouts = GroupRollouts(setup, codec, settings, make_run(directory, words), seed=0)
         if pay is not None:
-            self.roller.schedule = Schedule(pay)
+            self.rollouts.schedule = Schedule(pay)
         self.games = []
-        keep = self.roller._rows
-        self.roller._rows = lambda games: keep(self.games.append(games) or games)
+        keep = self.rollouts._rows
+        self.rollouts._rows = lambda games: keep(self.games.append(games) or games)
 
     def __call__(self, step: int = 0) -> dict[str, list]:
         settings, accelerator = (
-            self.roller.settings,
+            self.rollouts.settings,
             SimpleNamespace(process_index=0, num_processes=1, unwrap_model=lambda model: model),
         )
         trainer = SimpleNamespace(model=self.model, state=SimpleNamespace(global_step=step), accelerator=accelerator)
-        count = settings.groups_per_step * settings.group_size * self.roller.rows_per_game
-        return self.roller(["wordle"] * count, trainer)
+        count = settings.groups_per_step * settings.group_size * self.rollouts.rows_per_game
+        return self.rollouts(["wordle"] * count, trainer)
 
 
 @pytest.fixture
@@ -113,8 +114,8 @@ def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_giv
 def test_every_list_has_a_row_per_prompt_and_lists_of_a_row_are_of_one_length(shape, roll) -> None:
     played = roll(prompter=compact(shape, max_turns=3))
     found = played()
-    assert played.roller.rows_per_game == (3 if shape is Shape.STATE else 1)
-    assert {len(column) for column in found.values()} == {12 * played.roller.rows_per_game}
+    assert played.rollouts.rows_per_game == (3 if shape is Shape.STATE else 1)
+    assert {len(column) for column in found.values()} == {12 * played.rollouts.rows_per_game}
     for row in range(len(found["prompt_ids"])):
         names = ("completion_ids", "logprobs", "env_mask", "token_advantages")
         assert len({len(found[name][row]) for name in names}) == 1
@@ -136,7 +137,7 @@ def test_free_refusals_take_rows_of_their_own(roll) -> None:
     )  # fmt: skip
     played = roll(prompter=game.prompter(5))
     found = played()
-    assert played.roller.rows_per_game == 5
+    assert played.rollouts.rows_per_game == 5
     assert len(found["prompt_ids"]) == 12 * 5
     assert max(len(game.trajectory.segments) for game in played.games[0]) == 5
 
@@ -161,7 +162,7 @@ def test_advantages_stand_on_the_tokens_of_their_turn(credit, shape, roll) -> No
             assert found["token_advantages"][row] == expected
             row += 1
         assert next(own, None) is None, "every own turn is credited"
-        row += played.roller.rows_per_game - len(game.trajectory.segments)
+        row += played.rollouts.rows_per_game - len(game.trajectory.segments)
     assert any(any(values) for values in found["token_advantages"])
 
 
@@ -191,7 +192,7 @@ def test_only_training_secrets_are_played(split, roll) -> None:
     played = roll(secrets=split.train)
     for step in range(4):
         played(step)
-    record = rows(played.roller.run.directory / "secrets.jsonl")
+    record = rows(played.rollouts.run.directory / "secrets.jsonl")
     assert [row["step"] for row in record] == [0, 1, 2, 3]
     drawn = {secret for row in record for secret in row["secrets"]}
     assert drawn <= set(split.train)
@@ -207,20 +208,20 @@ def test_the_same_seed_and_step_start_the_same_games(roll) -> None:
 def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> None:
     played = roll(pay=lambda *_: 1.0)
     played(0)
-    played.roller.best_compliance = 0.7
+    played.rollouts.best_compliance = 0.7
     played(1)
     played(2)
-    assert played.roller.schedule.asked == [(0, None), (1, 0.7), (2, 0.7)]
+    assert played.rollouts.schedule.asked == [(0, None), (1, 0.7), (2, 0.7)]
 
 
 def test_replies_are_measured_one_by_one(roll) -> None:
     played = roll(prompter=compact(Shape.STATE, max_turns=3))
     given = played()
     replies = [mask for mask in given["env_mask"] if any(mask)]
-    assert played.roller.metrics["reply_tokens"] == pytest.approx(sum(map(sum, replies)) / len(replies))
+    assert played.rollouts.metrics["reply_tokens"] == pytest.approx(sum(map(sum, replies)) / len(replies))
     turns = [turn for game in played.games[0] for turn in game.trajectory.transcript.own_turns]
-    assert played.roller.metrics["overlong_share"] == sum(turn.overlong for turn in turns) / len(turns) > 0
-    assert played.roller.counts["reply_tokens"] == len(replies) == len(turns)
+    assert played.rollouts.metrics["overlong_share"] == sum(turn.overlong for turn in turns) / len(turns) > 0
+    assert played.rollouts.denominators["reply_tokens"] == len(replies) == len(turns)
 
 
 def test_a_linear_schedule_moves_the_weights_with_the_steps(roll) -> None:
@@ -236,7 +237,7 @@ def test_a_switch_waits_for_compliance(roll) -> None:
     reward = {"weights": {"format": 1.0}, "then_weights": {"win": 1.0}, "threshold": 0.5, "keep_order": False}
     played = roll(settings=GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward}))
     played(0)
-    played.roller.best_compliance = 0.6
+    played.rollouts.best_compliance = 0.6
     played(1)
     assert [set(games[0].reward.weights) for games in played.games] == [{"format"}, {"win"}]
 
@@ -244,12 +245,12 @@ def test_a_switch_waits_for_compliance(roll) -> None:
 def test_constant_groups_are_counted_and_remembered(roll) -> None:
     played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
     played()
-    assert played.roller.metrics["zero_variance_share"] == 1.0
-    assert set(played.roller.starts.picker.state().values()) == {0.0}
+    assert played.rollouts.metrics["zero_variance_share"] == 1.0
+    assert set(played.rollouts.starts.picker.state().values()) == {0.0}
     mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
     mixed()
-    assert mixed.roller.metrics["zero_variance_share"] < 1.0
-    assert max(mixed.roller.starts.picker.state().values()) > 0.0
+    assert mixed.rollouts.metrics["zero_variance_share"] < 1.0
+    assert max(mixed.rollouts.starts.picker.state().values()) > 0.0
 
 
 def refilling(**changes) -> GRPOSettings:
@@ -257,7 +258,7 @@ def refilling(**changes) -> GRPOSettings:
 
 
 def test_a_game_ends_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
-    settled = roll().roller._is_settled
+    settled = roll().rollouts._is_settled
     num_settled = 0
     for secret in sixty.outside:
         env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
@@ -280,12 +281,12 @@ def test_constant_groups_are_played_anew_with_other_secrets(roll) -> None:
 
     played = roll(settings=refilling(), pay=pay)
     found = played()
-    metrics = played.roller.metrics
+    metrics = played.rollouts.metrics
     assert metrics["zero_variance_share"] == 1.0
     assert metrics["refilled_groups"] + metrics["skipped_groups"] == 3
     assert metrics["refilled_groups"] > 0
     assert len(found["prompt_ids"]) == 12
-    drawn = [row["secrets"] for row in rows(played.roller.run.directory / "secrets.jsonl")]
+    drawn = [row["secrets"] for row in rows(played.rollouts.run.directory / "secrets.jsonl")]
     assert [len(secrets) for secrets in drawn] == [3, 3]
     assert drawn[0] != drawn[1]
     assert {game.trajectory.transcript.secret for game in played.games[0]} == {*drawn[1]}
@@ -294,14 +295,14 @@ def test_constant_groups_are_played_anew_with_other_secrets(roll) -> None:
 def test_groups_that_teach_are_not_played_anew(roll) -> None:
     played = roll(settings=refilling(), pay=lambda _, turn: len(turn.reply) % 7)
     played()
-    assert played.roller.metrics["refilled_groups"] == 3 * played.roller.metrics["zero_variance_share"]
+    assert played.rollouts.metrics["refilled_groups"] == 3 * played.rollouts.metrics["zero_variance_share"]
 
 
 def test_refills_stop_after_so_many_rounds(roll) -> None:
     played = roll(settings=refilling(max_refills=3), pay=lambda *_: 1.0)
     played()
-    assert len(rows(played.roller.run.directory / "secrets.jsonl")) == 4
-    assert played.roller.metrics["skipped_groups"] == 3
+    assert len(rows(played.rollouts.run.directory / "secrets.jsonl")) == 4
+    assert played.rollouts.metrics["skipped_groups"] == 3
 
 
 OUTSIDE = {"outside_rate": 1.0, "credit": "guess", "reward": {"weights": {"quick_regret": -6.0}, "keep_order": False}}
@@ -316,18 +317,18 @@ def outside(tokenizer, codec, tmp_path) -> Roll:
 
 def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
     outside()
-    (row,) = rows(outside.roller.run.directory / "secrets.jsonl")
+    (row,) = rows(outside.rollouts.run.directory / "secrets.jsonl")
     assert not {*row["secrets"]} & {*WORDS.answers}
-    assert "win_rate" not in outside.roller.metrics
-    assert outside.roller.starts.picker.state() == {}
+    assert "win_rate" not in outside.rollouts.metrics
+    assert outside.rollouts.starts.picker.state() == {}
 
 
 def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
     # No answer does without e, so `crane` leaves none; without m and a there are some, until a z is proved.
     games = [("mamma", "fuzzy", "crane"), ("crane", "mamma", "fuzzy"), ("these", "crane"), ("mamma", "these", "crane")]
     group = [Trajectory(play("zzzzz", *words, budget=True)) for words in games]
-    (scored,) = outside.roller._score(group, step=0)
-    assert [outside.roller._num_live_turns(trajectory.transcript) for trajectory in group] == [2, 1, 1, 2]
+    (scored,) = outside.rollouts._score(group, step=0)
+    assert [outside.rollouts._num_live_turns(trajectory.transcript) for trajectory in group] == [2, 1, 1, 2]
     for game, live in zip(scored.games, [2, 1, 1, 2], strict=True):
         assert all(value == 0.0 for value in game.advantages[live:])
         assert all(value != 0.0 for value in game.advantages[:live])
@@ -360,7 +361,7 @@ def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, co
 def test_sample_games_say_what_was_played(roll) -> None:
     played = roll(pay=lambda _, turn: 0.25)
     played(3)
-    found = rows(played.roller.run.directory / "games.jsonl")
+    found = rows(played.rollouts.run.directory / "games.jsonl")
     assert len(found) == 2
     secrets = [game.trajectory.transcript.secret for game in played.games[0]]
     for row in found:
@@ -381,7 +382,7 @@ def test_a_row_tells_how_many_turns_a_game_cost(small_words) -> None:
 def test_metrics_are_shares_and_sums(roll) -> None:
     played = roll()
     played(0)
-    metrics = played.roller.metrics
+    metrics = played.rollouts.metrics
     assert 0.0 <= metrics["format_compliance"] <= 1.0
     assert metrics["win_rate"] == 0.0
     assert metrics["cumulative_wins"] == 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,52 +13,24 @@ from typing import TYPE_CHECKING, Any
 from accelerate.utils import gather_object
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
+from wordle_rl.config import GRPOSettings
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
-from wordle_rl.models.loading import context_length
-from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, fitting_answers, format_compliance, with_candidates
+from wordle_rl.prompt import Shape
+from wordle_rl.reward import RewardBreakdown, Schedule, fitting_answers, with_candidates
 from wordle_rl.rl.branching import BranchedGame, play_branching, regret_judge
 from wordle_rl.rl.colocate import colocated_player
 from wordle_rl.rl.credit import CREDITS, TurnValues, is_constant, token_advantages
-from wordle_rl.rl.starts import GroupStarts
-from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, play
+from wordle_rl.rl.games import GameSetup, Scored, game_row, measured, prompt_budget
+from wordle_rl.rl.starts import GroupStarts, record_secrets
+from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, mask_without_overlong, play
 from wordle_rl.runs import Run
 from wordle_rl.runs.trackers import GameBook
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.solver import Solver
-from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
     from trl import GRPOTrainer
-
-
-@dataclass(frozen=True)
-class Arena:
-    """What the games of a training are played with.
-
-    `secrets` are trained on, `validation` is what weights are chosen by, and `rehearsal` are other training secrets, on
-    which validation sees to it that nothing is forgotten.
-    """
-
-    words: WordList
-    prompter: Prompter
-    secrets: Sequence[str]
-    solver: Solver
-    validation: Sequence[str] = ()
-    rehearsal: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A game with its reward and the advantage of each of its own turns."""
-
-    trajectory: Trajectory
-    reward: RewardBreakdown
-    advantages: TurnValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +41,35 @@ class Group:
     is_constant: bool
 
 
-class Roller:
+class GroupRollouts:
     """Plays the games of each step and turns them into TRL's rows."""
 
-    def __init__(self, arena: Arena, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
-        self.arena, self.codec, self.settings, self.run, self.seed = arena, codec, settings, run, seed
+    def __init__(self, setup: GameSetup, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
+        self.setup, self.codec, self.settings, self.run, self.seed = setup, codec, settings, run, seed
         self.book = GameBook(run)
         self.schedule: Schedule = settings.reward.schedule()
-        self.starts = GroupStarts(arena.words, arena.prompter, arena.secrets, settings, run, seed)
-        self._fitting = fitting_answers(arena.solver)
+        self.starts = GroupStarts(
+            setup.words,
+            setup.prompter,
+            setup.secrets,
+            seed,
+            focus=settings.focus,
+            outside_rate=settings.outside_rate,
+            max_given=settings.max_given,
+        )
+        self._fitting = fitting_answers(setup.solver)
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
         self.metrics: dict[str, float] = {}
-        self.counts: dict[str, int] = {}
+        self.denominators: dict[str, int] = {}
         self.filled_share = 1.0
-        """Share of the rows of a step that hold something a policy said."""
+        """Share of the rows of a step that are not blank padding."""
 
     @property
     def rows_per_game(self) -> int:
         """Rows TRL must leave for each of the `group_size` places of a group."""
-        row_per_turn = self.arena.prompter.shape is Shape.STATE or self.settings.turn_candidates > 1
-        return self.arena.prompter.rules.max_replies if row_per_turn else 1
+        row_per_turn = self.setup.prompter.shape is Shape.STATE or self.settings.turn_candidates > 1
+        return self.setup.prompter.rules.max_replies if row_per_turn else 1
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""
@@ -109,17 +88,17 @@ class Roller:
 
     def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
         """What a finished game earns at a step."""
-        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.arena.solver)
+        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.setup.solver)
 
     def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
         """Play every secret greedily, a share of them per process: what each game gave away is what it is worth."""
         started = time.perf_counter()
         num_processes = int(trainer.accelerator.num_processes)
-        secrets = list(self.arena.secrets[process::num_processes])
-        self.starts.record("scout", step, process, secrets)
+        secrets = list(self.setup.secrets[process::num_processes])
+        record_secrets(self.run, "scout", step, process, secrets)
         with self._player(trainer, step, process, greedy=True) as (sampler, budget):
             starts = [Start(secret) for secret in secrets]
-            games = play(starts, self.arena.words, self.arena.prompter, sampler, max_prompt_tokens=budget)
+            games = play(starts, self.setup.words, self.setup.prompter, sampler, max_prompt_tokens=budget)
         played = [game.transcript for game in games]
         found = [(game.secret, self.reward_of(game, step).total, game.won) for game in played]
         found = gather_object(found) if num_processes > 1 else found
@@ -151,11 +130,12 @@ class Roller:
     ) -> list[Group]:
         """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
         started = time.perf_counter()
-        firsts = self.starts.draw(num_groups, step, process, refill)
-        starts = [start for start in firsts for _ in range(self.settings.group_size // self.settings.turn_candidates)]
-        words, prompter = self.arena.words, self.arena.prompter
+        drawn = self.starts.draw(num_groups, step, process, refill)
+        record_secrets(self.run, "grpo", step, process, [start.secret for start in drawn])
+        starts = [start for start in drawn for _ in range(self.settings.group_size // self.settings.turn_candidates)]
+        words, prompter = self.setup.words, self.setup.prompter
         if (num_candidates := self.settings.turn_candidates) > 1:
-            judge = regret_judge(self.arena.solver)
+            judge = regret_judge(self.setup.solver)
             branched = play_branching(starts, words, prompter, sampler, num_candidates, judge, max_prompt_tokens=budget)
             played = time.perf_counter()
             groups = self._score_branched(branched, step)
@@ -169,8 +149,8 @@ class Roller:
         return groups
 
     def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
-        """Whether a secret outside the answers has ruled all of them out, so that no further guess is learnt."""
-        outside = secret not in self.arena.words.answer_index
+        """No answer fits the board any more; later guesses are not trained on. Only of secrets that are no answers."""
+        outside = secret not in self.setup.words.answer_index
         return outside and not len(self._fitting(board))
 
     @contextmanager
@@ -195,7 +175,7 @@ class Roller:
         credit = CREDITS[self.settings.credit]
         groups: list[Group] = []
         for group in groups_of(trajectories, self.settings.group_size):
-            rewards = [rubric.score(trajectory.transcript, self.arena.solver) for trajectory in group]
+            rewards = [rubric.score(trajectory.transcript, self.setup.solver) for trajectory in group]
             turn_rewards = [
                 reward.turn_rewards[: self._num_live_turns(trajectory.transcript)]
                 for trajectory, reward in zip(group, rewards, strict=True)
@@ -218,7 +198,7 @@ class Roller:
             games: list[Scored] = []
             group = branched[first : first + per_group]
             for game in group:
-                reward = rubric.score(game.transcript, self.arena.solver)
+                reward = rubric.score(game.transcript, self.setup.solver)
                 above = [_above_mean(values) for values in game.values]
                 segments = tuple(segment for turn in game.candidates for segment in turn)
                 games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
@@ -230,15 +210,16 @@ class Roller:
     def _num_live_turns(self, transcript: Transcript) -> int:
         """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
         own = len(transcript.own_turns)
-        if transcript.secret in self.arena.words.answer_index:
+        if transcript.secret in self.setup.words.answer_index:
             return own
-        return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.arena.solver)))
+        return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.setup.solver)))
 
     def _measure(self, games: list[Scored]) -> None:
-        numbers, self.counts = measured(games, self.arena.words)
-        self.cumulative_wins += self.counts["mean_guesses"]
-        self.best_compliance = max(numbers["format_compliance"], self.best_compliance or 0.0)
-        self.metrics |= numbers | {"cumulative_wins": float(self.cumulative_wins)}
+        found = measured(games, self.setup.words)
+        self.denominators = found.denominators
+        self.cumulative_wins += found.num_wins
+        self.best_compliance = max(found.means["format_compliance"], self.best_compliance or 0.0)
+        self.metrics |= found.means | {"cumulative_wins": float(self.cumulative_wins)}
 
     def _rows(self, games: list[Scored]) -> dict[str, list[Any]]:
         blank = Segment((self.codec.pad_id,), (self.codec.turn_end_ids[0],), (0,), (0.0,), ())
@@ -253,94 +234,20 @@ class Roller:
                 rows["prompt_ids"].append(list(segment.prompt_ids))
                 rows["completion_ids"].append(list(segment.token_ids))
                 rows["logprobs"].append(list(segment.sampler_logprobs))
-                rows["env_mask"].append(list(segment.loss_mask))
+                rows["env_mask"].append(self._learnt(segment))
                 rows["token_advantages"].append(token_advantages(segment, game.advantages))
                 rows["game_reward"].append(game.reward.total)
         num_filled = sum(len(game.trajectory.segments) for game in games)
         self.filled_share = num_filled / len(rows["prompt_ids"])
         return rows
 
-
-def measured(games: Sequence[Scored], words: WordList) -> tuple[dict[str, float], dict[str, int]]:
-    """What to log of games; a word outside the answers counts neither as won nor as lost.
-
-    Returns:
-        Means by name, and of how many games or replies those are that are not of all games.
-    """
-    transcripts = [game.trajectory.transcript for game in games]
-    winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
-    wins = [transcript.turns_used for transcript in winnable if transcript.won]
-    components: Counter[str] = Counter()
-    for game in games:
-        components.update(game.reward.values)
-    numbers = {f"reward/{name}": total / len(games) for name, total in components.items()}
-    numbers["format_compliance"] = format_compliance(transcripts)
-    if winnable:
-        numbers["win_rate"] = len(wins) / len(winnable)
-    if wins:
-        numbers["mean_guesses"] = statistics.fmean(wins)
-    replies = [turn for transcript in transcripts for turn in transcript.own_turns]
-    tokens = [
-        stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
-    ]
-    counts = {"win_rate": len(winnable), "mean_guesses": len(wins), "format_compliance": len(replies)}
-    if replies and tokens:
-        numbers["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
-        numbers["reply_tokens"] = statistics.fmean(tokens)
-        counts |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
-    return numbers, counts
+    def _learnt(self, segment: Segment) -> list[int]:
+        """1 on the tokens that are trained on."""
+        if self.settings.mask_overlong:
+            return mask_without_overlong(segment, self.codec.stop_ids)
+        return list(segment.loss_mask)
 
 
 def _above_mean(values: TurnValues) -> TurnValues:
     mean = statistics.fmean(values)
     return tuple(value - mean for value in values)
-
-
-def game_row(game: Scored) -> dict[str, Any]:
-    """A game as games.jsonl holds it."""
-    return transcript_row(game.trajectory.transcript, game.reward)
-
-
-def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
-    """The same of a game that nobody rewarded, or of one with its reward."""
-    own = 0
-    turns = []
-    for played in transcript.turns:
-        row: dict[str, Any] = {
-            "reply": played.reply,
-            "guess": played.turn.guess,
-            "marks": played.turn.marks,
-            "outcome": played.turn.outcome.value,
-            "given": played.given,
-        }
-        if reward is not None and not played.given:
-            row["reward"] = round(reward.turn_rewards[own], 4)
-            row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
-            own += 1
-        turns.append(row)
-    return {
-        "secret": transcript.secret,
-        "won": transcript.won,
-        "turns_used": transcript.turns_used,
-        **({} if reward is None else {"reward": round(reward.total, 4)}),
-        "stop_reason": transcript.stop_reason.value,
-        "turns": turns,
-    }
-
-
-def prompt_budget(model: PreTrainedModel, settings: GRPOSettings | RoundSettings, name: str = "grpo") -> int | None:
-    """The longest prompt that leaves room for a reply in the model's context; `name` is the section of the settings.
-
-    Raises:
-        ConfigError: If the context holds no reply of the wanted length.
-    """
-    context = context_length(model)
-    if context is None:
-        return None
-    budget = context - settings.sampling.max_completion_tokens
-    if budget < 1:
-        raise ConfigError(
-            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
-            f"a prompt in the model's context of {context} tokens; lower it"
-        )
-    return budget
