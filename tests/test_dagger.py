@@ -54,7 +54,7 @@ def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500):
     """What is to be said at the boards of these games, by prompt, and the numbers to log."""
     setup = GameSetup(words, prompter or compact(), words.answers, Solver(words, use_cache=False))
-    labels, numbers = Labeller(codec, setup, traces, limit)(games)
+    labels, numbers = Labeller(codec, setup, traces, limit).label(games)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, numbers
 
 
@@ -248,9 +248,7 @@ def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, token
 def seen(monkeypatch) -> list:
     """The examples of each round, which are not trained on."""
     found: list = []
-    monkeypatch.setattr(
-        "wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
-    )
+    monkeypatch.setattr("wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: found.append(examples))
     return found
 
 

@@ -126,9 +126,7 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
 ) -> None:
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
     seen = []
-    monkeypatch.setattr(
-        "wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
-    )
+    monkeypatch.setattr("wordle_rl.rl.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples))
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_share": 0.5})
     train(small_model(tokenizer), codec, sixty, tmp_path, settings)

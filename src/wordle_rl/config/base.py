@@ -13,7 +13,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the setting and the mend in one line."""
+    """A configuration that cannot be used; the message names the setting and the fix in one line."""
 
 
 def check_seed(seed: int) -> None:

@@ -17,7 +17,7 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
     "dpo": "DPO",
     "dagger": "DAgger",
 }
-"""How a policy may learn from its own games after SFT: name of the setting, stage and model -> what to call it."""
+"""How a policy may learn from its own games after SFT: name in settings, stages and models -> name in prose."""
 
 _VLLM_IMPORTANCE_CAP = 2.0
 
@@ -32,7 +32,8 @@ class GRPOSettings(Section):
     group_size: Count = Field(16, ge=2)
     """Games per secret; a group of one has no baseline."""
     micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of them at once. Games of a length go together: fewer carry less padding."""
+    """Games per backward pass; 0: all of them at once. Games of similar length go together, so small batches carry less
+    padding."""
     max_given: int = Field(0, ge=0)
     """Start states: 0 to so many random turns are already played (the same for a whole group)."""
     outside_rate: float = Field(0.0, ge=0, le=1)
@@ -46,11 +47,11 @@ class GRPOSettings(Section):
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
     """TRL's loss aggregation."""
     sequence_importance: bool = False
-    """Importance ratios per sequence instead of per token (GSPO). Every token of a sequence is then moved alike, so a
-    sequence must have one advantage: `credit = "game"`, a sequence per turn (`game.shape = "state"`) or candidates."""
+    """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
+    turn_candidates > 1; each gives a sequence one advantage."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range. Games are learnt once, by the weights that played them, so that ratios are 1 and nothing is
-    clipped; it counts in asynchronous GRPO, whose games are older."""
+    """Lower clip range. Games are trained on once, by the weights that played them, so ratios are 1 and nothing is
+    clipped; it matters in asynchronous GRPO, whose games come from older weights."""
     epsilon_high: float = Field(0.28, gt=0)
     """Upper clip range (clip-higher); see `epsilon`."""
     beta: float = Field(0.0, ge=0)
@@ -67,8 +68,8 @@ class GRPOSettings(Section):
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, where it plays."""
     max_importance_ratio: float | None = Field(None, ge=0)
-    """Where sampler and trainer differ (precision, engine): weigh a token by their ratio, at most this; 0: do not.
-    Left out: 2 where vLLM plays, else 0."""
+    """Multiply a token's advantage by its probability in training over that in sampling, at most this; they differ by
+    engine and precision. 0: do not. Left out: 2 where vLLM plays, else 0."""
     reward: RewardSettings = RewardSettings()
     """What a game earns."""
     sampling: SamplingSettings = SamplingSettings()
@@ -76,11 +77,12 @@ class GRPOSettings(Section):
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
-    """How strongly secrets with a mixed record, or a poor one (`scout_every_steps`), are preferred; 0: all alike."""
+    """How strongly to prefer secrets whose groups' rewards spread most (or, with scout_every_steps, where greedy play
+    lost most). 0: uniform."""
     scout_every_steps: int = Field(0, ge=0)
-    """Play every training secret once, greedily, before the first step and every so many steps: those games teach
-    nothing, but secrets are then preferred by what greedy play gave away, of the reward, against its best game. 0: by
-    their groups' own record alone, and each counts as mixed until it was trained on."""
+    """Play every training secret once, greedily, before the first step and every so many steps. Secrets are then
+    preferred by the best scouting reward minus this secret's. These games are not trained on. 0: secrets are preferred
+    by their groups' own spread alone, and one that was never trained on counts as the largest."""
     turn_candidates: int = Field(1, ge=1)
     """Above 1: every turn is sampled so many times from the same state, each guess is credited with its regret against
     the mean of them, and the game goes on with the best. A group then plays group_size / turn_candidates games. Needs
@@ -98,8 +100,7 @@ class GRPOSettings(Section):
     step, every so many steps and at the end. Those weights are kept whose greedy play needs the fewest guesses, a loss
     counted as one more than the game allows. 0: keep the last weights."""
     blends: int = Field(0, ge=0)
-    """How many weights between those of the start and those of the last step are validated too at the end, evenly
-    spaced."""
+    """Number of interpolated weights between start and last step, evenly spaced, that are also validated at the end."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
 
@@ -110,7 +111,7 @@ class GRPOSettings(Section):
 
     @property
     def importance_cap(self) -> float:
-        """At most how much likelier the trainer may find a token than the sampler did; 0: tokens are not weighed."""
+        """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
         if self.max_importance_ratio is None:
             return _VLLM_IMPORTANCE_CAP if self.engine == "vllm" else 0.0
         return self.max_importance_ratio
@@ -166,7 +167,7 @@ class GRPOSettings(Section):
 
 
 class RoundSettings(Section):
-    """What expert iteration, DPO and DAgger share: rounds of playing, choosing what to learn, and training on it."""
+    """What expert iteration, DPO and DAgger share: rounds of playing, choosing what to train on, and training."""
 
     rounds: int = Field(4, ge=0)
     """Rounds; 0 skips the training."""
@@ -226,15 +227,17 @@ class DPOSettings(RoundSettings):
     group_size: Count = Field(4, ge=1)
     """Games per secret."""
     judge: Literal["regret", "information", "outcome"] = "regret"
-    """The worth of a guess: what it gives away to the solver, what it tells, or how the group's games with it ended."""
+    """The worth of a guess: minus its regret against the solver, its share of the information to be had, or the mean
+    reward of the group's games with it."""
     boards_per_round: int = Field(512, ge=1)
-    """Boards reached at which further guesses are sampled; not for `outcome`, which compares the games played."""
+    """Boards of the games played at which further guesses are sampled; unused by `outcome`, which compares the games
+    themselves."""
     guesses_per_board: Count = Field(8, ge=2)
     """Guesses sampled at each of those boards."""
     margin: float = Field(0.1, gt=0)
     """How much better the chosen guess must be: expected guesses, share of information, or reward."""
     pairs_per_board: int = Field(2, ge=1)
-    """The best guess of a board is set against so many others, the worst first."""
+    """The best guess of a board is paired with up to so many others, the worst first."""
     beta: float = Field(0.1, gt=0)
     """How closely the policy is held to the SFT model."""
     loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
@@ -263,8 +266,8 @@ class DaggerSettings(RoundSettings):
     """Share of secrets that are listed words outside the answers. Their games lead to boards on which a held-out answer
     is the right guess."""
     keep_rounds: int = Field(3, ge=0)
-    """Earlier rounds whose boards are learnt again; 0: only those of the round itself."""
+    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
     replay_share: float = Field(0.25, ge=0, lt=1)
-    """Share of teacher games among all games that a round learns from, those kept included, against forgetting."""
+    """Share of teacher games among all games that a round trains on, kept rounds included, against forgetting."""
 
     _learns_from_single_games = True

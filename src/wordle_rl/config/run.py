@@ -118,7 +118,7 @@ def load_config(path: Path) -> RunConfig:
 
 
 def own_weights(config: RunConfig) -> dict[str, RewardSettings]:
-    """The rewards with weights of their own, which leave no room for a preset, by algorithm."""
+    """The rewards that give weights instead of a preset, by algorithm."""
     rewards = {name: getattr(config, name).reward for name in ALGORITHM_NAMES}
     return {name: reward for name, reward in rewards.items() if reward.weights}
 
@@ -136,7 +136,7 @@ def describe(error: ValidationError) -> str:
 
 
 def _nearest(loc: tuple[int | str, ...]) -> str:
-    """A hint at the setting that was probably meant."""
+    """A hint at the setting with the most similar name."""
     section: Any = RunConfig
     for part in loc[:-1]:
         section = section.model_fields[str(part)].annotation

@@ -93,7 +93,7 @@ _DEFAULT_PRESET = "sparse"
 
 
 def two_rewards(preset: str, where: str, weights: Iterable[str]) -> str:
-    """What to say where a preset and weights are both given: weights would count and the preset would not."""
+    """The error where a preset and weights are both given, of which the preset would be ignored."""
     return f"{preset} and {where} ({', '.join(weights)}) both say what is rewarded; leave one of them out"
 
 
@@ -103,18 +103,18 @@ class RewardSettings(Section):
     preset: str = _DEFAULT_PRESET
     """Name of a reward preset or curriculum."""
     weights: dict[str, float] = Field(default_factory=dict)
-    """Weights of one's own by component name, instead of the preset's."""
+    """Your own weights by component name, instead of the preset's."""
     then_preset: str | None = None
     """Preset to move on to; a curriculum cannot be part of another."""
     then_weights: dict[str, float] = Field(default_factory=dict)
-    """Weights of one's own to move on to."""
+    """Your own weights to move on to."""
     over_steps: int = Field(0, ge=0)
     """Move on in a straight line over so many steps; 0: all at once, when enough replies hold a listed word."""
     threshold: float = Field(0.9, gt=0, le=1)
     """With over_steps 0: the share of replies with a listed word at which to move on."""
     keep_order: bool = True
-    """The weights of winning and of broken rules are raised as far as no loss may outscore a win, nor a cheat a loss;
-    `--no-` leaves them as they are given."""
+    """Move the weights of winning and of broken rules as far as needed for no loss to outscore a win, and no loss with
+    a broken rule an honest one; `--no-` leaves them as given."""
 
     @model_validator(mode="after")
     def _is_one_reward(self) -> Self:

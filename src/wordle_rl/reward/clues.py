@@ -1,4 +1,4 @@
-"""What one guess made of the clues on the board: letters, consistency, information, regret."""
+"""How well one guess uses the clues on the board: letters, consistency, information, regret."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
 
 PLACE_KEPT = 0.2
-"""A letter set again where it is proved to stand."""
+"""A letter repeated in its proved place."""
 LETTER_MOVED = 0.1
-"""A copy known to be in the word, tried where it may stand."""
+"""A copy known to be in the word, tried in a place where it may be."""
 NEW_LETTER = 0.05
 """A letter, or a further copy of one, about which nothing is known."""
 WRONG_PLACE = -0.2
-"""A letter of the word set where it is known not to stand."""
+"""A letter of the word in a place where it is known not to be."""
 ABSENT_LETTER = -0.5
-"""A letter, or a further copy of one, that the word is known not to hold."""
+"""A letter, or a further copy of one, that the word is known not to contain."""
 
 LOWEST_FEEDBACK = 5 * ABSENT_LETTER
 """The lowest `feedback_use` of a turn; the highest is `5 * PLACE_KEPT`, which is 1."""
@@ -76,7 +76,7 @@ def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
 
 
 def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], NDArray[np.int32]]:
-    """A function from a board to the answers that fit it, as indices; it remembers boards it saw."""
+    """A function from a board to the answers that fit it, as indices; it caches its results."""
 
     @lru_cache(_MAX_BOARDS)
     def candidates(scored: tuple[tuple[str, str], ...]) -> NDArray[np.int32]:
@@ -101,8 +101,8 @@ def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Tu
 def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], solver: Solver) -> float:
     """The bits a guess was expected to bring over the most that any guess would have, 0 to 1.
 
-    The guess that wins counts in full: it leaves nothing to learn, even where one candidate was left and no
-    guess could bring a bit. With no candidate left (a secret outside the answers) any other guess is worth 0.
+    The winning guess counts as 1, even where one candidate was left and no guess could bring a bit. With no candidate
+    left (a secret outside the answers) any other guess is worth 0.
     """
     if turn.guess is None or turn.marks is None:
         return 0.0
@@ -117,9 +117,9 @@ def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], so
 def turn_regret(turn: Turn, candidates: NDArray[np.int32], regret: Callable[[str, NDArray[np.int32]], float]) -> float:
     """The expected guesses a turn gave away to the solver, as `regret` counts them, cut to the range 0 to 1.
 
-    A turn without marks taught nothing and costs 1, as a guess that tells nothing does. With no candidate left there
-    is nothing to compare: 0. The count of guesses knows no limit of turns: under one the search is several times
-    slower, and what a lost game costs is the business of `win`.
+    A turn without marks costs 1, as a guess without information does. With no candidate left there is nothing to
+    compare: 0. Expected guesses are counted without a limit of turns: with one the search is several times slower, and
+    a lost game is paid for by `win`.
     """
     if turn.guess is None or turn.marks is None:
         return 1.0

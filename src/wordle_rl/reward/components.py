@@ -10,7 +10,7 @@ A component's value is the sum of its shares and lies in its stated range. There
 - latest (`greens`, `yellows`, `variety`): only the last guess counts; a turn's share is the change it made.
 
 A turn that broke the rules gets the worst score of every component. The two exceptions, `format` and `length`,
-grade how it broke them, and give a reply without a readable guess next to nothing. Turns that were never played
+grade how it broke them, and give a reply without a readable guess almost nothing. Turns that were never played
 because the token budget ran out count as worst turns too, charged to the last own turn: stopping early never pays.
 Given turns are clues and earn nothing.
 """
@@ -43,7 +43,7 @@ Shares = tuple[float, ...]
 """One number per own turn, in the order played."""
 
 STRAY_TAGS_SCORE = 0.1
-"""What `format` pays for a reply that used a tag or the right frame but holds no word of the right length."""
+"""What `format` pays for a reply with a tag or the right frame but without a word of the right length."""
 
 FREE_TOKENS = 256
 """A reply up to this length costs no `overlong`."""
@@ -64,7 +64,7 @@ class Component:
     """A named part of a reward and the ranges its value keeps to.
 
     Attributes:
-        name: How rubrics and logs call it.
+        name: Its name in rubrics and logs.
         compute: Transcript and solver to one share per own turn. Most components never ask the solver.
         loss_range: Range on any lost game, truncated ones included.
         honest_range: Range on an honest loss: all turns played and no rule broken. Lies within `loss_range`.
@@ -217,7 +217,7 @@ def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
 
 
 def _unplayed(transcript: Transcript) -> int:
-    """How many turns a spent token budget left unplayed; 0 for a game that the rules ended."""
+    """How many turns were left when the token budget ran out; 0 for a game that the rules ended."""
     if transcript.stop_reason is not StopReason.TOKEN_BUDGET:
         return 0
     return max(0, transcript.rules.max_turns - transcript.turns_used)
@@ -238,7 +238,7 @@ def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
 
 
 def _cost(transcript: Transcript, costs: list[float]) -> Shares:
-    """Each cost (0 to 1) over the turns of the game: its limit, or more where refusals were free."""
+    """Each cost (0 to 1) over the turns of the game: the limit of turns, or more where refusals were free."""
     unplayed = _unplayed(transcript)
     count = max(transcript.rules.max_turns, len(costs) + unplayed)
     shares = [cost / count for cost in costs]

@@ -2,8 +2,8 @@
 
 Every preset keeps order (see `Rubric`), which adds to `win` and `rule_break`. `published` gives the weights bare.
 Scores that other projects give to a single reply are averaged over the policy's turns here, so a game of one own
-turn has exactly their number. Two deviations are on purpose: a turn that broke a rule gets the worst score of every
-component, where some of them gave it 0 and were exploited, and a loss earns nothing of `win`.
+turn has exactly their number. There are two deliberate deviations: a turn that broke a rule gets the worst score of
+every component, where some of them gave it 0 and were exploited, and a loss earns nothing of `win`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CURRICULA: Mapping[str, SwitchSchedule] = MappingProxyType(
         ),
     }
 )
-"""Schedules by name, over and above the presets."""
+"""Schedules by name, in addition to the presets."""
 
 
 def published(name: str) -> Rubric:

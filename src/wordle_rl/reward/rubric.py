@@ -1,4 +1,4 @@
-"""`Rubric`: named components with weights, and the order that no choice of weights may upset."""
+"""`Rubric`: named components with weights, and the order of games that holds for all weights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RewardBreakdown:
 class Rubric:
     """Weights over named components.
 
-    Three kinds of game are told apart: a win; an honest loss (every turn played, no rule broken); a loss in which
+    There are three kinds of games: a win; an honest loss (every turn played, no rule broken); a loss in which
     a rule was broken. Whatever the weights, a win scores above every loss, and a rule-breaking loss never above an
     honest one: the weight of `win` is raised and that of `rule_break` lowered to the least values that ensure this
     for the stated ranges of the other components. Where breaking rules can gain nothing, as under a reward for wins

@@ -1,7 +1,7 @@
-"""Which rubric a training step uses: always one, a slow change, or a switch once the format is learned.
+"""Which rubric a training step uses: always the same, a linear change, or a switch once the format is learned.
 
-A schedule remembers nothing: the rubric is a function of the step and of the measured format compliance, so that a
-resumed run goes on as the interrupted one would have.
+A schedule has no state: the rubric is a function of the step and of the measured format compliance, so that a resumed
+run continues as the interrupted one would have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wordle_rl.reward.rubric import Rubric
 
 
 class Schedule(Protocol):
-    """What a trainer asks for a rubric."""
+    """Gives the rubric of each step."""
 
     def rubric_at(self, step: int, format_compliance: float | None = None) -> Rubric:
         """The rubric of a step.
@@ -45,14 +45,14 @@ class FixedSchedule:
         Rubric(self.weights, self.keep_order)
 
     def rubric_at(self, step: int, format_compliance: float | None = None) -> Rubric:
-        """The one rubric there is."""
+        """The same rubric at every step."""
         _check(step, format_compliance)
         return Rubric(self.weights, self.keep_order)
 
 
 @dataclass(frozen=True)
 class LinearSchedule:
-    """Weights that move in a straight line from `start` to `end` in `over_steps` steps and stay there.
+    """Weights that move linearly from `start` to `end` in `over_steps` steps and stay there.
 
     A component named in one set only has weight 0 in the other.
 
@@ -72,7 +72,7 @@ class LinearSchedule:
             raise RewardError(f"over_steps must be at least 1, not {self.over_steps}")
 
     def rubric_at(self, step: int, format_compliance: float | None = None) -> Rubric:
-        """The rubric part of the way from `start` to `end`; the compliance plays no role."""
+        """The rubric between `start` and `end` at this step; the compliance is not used."""
         _check(step, format_compliance)
         done = min(1.0, step / self.over_steps)
         weights = {
@@ -86,7 +86,7 @@ class LinearSchedule:
 class SwitchSchedule:
     """One set of weights until the format compliance reaches `threshold`, another from then on.
 
-    There is no latch inside. A caller that must not switch back passes the best compliance measured so far.
+    It does not remember a switch. A caller that must not switch back passes the best compliance measured so far.
 
     Raises:
         RewardError: If a set does not make a rubric or the threshold is not above 0 and at most 1.
@@ -104,7 +104,7 @@ class SwitchSchedule:
             raise RewardError(f"threshold must be above 0 and at most 1, not {self.threshold}")
 
     def rubric_at(self, step: int, format_compliance: float | None = None) -> Rubric:
-        """The rubric of the side the compliance is on; without a measurement, `before`."""
+        """`before` below the threshold or without a measurement, else `after`."""
         _check(step, format_compliance)
         switched = format_compliance is not None and format_compliance >= self.threshold
         return Rubric(self.after if switched else self.before, self.keep_order)

@@ -1,7 +1,7 @@
-"""Rollouts that weigh several guesses at every turn: candidates from one state, judged, the best one played.
+"""Rollouts with several guesses at every turn: candidates are sampled from one state and judged, the best is played.
 
-The candidates of a turn were all sampled from the same prompt, so their mean is a baseline that knows the state, and
-each guess is credited with its own worth alone. The games stay near good play, where the states worth learning are.
+The candidates of a turn share their prompt, so the mean of their values is a baseline for that state, and each guess is
+credited with its own value alone. Playing the best keeps games near good play, where the states worth training on are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Judge = Callable[[Sequence[Turn], Turn], float]
 
 @dataclass(frozen=True, slots=True)
 class BranchedGame:
-    """A game and all that was weighed in it.
+    """A game and all candidates of its turns.
 
     Attributes:
         transcript: The game as it was played.
@@ -103,7 +103,7 @@ def play_branching(
 
 
 def regret_judge(solver: Solver) -> Judge:
-    """Judges a turn by the expected guesses it gives away, from looking one guess ahead."""
+    """A judge by quick regret: expected guesses given away, looking one guess ahead."""
     fitting = fitting_answers(solver)
 
     def judge(board: Sequence[Turn], turn: Turn) -> float:

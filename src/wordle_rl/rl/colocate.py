@@ -1,8 +1,8 @@
 """vLLM beside the trainer, one engine in each process: TRL makes it and sends it the weights, our rollouts ask it.
 
-TRL's own way of generating calls the engine once and then may put it to sleep, which for a game of six turns would mean
-sending all weights six times. Here the engine is woken for a whole rollout. Where several GPUs hold one engine together
-(tensor parallelism), all their processes must ask it at once and for the same, however their games go.
+TRL's own generation calls the engine once and may then put it to sleep, which for a game of six turns would mean
+sending all weights six times. Here the engine stays awake for a whole rollout. Where several GPUs share one engine
+(tensor parallelism), all their processes must make the same calls at the same time, however their games go.
 
 What of TRL is used here is private to it: `vllm_generation` and its `llm`, `tp_group`, `_llm_weights_sleeping`, the way
 to the engine's model, and the trainer's `_last_loaded_step`. A test holds that they are there.
@@ -37,14 +37,14 @@ def vllm_arguments(
 ) -> dict[str, Any]:
     """What TRL is told of the engine.
 
-    Our own correction for what sampler and trainer disagree on (`importance_cap`) stands in for TRL's.
+    TRL's correction for differences between sampler and trainer is off; ours (`importance_cap`) replaces it.
 
     Args:
         settings: Of the training.
         words: The word list.
         prompter: Wording, shape and rules.
         codec: Tokenizer and chat template.
-        context: The most tokens the model takes, if it says.
+        context: The most tokens the model takes; None: unknown.
     """
     expected = longest_game(words, prompter, codec, settings.sampling.max_completion_tokens)
     length = settings.vllm.max_length or expected + expected // 4
@@ -100,7 +100,7 @@ def _check_takes_weights(trainer: GRPOTrainer) -> None:
     """Refuse an engine that takes no weights: for some processors vLLM packs its own and empties the layers.
 
     Raises:
-        ConfigError: If it has done so; on a GPU it never does.
+        ConfigError: If vLLM has packed its weights; on a GPU it never does.
     """
     if trainer.accelerator.device.type != "cpu":
         return
@@ -116,7 +116,7 @@ def _check_takes_weights(trainer: GRPOTrainer) -> None:
 def colocated_player(
     trainer: GRPOTrainer, codec: ChatCodec, sampling: SamplingSettings, seed: int = 0
 ) -> Iterator[tuple[VLLMSampler, int]]:
-    """A sampler over the trainer's engine, awake and with the weights as they are, for as long as the context lasts.
+    """A sampler over the trainer's engine, awake and with the current weights, for as long as the context lasts.
 
     Every process must enter and leave together; what they play in between may differ.
 
@@ -142,7 +142,7 @@ def colocated_player(
 def release_engine(trainer: GRPOTrainer) -> None:
     """Stop the trainer's engine, so that what follows has its memory.
 
-    Of several processes each keeps its engine to its end, since stopping one takes down the group they all wait in.
+    With several processes each keeps its engine until it exits, since stopping one ends the process group of all.
     """
     llm = trainer.vllm_generation.llm
     if num_processes() == 1:
@@ -155,10 +155,10 @@ _KEPT: list[Any] = []
 
 
 class SharedEngine:
-    """An engine that several processes hold together: what one of them asks, all of them generate.
+    """An engine that several processes share: what one of them asks, all of them generate.
 
-    vLLM expects each process of the group to make the same calls. Games end at different times, so a process that has
-    nothing left to ask must go on calling (`finish`) until nobody of its group has.
+    vLLM expects each process of the group to make the same calls. Games end at different times, so a process without
+    further requests must go on calling (`finish`) until no process of its group has any.
 
     Args:
         engine: This process's part.
@@ -176,14 +176,14 @@ class SharedEngine:
         return outputs
 
     def finish(self) -> None:
-        """Work for the others until all have finished."""
+        """Generate for the others until all have finished."""
         while not self._together([], [])[1]:
             pass
 
     def _together(
         self, prompts: list[Any], params: list[SamplingParams], *, use_tqdm: bool = False
     ) -> tuple[Sequence[RequestOutput], bool]:
-        """One round of the group; this process's outputs, and whether nobody asked for anything."""
+        """One call of the whole group; this process's outputs, and whether no process asked for anything."""
         everyone: list[Any] = [None] * torch.distributed.get_world_size(self._group)
         torch.distributed.all_gather_object(everyone, (prompts, params), group=self._group)
         asked = [prompt for theirs, _ in everyone for prompt in theirs]

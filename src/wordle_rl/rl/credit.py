@@ -1,4 +1,4 @@
-"""From rewards to advantages: which turn is credited with what, inside one group, and which tokens with that."""
+"""From rewards to advantages: of each turn within its group, and of the tokens of that turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
 
 _SAME = 1e-9
-"""Rewards closer than this are equal: sums of the same numbers differ in their last bits."""
+"""Rewards closer than this are equal: sums of the same numbers may differ by rounding."""
 
 
 def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
@@ -23,7 +23,7 @@ def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
         scale: Divide by the group's standard deviation.
 
     Returns:
-        For each game one advantage per turn, all alike. A group of equal rewards is all zeros.
+        For each game one advantage per turn, the same for all its turns. A group of equal rewards is all zeros.
 
     Raises:
         ValueError: If the group has fewer than two games, where every advantage would be zero.
@@ -68,8 +68,8 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
 def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
     """Credit each turn with its own reward alone, above the mean of the group's games at that turn.
 
-    For rewards that already tell what a guess is worth for the rest of the game, as regret does: what came after
-    it is then mere luck.
+    For rewards that already tell what a guess is worth for the rest of the game, as regret does: what happens after it
+    is then only luck.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
@@ -149,7 +149,7 @@ def _above(value: float, mean: float) -> float:
 
 
 def _spread(values: Sequence[float], scale: bool) -> float:
-    """What to divide by: the standard deviation, or 1 if none is wanted or there is none but rounding."""
+    """What to divide by: the standard deviation; 1 without scaling, or where it is only rounding."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return deviation if scale and deviation >= _SAME else 1.0

@@ -1,11 +1,11 @@
-"""DAgger: the policy plays, the solver teacher says what it would have said, the policy is fine-tuned on that.
+"""DAgger: the policy plays, the solver teacher labels each board with its reply, the policy is fine-tuned on these.
 
-A policy that learnt from a teacher's games alone knows only the boards a teacher comes to. Here every board that the
-policy's own games come to is labelled, those with refused or unreadable replies on them too, and learnt together with
-the boards of earlier rounds and some teacher games. A label depends on board and word list, never on the secret.
+A policy trained on a teacher's games alone has seen only boards that the teacher reaches. Here every board that the
+policy's own games reach is labelled, those with refused or unreadable replies too, and trained on together with the
+boards of earlier rounds and some teacher games. A label depends on board and word list, never on the secret.
 
-The same board is learnt once in a round, however many games came to it: its label is always the same, and the boards
-that come up again and again, the empty one first of all, are those the policy knows best.
+A board is trained on once per round, however many games reached it: its label is always the same, and the boards that
+recur most, above all the empty one, are those the policy knows best.
 
 Source: Ross, Gordon, Bagnell 2011, arXiv:1011.0686. The policy plays every turn itself (beta = 0 from the first round
 on, since it has been through SFT), and each round goes on from the last one's weights.
@@ -40,7 +40,7 @@ NAME = "dagger"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What to say to a prompt, both as token ids."""
+    """A prompt and the reply to learn, as token ids."""
 
     prompt_ids: tuple[int, ...]
     reply_ids: tuple[int, ...]
@@ -63,7 +63,7 @@ def train_dagger(
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> Path:
-    """Teach the model what to say on the boards it comes to and save it to `<run>/dagger`.
+    """Teach the model the teacher's replies on the boards it reaches and save it to `<run>/dagger`.
 
     An interrupted training goes on where it stopped. Arguments as for `Rounds`; `traces` says how the teacher plays and
     whether it thinks aloud. With a `replay_share` above 0 the run directory must hold traces.jsonl.
@@ -117,8 +117,8 @@ class _Aggregation:
         self.stored = run.directory / NAME / "labels"
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Labels of this round and of those kept, with their share of teacher games, as token ids and loss mask."""
-        new, numbers = self._labeller(game for group in played.groups for game in group)
+        """Labels of this round and of the kept ones, and their share of teacher games, as token ids and loss masks."""
+        new, numbers = self._labeller.label(game for group in played.groups for game in group)
         first = max(1, played.number - self._settings.keep_rounds)
         kept = {label.prompt_ids: label for number in range(first, played.number) for label in self._read(number)}
         if self._settings.keep_rounds:
@@ -148,7 +148,7 @@ class _Aggregation:
 
 
 def _as_row(value: Label | Example) -> Row:
-    """A row of a file; `asdict` would copy token by token."""
+    """A row of a file; `asdict` is slow here, as it copies every token."""
     return {field.name: list(getattr(value, field.name)) for field in fields(value)}
 
 
@@ -158,8 +158,8 @@ class Labeller:
     Args:
         codec: Tokenizer and template of the policy.
         setup: Words, prompts, rules.
-        traces: How the teacher plays, its noise apart, and whether it thinks aloud.
-        max_reply_tokens: Longer replies are no labels: the policy could not say them to their end.
+        traces: How the teacher plays, without its noise, and whether it thinks aloud.
+        max_reply_tokens: Longer replies are left out, since the policy could not finish them.
 
     Raises:
         WordListError: If the teacher's opener is not listed.
@@ -173,12 +173,12 @@ class Labeller:
         self._teacher = SolverTeacher(setup.solver)
         self._teacher.advise([()], self._settings)  # an opener that is not listed is refused before a game is played
 
-    def __call__(self, games: Iterable[Scored]) -> tuple[dict[tuple[int, ...], Label], Numbers]:
-        """One label for each different prompt on whose board an answer fits, by prompt.
+    def label(self, games: Iterable[Scored]) -> tuple[dict[tuple[int, ...], Label], Numbers]:
+        """One label for each different prompt whose board fits some answer, by prompt.
 
         Returns:
-            The labels, and numbers to log: boards the games came to, labels, and the share of boards with an answer at
-            which the policy's guess was the teacher's.
+            The labels, and numbers to log: boards the games reached, labels, and the share of boards that fit some
+            answer at which the policy's guess was the teacher's.
         """
         boards, guesses = [], []
         for game in games:
@@ -204,7 +204,7 @@ class Labeller:
         return said, numbers
 
     def _reply(self, board: Sequence[Turn], advice: Advice) -> str:
-        """The advice as the teacher's games word it; its thinking is true of the board by construction."""
+        """The advice worded as in the teacher's games, with thinking that is true of the board."""
         thinking = ""
         if self._narrate:
             scored = [TraceTurn(turn.guess, turn.marks) for turn in board if turn.guess and turn.marks]
@@ -214,12 +214,12 @@ class Labeller:
 
 
 def examples_of(labels: Sequence[Label]) -> list[Example]:
-    """Labels as sequences to train on, each learnt in one of them.
+    """Labels as sequences to train on; each label is in exactly one.
 
-    Where the policy itself said what the teacher says, its game went on from there: such a label lies on the way to the
-    next and is learnt in passing, so that a game played as the teacher plays is one sequence.
+    A label that is a prefix of the next label's sequence is trained inside that sequence: where the policy replied as
+    the teacher would, its game went on from there. A game played just as the teacher plays is one sequence.
     """
-    ordered = sorted(labels, key=lambda label: label.token_ids)  # what goes on from a label follows it
+    ordered = sorted(labels, key=lambda label: label.token_ids)  # labels that continue a label follow it
     examples, way = [], []
     for label, following in zip_longest(ordered, ordered[1:]):
         way.append(label)

@@ -1,9 +1,9 @@
-"""Direct preference optimization on guesses: of two replies to the same prompt, the better one is to become likelier.
+"""Direct preference optimization on guesses: of two replies to the same prompt, the better one is made likelier.
 
-Boards are those the policy reaches. With a solver for a judge, further replies are sampled at them and each guess is
-weighed by what it gives away or tells; with the outcome for a judge, replies are compared that games of one group gave
-to the same prompt, by how those games ended. Pairs reach TRL's `DPOTrainer` as the token ids that were sampled. The
-reference is the model that the training began with.
+Boards are those the policy reaches. Judged by regret or information, further replies are sampled at each board and the
+solver values their guesses. Judged by outcome, replies of games of one group to the same prompt are compared by the
+rewards of those games. Pairs reach TRL's `DPOTrainer` as the token ids that were sampled. The reference is the model
+that the training began with.
 
 Source: DPO, arXiv:2305.18290; the added likelihood of the chosen replies, arXiv:2404.19733.
 """
@@ -42,7 +42,7 @@ NAME = "dpo"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply to a board, as sampled, and its worth; `sound`: whole, and with a guess that the rules allow."""
+    """One reply to a board, as sampled, and its value; `sound`: whole, and with a guess that the rules allow."""
 
     token_ids: tuple[int, ...]
     value: float
@@ -90,7 +90,7 @@ class _BetterGuesses:
     def __init__(self, model: PreTrainedModel, codec: ChatCodec, setup: GameSetup, settings: DPOSettings) -> None:
         self._model, self._codec, self._setup, self._settings = model, codec, setup, settings
         reference = copy.deepcopy(model).eval()
-        # TRL puts a head of its own on a reference, which a wrapper of peft's does not take.
+        # TRL replaces the head of a reference model, which fails on peft's wrapper.
         self._reference = reference.get_base_model() if has_adapters(reference) else reference
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
@@ -123,7 +123,7 @@ class _BetterGuesses:
             train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
-        """Boards that the games came to, each once, with replies sampled there and judged by the solver."""
+        """Boards that the games reached, each once, with replies sampled there and valued by the solver."""
         games = (game for group in played.groups for game in group)
         reached = {board.prompt_ids: board for game in games for board, _, _ in boards_of(game)}
         count = min(self._settings.boards_per_round, len(reached))
@@ -137,13 +137,13 @@ class _BetterGuesses:
 
 
 class _Judge:
-    """Weighs guesses by the solver, without a look at the secret where regret is the measure."""
+    """Values guesses by the solver; regret does not depend on the secret."""
 
     def __init__(self, setup: GameSetup, measure: str) -> None:
         self._setup, self._measure = setup, measure
 
     def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
-        """The replies of these completions to one board."""
+        """The completions at one board, each with its value."""
         scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
         solver = self._setup.solver
         candidates = solver.candidates(scored)
@@ -161,7 +161,7 @@ class _Judge:
         return replies
 
     def _turn(self, board: Board, text: str) -> Turn:
-        """What the rules make of a reply to this board."""
+        """The turn that a reply to this board amounts to under the rules."""
         prompter = self._setup.prompter
         game = Game(board.secret, self._setup.words, prompter.rules)
         for turn in board.turns:
@@ -173,7 +173,7 @@ class _Judge:
 def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
     """Boards that several games of a group came to, with the replies they gave there.
 
-    The worth of a reply is the mean reward of the games that gave it: they share all that went before.
+    The value of a reply is the mean reward of the games that gave it; they share everything before it.
     """
     boards: dict[tuple[int, ...], Board] = {}
     rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
@@ -190,7 +190,7 @@ def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
 
 
 def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[Reply, Reply]]:
-    """The best sound reply against up to `limit` others that are worth less by the margin at least, the worst first."""
+    """The best sound reply, paired with up to `limit` others that are worse by at least the margin, the worst first."""
     different = list({reply.token_ids: reply for reply in replies}.values())
     best = max((reply for reply in different if reply.sound), key=lambda reply: reply.value, default=None)
     if best is None:
@@ -200,7 +200,7 @@ def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[
 
 
 class PairTrainer(WholeCheckpoints, DPOTrainer):
-    """`DPOTrainer` on pairs that are token ids already; TRL would tokenise text."""
+    """`DPOTrainer` on pairs of token ids, where TRL would tokenise text."""
 
     def _prepare_dataset(self, dataset: Dataset, *_: Any, **__: Any) -> Dataset:
         return dataset

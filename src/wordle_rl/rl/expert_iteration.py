@@ -1,8 +1,8 @@
 """Expert iteration: fine-tuning on the best of the policy's own games, round by round.
 
-Of each group the won games with the fewest guesses are kept and learnt token for token as they were sampled; a reply
-that broke a rule stays in its game but is not learnt. Some teacher games among them keep the policy from forgetting
-what its own games no longer show.
+Of each group the won games with the fewest guesses are kept and trained on token for token as sampled; a reply that
+broke a rule stays in its game with loss mask 0. Some teacher games are added, so that the policy does not forget what
+its own games no longer show.
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round goes on from the last one's weights.
 """
@@ -102,7 +102,7 @@ def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
 def examples_of(game: Scored) -> Iterator[Example]:
     """A game's token sequences as sampled, with a loss on the tokens of those replies that kept to the rules.
 
-    A reply that was cut at its token limit is not learnt either. Sequences in which nothing is learnt are left out.
+    A reply that was cut at its token limit is masked as well. Sequences without a loss are left out.
     """
     turns = game.trajectory.transcript.own_turns
     for segment in game.trajectory.segments:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class GameSetup:
     """What the games of a training are played with.
 
-    `secrets` are trained on, `validation` is what weights are chosen by, and `rehearsal` are other training secrets, on
-    which validation sees to it that nothing is forgotten.
+    `secrets` are trained on. Weights are chosen by play on `validation`, on `secrets`, and on `rehearsal`: training
+    secrets that SFT was taught and this training leaves out.
     """
 
     words: WordList
@@ -50,7 +50,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A prompt a game came to: its token ids, the turns played, and the game's secret."""
+    """A prompt a game reached: its token ids, the turns played, and the game's secret."""
 
     prompt_ids: tuple[int, ...]
     turns: tuple[Turn, ...]
@@ -131,7 +131,7 @@ def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None
 
 
 def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
-    """Every board a game came to, with the reply it gave there and whether that was sound.
+    """Every board a game reached, with the reply it gave there and whether that was sound.
 
     A sound reply is whole, and its guess is one that the rules allow.
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The games that share a secret and a start; `is_constant` if none of them teaches anything."""
+    """The games that share a secret and a start; `is_constant` if every advantage is zero."""
 
     games: list[Scored]
     is_constant: bool
@@ -72,7 +72,7 @@ class GroupRollouts:
         return self.setup.prompter.rules.max_replies if row_per_turn else 1
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
-        """TRL's `rollout_func`: play `len(prompts)` rows' worth of games; the prompts themselves only count."""
+        """TRL's `rollout_func`: play games for `len(prompts)` rows; what the prompts say is not used."""
         num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
         step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
         self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
@@ -91,7 +91,7 @@ class GroupRollouts:
         return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.setup.solver)
 
     def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
-        """Play every secret greedily, a share of them per process: what each game gave away is what it is worth."""
+        """Play every secret greedily, a share of them per process; its worth is the best reward minus its own."""
         started = time.perf_counter()
         num_processes = int(trainer.accelerator.num_processes)
         secrets = list(self.setup.secrets[process::num_processes])
@@ -108,7 +108,7 @@ class GroupRollouts:
         self.metrics["seconds/rollout"] += time.perf_counter() - started
 
     def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
-        """All games of a step; groups that teach nothing are played anew as often as the settings say."""
+        """All games of a step; constant groups are replaced by new ones, up to `max_refills` times."""
         groups = self._round(sampler, budget, num_groups, step, process, 0)
         first = [group for group in groups if group.is_constant]
         refilled = 0
@@ -128,7 +128,7 @@ class GroupRollouts:
     def _round(
         self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int, refill: int
     ) -> list[Group]:
-        """Draw, play and score so many groups; the clock runs on over the rounds of a step."""
+        """Draw, play and score so many groups; their seconds are added to those of the step."""
         started = time.perf_counter()
         drawn = self.starts.draw(num_groups, step, process, refill)
         record_secrets(self.run, "grpo", step, process, [start.secret for start in drawn])
@@ -149,7 +149,7 @@ class GroupRollouts:
         return groups
 
     def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
-        """No answer fits the board any more; later guesses are not trained on. Only of secrets that are no answers."""
+        """No answer fits the board any more; later guesses are not trained on. Only for secrets outside the answers."""
         outside = secret not in self.setup.words.answer_index
         return outside and not len(self._fitting(board))
 
@@ -190,7 +190,7 @@ class GroupRollouts:
         return groups
 
     def _score_branched(self, branched: list[BranchedGame], step: int) -> list[Group]:
-        """Groups of games whose candidates are each credited with what the judge said, above the mean of the turn."""
+        """Groups of games in which each candidate's advantage is its value minus the mean value of its turn."""
         rubric = self.schedule.rubric_at(step, self.best_compliance)
         per_group = self.settings.group_size // self.settings.turn_candidates
         groups: list[Group] = []
@@ -208,7 +208,7 @@ class GroupRollouts:
         return groups
 
     def _num_live_turns(self, transcript: Transcript) -> int:
-        """Own turns to learn from, at least 1: all of them, or those played while some answer was possible."""
+        """Own turns to train on, at least 1: all of them, or of an outside secret those with some answer possible."""
         own = len(transcript.own_turns)
         if transcript.secret in self.setup.words.answer_index:
             return own

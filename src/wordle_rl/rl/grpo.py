@@ -1,8 +1,8 @@
 """Multi-turn GRPO with TRL's `GRPOTrainer`: our games, our credit, its loss.
 
 TRL asks `GroupRollouts` for a batch of rows. In transcript shape a row is a whole game; in state shape a game takes as
-many rows as it may have turns, one per prompt, and unused rows are blank: either way every sampled token of every
-turn is trained on exactly once, under the prompt it was sampled from.
+many rows as it may have turns, one per prompt, and unused rows are blank. Either way every sampled token of every turn
+is trained on exactly once, under the prompt it was sampled from.
 """
 
 from __future__ import annotations
@@ -187,14 +187,14 @@ def _arguments(
         loss_type=settings.loss_type,
         importance_sampling_level="sequence" if settings.sequence_importance else "token",
         scale_rewards="none",
-        disable_dropout=True,  # games were played without it, and are to be scored as they were played
+        disable_dropout=True,  # games were played without it, so their tokens must be scored without it
         learning_rate=settings.optimizer.learning_rate,
         max_grad_norm=settings.optimizer.max_grad_norm,
         bf16=wants_bf16(settings.precision),
         use_cpu=not torch.cuda.is_available(),
         gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=1,
-        # Where weights are chosen, the last step must outlive a stop while that is done.
+        # With validation, the last step needs a checkpoint in case the validation after it is interrupted.
         save_strategy="steps" if settings.save_steps or settings.validate_every_steps else "no",
         save_steps=settings.save_steps or max(1, settings.steps),
         save_total_limit=1,

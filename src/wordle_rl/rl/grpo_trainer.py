@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer` with an advantage per token, a clock on each part of a step, and the rollouts's record kept."""
+"""TRL's `GRPOTrainer` with advantages per token, seconds per part of a step, the rollouts' record in checkpoints."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ROW_MEANS = {"grpo", "dr_grpo"}
 
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
-    """`GRPOTrainer` with an advantage per token, micro-batches by length, and a clock on each part of a step."""
+    """`GRPOTrainer` with an advantage per token, micro-batches by length, and the seconds of each part of a step."""
 
     rollouts: GroupRollouts
     replay: ReplayLoss | None = None
     _buffered_inputs: Any  # TRL's micro-batches of the step
-    _filled_share = 1.0  # of the rows of a step, those of all processes
+    _filled_share = 1.0  # share of a step's rows, of all processes, that are not blank
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         sent = {"seconds/weights": send_weights(self)} if self.use_vllm else {}
@@ -56,9 +56,9 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         )
         if self.accelerator.num_processes > 1:
             metrics = self._bring_together(metrics)
-            # All processes pay by one rubric, which may depend on how well formed all replies were.
+            # All processes use one rubric, which may depend on the format compliance of all replies.
             self.rollouts.best_compliance = max(metrics["format_compliance"], compliance_before or 0.0)
-        # TRL's own counts of tokens take a row for a reply, and rows that only fill up a batch for short ones.
+        # TRL's own counts of tokens take each row for one reply, and blank rows for short replies.
         for name in [name for name in self._metrics["train"] if name.startswith("completions/")]:
             del self._metrics["train"][name]
         for name, value in metrics.items():
@@ -67,10 +67,10 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
 
     @torch.no_grad()
     def _correct_for_the_sampler(self, output: dict[str, Any], limit: float) -> dict[str, float]:
-        """Weigh each token's advantage by how much likelier the trainer finds it than the sampler did.
+        """Multiply each token's advantage by its importance ratio: probability in training over that in sampling.
 
-        The weights are cut at `limit` (truncated importance sampling); a positive factor on the advantage is one on
-        the token's loss.
+        Ratios are cut at `limit` (truncated importance sampling). A positive factor on the advantage is the same factor
+        on the token's loss.
         """
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)  # (B, P + T)
         attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
@@ -86,9 +86,9 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, with every token where the sampler read it: TRL would count positions from the padding on.
+        """TRL's, with position ids that skip left padding, as in sampling.
 
-        Models of absolute positions would be trained on games they never played; to the others it is noise in 16 bits.
+        Otherwise models with absolute positions train on shifted inputs, and others get rounding noise in 16 bits.
         """
 
         def placed(**inputs: Any) -> Any:
@@ -98,17 +98,17 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return super()._get_per_token_logps_and_entropies(placed, *args, **kwargs)
 
     def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Give the first process the other processes' records to write; everyone's metrics as one."""
+        """Metrics over all processes; the first process writes the records of the others."""
         mine = self.rollouts.run.take() if isinstance(self.rollouts.run, Outbox) else []
         everyone = gather_object([(metrics, self.rollouts.denominators, mine)])
         if is_first():
             for *_, records in everyone:
                 for name, row in records:
                     self.rollouts.run.append(name, row)
-        return together([(theirs, counts) for theirs, counts, _ in everyone])
+        return together([(theirs, denominators) for theirs, denominators, _ in everyone])
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss, timed; where it is a mean over rows, blank ones do not count."""
+        """TRL's loss, timed; where it is a mean over rows, blank rows are left out of the mean."""
         started = time.perf_counter()
         loss = super().compute_loss(*args, **kwargs)
         if self.loss_type in _ROW_MEANS:
@@ -122,7 +122,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return loss
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """One micro-batch, timed: forward and backward; the last one of a step sums up."""
+        """One micro-batch, with its seconds of forward and backward; the last one of a step logs the sums."""
         self._prepare_s = 0.0
         started = time.perf_counter()
         loss = super().training_step(*args, **kwargs)
@@ -134,7 +134,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return loss
 
     def _sum_up(self) -> None:
-        """Log the seconds of a whole step, and as means over its tokens what TRL logs per micro-batch."""
+        """Log seconds per step, and replace TRL's per-micro-batch entropy and KL by token-weighted means."""
         metrics = self._metrics["train"]
         for name, seconds in self._seconds.items():
             metrics[name].append(seconds)
@@ -148,7 +148,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         dealt = self._buffered_inputs
         super()._prepare_inputs(*args, **kwargs)
         if self._buffered_inputs is not dealt:  # a step begins
-            # `bnpo` divides by the tokens of each micro-batch: there it matters which games come together.
+            # `bnpo` divides by the tokens of each micro-batch: its loss depends on which games share one.
             batches = self._buffered_inputs
             batches = [trimmed(batch) for batch in batches] if self.loss_type == "bnpo" else by_length(batches)
             self._buffered_inputs = batches
@@ -159,7 +159,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
 
 
 class StateCallback(TrainerCallback):
-    """Stores the rollouts's record with each checkpoint and times the optimizer."""
+    """Stores the rollouts' record with each checkpoint and times the optimizer."""
 
     def __init__(self, rollouts: GroupRollouts) -> None:
         self._rollouts = rollouts
@@ -169,13 +169,13 @@ class StateCallback(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Start the clock."""
+        """Note when the optimizer starts."""
         self._update_started = time.perf_counter()
 
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Stop the clock."""
+        """Log how long the optimizer took."""
         self.log_seconds(time.perf_counter() - self._update_started)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -194,7 +194,7 @@ class StateCallback(TrainerCallback):
         write_json(directory / STATE_FILE, record)
 
     def load(self, checkpoint: str) -> None:
-        """Restore the rollouts's record from a checkpoint."""
+        """Restore the rollouts' record from a checkpoint."""
         record = read_object(Path(checkpoint) / STATE_FILE)
         self._rollouts.starts.load_state(record)
         self._rollouts.best_compliance = record["best_compliance"]
@@ -202,7 +202,7 @@ class StateCallback(TrainerCallback):
 
 
 def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One record of all processes: each has had groups of its own, and what it knows of a secret counts alike."""
+    """One record of all processes; spreads of the same secret are averaged over processes, equally weighted."""
     compliance = [record["best_compliance"] for record in records if record["best_compliance"] is not None]
     return {
         "spread": _means([record["spread"] for record in records]),
@@ -212,15 +212,15 @@ def merged(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def together(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
-    """The metrics of all processes as one: sums of what is counted, the largest of maxima, means of the rest.
+    """The metrics of all processes as one: sums of counts, the largest of maxima, weighted means of the rest.
 
     Args:
-        records: Of each process its metrics, and of how many games or replies those are that are not of all games.
+        records: For each process its metrics and, for each mean not over all games, its denominator.
     """
     found: dict[str, list[tuple[float, int]]] = {}
-    for metrics, counts in records:
+    for metrics, denominators in records:
         for name, value in metrics.items():
-            found.setdefault(name, []).append((value, counts.get(name, 1)))
+            found.setdefault(name, []).append((value, denominators.get(name, 1)))
     result = {}
     for name, values in found.items():
         if name in _SUMS:

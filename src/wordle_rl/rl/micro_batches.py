@@ -1,7 +1,7 @@
-"""Micro-batches of games of about one length, so that little of what is computed is padding.
+"""Micro-batches of games of similar length, so that little of what is computed is padding.
 
-TRL pads all games of a step to the longest and deals them out by chance. What a step learns is a sum over its games, so
-it does not matter which of them are computed together; how much padding they carry does.
+TRL pads all games of a step to the longest and assigns them to micro-batches at random. The loss of a step is a sum
+over its games, so it does not matter which of them are computed together; how much padding they carry does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _PROMPT = ("prompt_ids", "prompt_mask")
 
 
 def by_length(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of all micro-batches of a step dealt out anew, longest first, each batch as wide as it must be.
+    """The rows of all micro-batches of a step, regrouped by length, longest first; each batch is as wide as needed.
 
-    The longest come first, so that memory that does not suffice is found out at once.
+    The longest come first, so that a lack of memory shows at once.
 
     Args:
-        batches: TRL's micro-batches, alike in size: tensors with a row per game, among them `prompt_ids` padded on the
+        batches: TRL's micro-batches, equal in size: tensors with a row per game, among them `prompt_ids` padded on the
             left and `completion_ids` on the right with their masks, numbers and None.
     """
     whole = {name: _together([batch[name] for batch in batches]) for name in batches[0]}

@@ -1,4 +1,4 @@
-"""Teacher games learnt again while a policy learns by play, against forgetting what its own games no longer show."""
+"""Teacher games trained on again while a policy learns by play, so that it does not forget what they show."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Processes(Protocol):
 
 
 class Replay:
-    """Teacher games among those of a round, others in each round while there are enough.
+    """Teacher games added to those of a round, different ones in each round while there are enough.
 
     Args:
         model: The policy, whose context bounds a game.
         codec: Its tokenizer and template.
         setup: Prompts.
         share: Share of teacher games among all games of a round, 0 to below 1.
-        most: The most games of a round they will be added to.
-        rounds: Rounds in all.
+        most: The most own games of any round.
+        rounds: Total number of rounds.
         run: The run whose traces.jsonl holds them.
         seed: Seed of the draw.
 
@@ -65,7 +65,7 @@ class Replay:
         self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
 
     def __call__(self, games: int, number: int) -> list[Example]:
-        """What to learn beside so many games in a round; `number` counts from 1."""
+        """The teacher games to add to so many own games in a round; `number` counts from 1."""
         count = round(games * self._per_game)
         if not count or not self._games:
             return []
@@ -85,7 +85,7 @@ class ReplayLoss:
         settings: Steps, and games per step.
         run: The run whose traces.jsonl holds them.
         seed: Seed of the draw.
-        among: The processes that train together, each of which learns games of its own; an accelerator will do.
+        among: Which of the processes this is, each of which takes other games; an accelerator will do.
 
     Raises:
         RunError: If there are no traces to draw from, or the model's context holds none of them.

@@ -1,7 +1,7 @@
-"""Training by rounds: the policy plays, what it is to learn is chosen from its games, it is trained on that, and again.
+"""Training by rounds: in each the policy plays, a method chooses from its games what to train on, and trains it.
 
-A round that was played leaves what it trains on beside the checkpoints, a finished one its model and record, so that
-an interrupted training goes on inside the round in which it stopped.
+After playing, a round stores what it trains on beside the checkpoints; after training, its model and record. An
+interrupted training therefore goes on inside the round in which it stopped.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ Numbers = dict[str, float]
 
 @dataclass(frozen=True)
 class Round:
-    """The games of a round, by group, and the policy that played them.
+    """The games of a round, by group, and the sampler that played them.
 
-    `number` counts from 1; `seed` is of this round alone.
+    `number` counts from 1; `seed` differs from round to round.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Record:
-    """What is known after so many rounds."""
+    """What later rounds need to know of the finished ones."""
 
     rounds: int = 0
     best_compliance: float | None = None
@@ -80,7 +80,7 @@ class Rounds:
     """One training by rounds.
 
     Args:
-        name: Of the algorithm: its stage, and the directory of its model.
+        name: Name of the algorithm, of its stage, and of its model's directory.
         model: The policy, changed in place.
         codec: Its tokenizer and template.
         setup: Words, prompts, training secrets, solver.
@@ -217,7 +217,7 @@ class Rounds:
         return record, numbers
 
     def _finish(self, record: Record, numbers: Numbers) -> None:
-        """Save the model and the record of a round, log it, and remove what led to it."""
+        """Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory."""
         directory = self.checkpoints / f"round-{record.rounds}"
         save_model(self.model, self.codec, directory)
         write_json(directory / STATE_FILE, asdict(record))
@@ -283,7 +283,7 @@ def fit_round(
 
 
 class _RoundCallback(RunCallback):
-    """Keeps the numbers of a round's steps for one line at its end."""
+    """Collects the numbers of a round's steps, which become one line of metrics."""
 
     def __init__(self, run: Run, stage: str, stop: StopRequest, progress: ProgressCallback, guard: StepGuard) -> None:
         super().__init__(run, stage, stop, progress, "loss", guard)
@@ -298,12 +298,12 @@ class _RoundCallback(RunCallback):
                 self._numbers.setdefault(name, []).append(value)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Take note of the last step."""
+        """Note whether this was the last step."""
         super().on_step_end(args, state, control, **kwargs)
         self.finished = state.global_step >= state.max_steps
 
     def numbers(self) -> Numbers:
-        """The mean of every number over the steps; of skipped steps how many there were."""
+        """The mean of every number over the steps; of skipped steps the sum."""
         return {
             name: sum(values) if name == "skipped_steps" else statistics.fmean(values)
             for name, values in self._numbers.items()
@@ -312,7 +312,7 @@ class _RoundCallback(RunCallback):
 
 @contextmanager
 def forward_restored(model: PreTrainedModel) -> Iterator[None]:
-    """Give a model its own `forward` back, which every trainer wraps anew: for autocast, for a fused head."""
+    """Restore `model.forward` on exit; each round's trainer wraps it again (autocast, fused head)."""
     before = vars(model).get("forward")
     try:
         yield

@@ -1,9 +1,9 @@
 """Which of the weights met in training are kept: those whose greedy play is best, as evaluations are greedy.
 
-Played are the validation secrets and some training secrets; the test secrets have no say, so what is measured on them
-afterwards is honest. What RL does for the sampled policy comes with most of the weights on its way, while greedy play
-gets worse again when it goes on too long. Part of the way from the start to the end of a training often has most of the
-gain and none of the loss, so weights in between are tried too, if asked for.
+Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
+Sampled play improves through most of training; greedy play declines if it goes on too long. Weights interpolated
+between the start and the end of a training often have most of the gain and none of that loss; `blends` of them are
+tried too.
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
@@ -40,34 +40,34 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHOICE_FILE = "selected.json"
-"""Beside the model: the step its weights are of, the share of the way from the start to them, and their costs."""
+"""Beside the model: the step of its weights, their share in the interpolation from the start, and their costs."""
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
 _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
-"""Sampled games with every validation secret, since one alone is mostly luck."""
+"""Sampled games with every validation secret; a single one is mostly luck."""
 _COSTS = ("greedy_cost", "cost")
-"""What weights are compared by, the first that differs."""
+"""What weights are compared by, in this order."""
 
 Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
-"""Opens a sampler that draws as the settings say; with it the longest prompt it takes, None if any."""
+"""Opens a sampler that draws as the settings say, and tells the longest prompt it takes (None: any)."""
 
 
 class Validation:
-    """Plays the validation secrets with a model as it is at the time: greedily, and as it plays in training.
+    """Plays the validation secrets with the current weights: greedily, and sampled as in training.
 
-    Greedily it plays four training secrets for each of them too, always the same.
+    It also plays training secrets greedily, four for each validation secret, always the same ones.
 
     Args:
         model: The policy.
         codec: Its tokenizer and template.
         setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
-        book: Where sample games of greedy play are put down, other words at every step; None: nowhere.
-        sample_games: How many a validation.
+        book: Where sample games of greedy play are written, of other secrets at every step; None: nowhere.
+        sample_games: How many per validation.
         engine: Opens a sampler, and says the longest prompt it takes; None: the model itself plays.
-        reward_of: What a game earns at a step, to be put down with it; None: nothing is.
+        reward_of: What a game earns at a step, written with it; None: no reward is.
 
     Raises:
         ConfigError: If there are no validation secrets.
@@ -101,7 +101,7 @@ class Validation:
         training secrets.
 
         Args:
-            step: Of the training; it draws which games are put down.
+            step: Of the training; it decides which games are written.
         """
         everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
@@ -140,17 +140,16 @@ class Validation:
 class BestWeights(TrainerCallback):
     """Validates before the first step, every so many steps and at the end; the best weights are taken in the end.
 
-    Of equals those are kept that sample better, then the later ones, which have learnt more. Of a model those weights
-    are kept that are trained. The best so far lie on disk, so that a training that was stopped goes on with them. What
-    a step led to is validated after its checkpoint, if it has one, so that nothing is lost if that is broken off.
+    Ties: lower sampled cost, then the later step. Only trainable weights are stored. The best so far are kept on disk,
+    so that a resumed training knows them. A step's weights are validated after its checkpoint, if it has one, so that
+    nothing is lost if the validation is interrupted.
 
     Args:
         model: The model in training.
-        validate: Gives figures at a step; of `greedy_cost`, and where that is equal of `cost`, less is better. The
-            others are only written down.
+        validate: Gives figures at a step. Lower `greedy_cost` is better, then lower `cost`; the others are only logged.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
-        directory: Where the best weights are kept meanwhile.
+        directory: Where the best weights are kept during training.
         blends: How many weights between start and end are tried at the end.
     """
 
@@ -175,18 +174,18 @@ class BestWeights(TrainerCallback):
             self._consider(0)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Validate what the step before led to when it is time."""
+        """Validate the weights of the last step when it is time."""
         if state.global_step and state.global_step % self._every_steps == 0:
             self._consider(state.global_step)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Validate what the last step led to."""
+        """Validate the final weights."""
         if state.global_step == state.max_steps:
             self._consider(state.global_step)
 
     @torch.no_grad()
     def take_best(self, last_step: int) -> int:
-        """Put the best weights into the model, which has those of the last step, and say of which step they are."""
+        """Load the best weights into the model, which has those of the last step, and return their step."""
         if self._last_validated != last_step:
             self._consider(last_step)
         self._blend(last_step)
@@ -200,7 +199,7 @@ class BestWeights(TrainerCallback):
         return int(best["step"])
 
     def forget(self) -> None:
-        """Remove all weights that were kept, once those that were chosen are saved elsewhere."""
+        """Remove all stored weights, once the chosen ones are saved elsewhere."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _blend(self, last_step: int) -> None:
@@ -234,7 +233,7 @@ class BestWeights(TrainerCallback):
         write_json(record, {"step": step, "share": share, **costs})
 
     def _keep(self, name: str) -> None:
-        """Write the trained weights as they are, whole or not at all."""
+        """Write the current trainable weights to a file, which is replaced at once."""
         self._directory.mkdir(parents=True, exist_ok=True)
         partial = self._directory / f".{name}.partial"
         save_file({name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}, partial)

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole, the newest of them, and the trained model."""
+"""Finding complete checkpoints, removing them, and saving the trained model."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
 
 
 def last_checkpoint(directory: Path, *needed: str) -> str | None:
-    """The newest whole checkpoint below a directory, or None.
+    """The newest complete checkpoint below a directory, or None.
 
-    A process that was killed may leave half a checkpoint, which is passed over.
+    A process that was killed may leave an incomplete checkpoint, which is skipped.
 
     Args:
         directory: Where the checkpoints are.

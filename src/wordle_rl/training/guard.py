@@ -14,7 +14,7 @@ from wordle_rl.training.checkpoints import last_checkpoint
 
 
 def in_any_process(wanted: bool, device: torch.device) -> bool:
-    """Whether it is so in any of the processes that train together; each of them must ask."""
+    """Whether `wanted` is true in any of the processes that train together; each of them must call this."""
     if num_processes() == 1:
         return wanted
     flag = torch.tensor(int(wanted), device=device)
@@ -23,11 +23,11 @@ def in_any_process(wanted: bool, device: torch.device) -> bool:
 
 
 class StepGuard(TrainerCallback):
-    """Lets no step whose loss or gradient is not finite change a weight, and ends a training of nothing but such.
+    """Skips steps whose loss or gradient is not finite, and stops a training after too many of them in a row.
 
-    A gradient that is not a number makes every weight it reaches not a number, for good. Such a step goes by without
-    an update of weights or optimizer; the schedule and the data move on. No checkpoint is written in a run of bad
-    steps, so that the last one is from before it; only if there is none yet, the weights are saved before the end.
+    A gradient that is NaN turns every weight it reaches into NaN, for good. A skipped step updates neither weights nor
+    optimizer; the schedule and the data move on. No checkpoint is written during bad steps, so that the last one is
+    from before them; only if there is none yet, the weights are saved before training stops.
 
     Args:
         stage: `sft` or `grpo`, for the message.
@@ -42,7 +42,7 @@ class StepGuard(TrainerCallback):
         self._ended_at: int | None = None
 
     def note_loss(self, loss: torch.Tensor) -> None:
-        """Take note of the loss of a batch before the optimizer steps."""
+        """Note whether the loss of a batch is finite, before the optimizer steps."""
         self._loss_is_bad = self._loss_is_bad or not bool(torch.isfinite(loss).all())
 
     def take_skipped(self) -> int:
@@ -53,7 +53,7 @@ class StepGuard(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Take the gradients away from a bad step: optimizers pass over weights without one."""
+        """Remove the gradients of a bad step: optimizers skip weights without one."""
         model: torch.nn.Module = kwargs["model"]
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
@@ -63,7 +63,7 @@ class StepGuard(TrainerCallback):
         self._in_a_row = self._in_a_row + 1 if bad else 0
         if bad:
             self._skipped += 1
-            if args.deepspeed_plugin is not None:  # its engine has taken the step already
+            if args.deepspeed_plugin is not None:  # it has already applied the step, which cannot be skipped: stop now
                 self._limit = 1
             model.zero_grad(set_to_none=True)
 
@@ -79,7 +79,7 @@ class StepGuard(TrainerCallback):
             control.should_training_stop = True
 
     def check(self, checkpoints: Path) -> None:
-        """Raise what was found once the trainer has come to rest.
+        """Raise an error, once the trainer has returned, if the guard stopped it.
 
         Raises:
             RunError: If training was stopped because too many steps in a row were bad.

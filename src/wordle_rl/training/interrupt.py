@@ -1,4 +1,4 @@
-"""A clean stop on Ctrl-C: the first one asks, the second one interrupts."""
+"""A clean stop on Ctrl-C: the first one requests a stop, the second one interrupts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether the user asked to stop; a second Ctrl-C is not held back any more."""
+    """Whether the user asked to stop; a second Ctrl-C then interrupts at once."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -30,7 +30,7 @@ def held_interrupt() -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         request.wanted = True
 
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield request
         return
     before = signal.signal(signal.SIGINT, handle)

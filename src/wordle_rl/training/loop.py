@@ -28,14 +28,14 @@ from wordle_rl.training.interrupt import StopRequest
 from wordle_rl.training.optimizer import make_optimizer, rate_factor
 
 STATE_FILE = "wordle_rl_state.json"
-"""What a training that plays knows beside its weights, in every checkpoint."""
+"""In every checkpoint of a training that plays: its record beside weights and optimizer."""
 
 
 @contextmanager
 def known_warnings_silenced() -> Iterator[None]:
-    """Keep warnings from users who cannot act on them."""
+    """Hide warnings that users cannot act on."""
     with warnings.catch_warnings():
-        # Its new name is unknown to the oldest transformers we support.
+        # The oldest transformers we support does not know the new name.
         warnings.filterwarnings(
             "ignore", message="`(is_)?gradient_checkpointing(_disable|_enable)?` is", category=FutureWarning
         )
@@ -45,7 +45,7 @@ def known_warnings_silenced() -> Iterator[None]:
 
 
 class RunCallback(TrainerCallback):
-    """Writes metrics.jsonl, reports progress, and stops with a checkpoint when asked to."""
+    """Writes metrics.jsonl, reports progress, and stops with a checkpoint on request."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RunCallback(TrainerCallback):
         if skipped := self.guard.take_skipped():
             numbers["skipped_steps"] = skipped
             if skipped >= state.global_step - self._last_logged and "loss" in numbers:
-                del numbers["loss"]  # transformers fills in for a loss that is not finite; there was no other
+                del numbers["loss"]  # every step was skipped: transformers logs a substitute for their losses
                 lost.append("loss")
         if lost:
             numbers["not_finite"] = sorted(lost)
@@ -85,12 +85,12 @@ class RunCallback(TrainerCallback):
             self._note = f"{self._headline} {numbers[self._headline]:.3f}"
 
     def write(self, step: int, numbers: dict[str, Any]) -> None:
-        """Keep the numbers of a step."""
+        """Write the numbers of a step."""
         seconds = round(time.perf_counter() - self._started, 3)
         self._run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Advance the bar; save and stop if any process was asked to, all of them at the same step."""
+        """Report progress; if any process was asked to stop, save and stop in all of them at the same step."""
         if self._progress is not None and state.is_world_process_zero:
             self._progress(state.global_step, state.max_steps, self._note)
         self._stop.wanted = in_any_process(self._stop.wanted, args.device)
@@ -99,7 +99,7 @@ class RunCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Count the steps that were skipped after the last line, too."""
+        """Log the steps that were skipped after the last line of metrics."""
         if (skipped := self.guard.take_skipped()) and state.is_world_process_zero:
             row = {"stage": self._stage, "step": state.global_step, "skipped_steps": skipped, "not_finite": ["loss"]}
             self._run.append("metrics.jsonl", row)
@@ -126,14 +126,14 @@ class WholeCheckpoints(Trainer):
         try:
             super()._save_checkpoint(model, trial)
             self._complete_shards()
-        except (OSError, SafetensorError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+        except (OSError, SafetensorError, RuntimeError) as error:  # torch reports a full disk by a RuntimeError
             directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             shutil.rmtree(directory, ignore_errors=True)
             first_line = str(error).strip().split("\n")[0]
             raise RunError(f"cannot save checkpoint {directory}: {first_line}; free space and run again") from error
 
     def _complete_shards(self) -> None:
-        """Put what else makes a model beside sharded weights, which transformers saves alone."""
+        """Save config and tokenizer beside sharded weights, which transformers saves alone."""
         directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         if self.is_world_process_zero() and (directory / "pytorch_model_fsdp_0").is_dir():
             unwrapped = self.accelerator.unwrap_model(self.model)
@@ -149,9 +149,9 @@ def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, want
 
 
 def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> None:
-    """Train from a checkpoint on, or take its weights where nothing is left to do.
+    """Train from a checkpoint on, or only load it where it is of the last step.
 
-    Asked to go on from the last step, transformers would take one more.
+    Resumed from the last step, transformers would take one more.
     """
     if checkpoint is not None and step_of(Path(checkpoint)) >= total_steps:
         trainer._load_from_checkpoint(checkpoint)

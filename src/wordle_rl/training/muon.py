@@ -1,7 +1,7 @@
 """Muon for small networks and plain processors: matrices of one shape are orthogonalised together.
 
-torch's Muon goes through the matrices one by one and computes in bfloat16, which a processor without bfloat16
-arithmetic does many times slower than float32 (on an AVX2 core, a third of a training step of the embedded model).
+torch's Muon processes the matrices one by one and in bfloat16, which without bfloat16 arithmetic is many times slower
+than float32 (on an AVX2 core, a third of a training step of the embedded model).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimizers over a model's parameters, how their rates run, and the precision they train in."""
+"""Optimizers over a model's parameters, their learning rate schedules, and the precision of training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wordle_rl.training.muon import GroupedMuon
 
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
-    """The optimizer of these settings over the model's trainable parameters, in which adapters are made exact first."""
+    """The optimizer of these settings over the trainable parameters; those of 4-bit models are made float32."""
     exact_adapters(model)
     if settings.name == "muon":
         return MuonWithAdamW(model, settings)
@@ -60,8 +60,8 @@ def wants_bf16(precision: Precision) -> bool:
 class MuonWithAdamW(Optimizer):
     """Muon for the weight matrices inside the layers, AdamW for embeddings, the head, norms and biases.
 
-    One optimizer to the outside: the parameter groups of both, one state dict, one step. Adapters may leave nothing for
-    AdamW.
+    Callers see one optimizer: the parameter groups of both, one state dict, one step. With adapters there may be no
+    parameters for AdamW.
     """
 
     def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:

@@ -1,7 +1,7 @@
 """Supervised fine-tuning on teacher games, with TRL's `SFTTrainer`.
 
-The games arrive as token ids made by `dataset.encode_traces`, so masks are exact by construction and no chat
-template is rendered while training. Games of similar length share a batch: padding all but vanishes.
+The games arrive as token ids made by `dataset.encode_traces`, so masks are exact by construction and no chat template
+is rendered during training. Games of similar length share a batch, so there is hardly any padding.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wordle_rl.training.loop import (
 from wordle_rl.training.optimizer import wants_bf16
 
 _FILLER = Example([0, 0], [0, 0])
-"""A row that teaches nothing."""
+"""A row without a loss."""
 
 
 def train_sft(
@@ -105,7 +105,7 @@ def fit_games(
     seed: int = 0,
     report_to: Sequence[str] = (),
 ) -> GameSFTTrainer:
-    """Train on the examples from the last of the checkpoints on; nothing is saved at the end. Else as `train_sft`."""
+    """Train on the examples from the last checkpoint on, as `train_sft` does, without saving the result."""
     trainer = GameSFTTrainer(
         model=model,
         args=_arguments(settings, checkpoints, seed, report_to),
@@ -132,18 +132,18 @@ class _EpochSaver(TrainerCallback):
         self._save = save
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Save, unless the epoch was broken off."""
+        """Save, unless the epoch was interrupted."""
         epoch = float(state.epoch or 0.0)
         if epoch.is_integer():
             self._save(f"epoch-{int(epoch)}")
 
 
 class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
-    """`SFTTrainer` with the loss worked out directly where the vocabulary is small.
+    """`SFTTrainer` with the loss computed directly where the vocabulary is small.
 
-    TRL's tiled head spares the memory of logits over a large vocabulary. Over a few hundred tokens there is
-    nothing to spare, and scoring only the learnt positions at once is a little faster on a CPU (docs/results.md).
-    Games are padded on the right, where a causal model cannot look, so no attention mask is needed either.
+    TRL's tiled head saves the memory of logits over a large vocabulary. Over a few hundred tokens there is nothing to
+    save, and computing only the positions with a loss is a little faster on a CPU (docs/results.md). Games are padded
+    on the right, which a causal model does not attend to, so no attention mask is needed either.
     """
 
     lengths: Sequence[int]
@@ -151,7 +151,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> EpochOrder:
         del train_dataset  # there is only one
-        # All processes take their batches from one order, in turn: a step sees the same games however many there are.
+        # All processes take batches from one order in turn, so a step has the same games for any number of processes.
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         num_fillers = len(self.train_dataset) - len(self.lengths)  # type: ignore[arg-type]  # a table
         return EpochOrder(batch_size, self.lengths, self.args.seed, lambda: int(self.state.epoch or 0), num_fillers)
@@ -182,11 +182,11 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
 
 class EpochOrder(LengthGroupedSampler):
-    """Games of similar length side by side, in an order that only the seed and the epoch decide.
+    """Games of similar length side by side, in an order that depends on the seed and the epoch alone.
 
-    The sampler of transformers draws from the global random stream, so that a training resumed in its second epoch
-    would meet some games of that epoch twice and others never. The last rows of the training set may be fillers, which
-    come last in every epoch.
+    The sampler of transformers draws from the global random stream, so a training resumed in its second epoch would see
+    some games of that epoch twice and others never. The last rows of the training set may be fillers, which come last
+    in every epoch.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class EpochOrder(LengthGroupedSampler):
 
 
 def _fillers(num_games: int, batch_size: int, processes: int) -> list[Example]:
-    """What fills up the last batches of several processes; accelerate would take games of the epoch once more."""
+    """Rows to complete the last batches of several processes; accelerate would repeat games of the epoch instead."""
     return [] if processes == 1 else [_FILLER] * (-num_games % (batch_size * processes))
 
 
