@@ -10,12 +10,12 @@ from reward_games import WORDS, play  # noqa: E402
 from scripted import say  # noqa: E402
 from training_fixtures import compact, make_run, rows, small_model  # noqa: E402
 
-from wordle_rl.config import ConfigError, GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
+from wordle_rl.config import GameSettings, GRPOSettings, SamplingSettings  # noqa: E402
 from wordle_rl.env import WordleEnv  # noqa: E402
-from wordle_rl.game import Dictionary, Rules, score_guess  # noqa: E402
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking  # noqa: E402
+from wordle_rl.game import Dictionary, score_guess  # noqa: E402
+from wordle_rl.prompt import Shape, Style, Thinking  # noqa: E402
 from wordle_rl.reward import RewardBreakdown  # noqa: E402
-from wordle_rl.rl.games import GameSetup, prompt_budget, transcript_row  # noqa: E402
+from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.rl.group_rollouts import GroupRollouts  # noqa: E402
 from wordle_rl.rollout import Trajectory  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
@@ -371,14 +371,6 @@ def test_sample_games_say_what_was_played(roll) -> None:
         assert all(turn["reward"] == 0.25 for turn in row["turns"])
 
 
-def test_a_row_tells_how_many_turns_a_game_cost(small_words) -> None:
-    env = WordleEnv("crane", small_words, Prompter(rules=Rules(dictionary=Dictionary.APP)))
-    for word in ("zzzzz", "crane"):
-        env.step(f"<guess>{word}</guess>")
-    row = transcript_row(env.transcript())
-    assert (len(row["turns"]), row["turns_used"]) == (2, 1)
-
-
 def test_metrics_are_shares_and_sums(roll) -> None:
     played = roll()
     played(0)
@@ -388,10 +380,3 @@ def test_metrics_are_shares_and_sums(roll) -> None:
     assert metrics["cumulative_wins"] == 0.0
     assert metrics["seconds/rollout"] > 0.0
     assert "reward/win" in metrics
-
-
-def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
-    model = small_model(tokenizer)
-    assert prompt_budget(model, SETTINGS) == 1024 - 6
-    with pytest.raises(ConfigError, match=r"max_completion_tokens 1024 .*context of 1024"):
-        prompt_budget(model, GRPOSettings(sampling=SamplingSettings(max_completion_tokens=1024)))

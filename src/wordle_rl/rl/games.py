@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class GameSetup:
     """What the games of a training are played with.
 
-    `secrets` are trained on. Weights are chosen by play on `validation`, on `secrets`, and on `rehearsal`: training
-    secrets that SFT was taught and this training leaves out.
+    `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
+    latter are training secrets of SFT that this training leaves out.
     """
 
     words: WordList
