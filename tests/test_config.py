@@ -203,7 +203,7 @@ def test_a_curriculum_takes_the_threshold_and_the_order_that_were_set(tmp_path: 
     assert stored == CURRICULA["shaped_curriculum"]
     other = load(tmp_path, reward + "threshold = 0.5\nkeep_order = false").grpo.reward.schedule()
     assert (other.threshold, other.keep_order) == (0.5, False)
-    assert (other.before, other.after) == (stored.before, stored.after)
+    assert (other.start, other.end) == (stored.start, stored.end)
 
 
 def test_hard_mode_without_strays_is_fine(tmp_path: Path) -> None:

@@ -11,11 +11,8 @@ from pydantic import Field, model_validator
 from wordle_rl.config.base import Count, Section
 from wordle_rl.reward import (
     CURRICULA,
-    FixedSchedule,
-    LinearSchedule,
     RewardError,
     Schedule,
-    SwitchSchedule,
     named_schedule,
 )
 
@@ -142,9 +139,7 @@ class RewardSettings(Section):
         if self.preset in CURRICULA and not self.weights:
             return replace(CURRICULA[self.preset], threshold=self.threshold, keep_order=self.keep_order)
         start = self.weights or named_schedule(self.preset).rubric_at(0).weights
-        if not goes_on:
-            return FixedSchedule(start, self.keep_order)
-        end = self.then_weights or named_schedule(self.then_preset or "").rubric_at(0).weights
-        if self.over_steps:
-            return LinearSchedule(start, end, self.over_steps, self.keep_order)
-        return SwitchSchedule(start, end, self.threshold, self.keep_order)
+        end = None
+        if goes_on:
+            end = self.then_weights or named_schedule(self.then_preset or "").rubric_at(0).weights
+        return Schedule(start, end, self.over_steps, self.threshold, self.keep_order)

@@ -38,7 +38,6 @@ from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Shape
-from wordle_rl.reward import SwitchSchedule
 from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, mask_without_overlong, open_game
 from wordle_rl.runs import Run, RunError, append_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
@@ -191,9 +190,7 @@ def check_settings(config: RunConfig) -> None:
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
         "grpo.sequence_importance: tokens are weighed one by one; set it to false": grpo.sequence_importance,
-        "grpo.reward: weights move on by steps here; set grpo.reward.over_steps": (
-            isinstance(grpo.reward.schedule(), SwitchSchedule)
-        ),
+        "grpo.reward: weights move on by steps here; set grpo.reward.over_steps": (grpo.reward.schedule().switches),
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
     }
     if problems := [problem for problem, there in wrong.items() if there]:

@@ -4,22 +4,19 @@ from wordle_rl.reward.clues import fitting_answers, letter_scores, turn_regret, 
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares
 from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule, published
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
-from wordle_rl.reward.schedule import FixedSchedule, LinearSchedule, Schedule, SwitchSchedule
+from wordle_rl.reward.schedule import Schedule
 
 __all__ = [
     "COMPONENTS",
     "CURRICULA",
     "PRESETS",
     "Component",
-    "FixedSchedule",
-    "LinearSchedule",
     "Range",
     "RewardBreakdown",
     "RewardError",
     "Rubric",
     "Schedule",
     "Shares",
-    "SwitchSchedule",
     "fitting_answers",
     "format_compliance",
     "letter_scores",

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from wordle_rl.reward.components import RewardError
 from wordle_rl.reward.rubric import Rubric
-from wordle_rl.reward.schedule import FixedSchedule, Schedule, SwitchSchedule
+from wordle_rl.reward.schedule import Schedule
 
 PRESETS: Mapping[str, Rubric] = MappingProxyType(
     {
@@ -35,11 +35,9 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
 )
 """Rubrics by name."""
 
-CURRICULA: Mapping[str, SwitchSchedule] = MappingProxyType(
+CURRICULA: Mapping[str, Schedule] = MappingProxyType(
     {
-        "shaped_curriculum": SwitchSchedule(
-            before=PRESETS["shaped"].weights, after=PRESETS["shaped_strategy"].weights, threshold=0.9
-        ),
+        "shaped_curriculum": Schedule(PRESETS["shaped"].weights, PRESETS["shaped_strategy"].weights, threshold=0.9),
     }
 )
 """Schedules by name, in addition to the presets."""
@@ -66,4 +64,4 @@ def named_schedule(name: str) -> Schedule:
         return CURRICULA[name]
     if name not in PRESETS:
         raise RewardError(f"unknown reward preset {name!r}; known are {', '.join([*PRESETS, *CURRICULA])}")
-    return FixedSchedule(PRESETS[name].weights)
+    return Schedule(PRESETS[name].weights)
