@@ -18,7 +18,7 @@ from rich.text import Text
 from wordle_rl.checks.memory import MemoryEstimate, Stage
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
-from wordle_rl.progress import Tell, show_progress
+from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.stats import Estimate
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
@@ -242,7 +242,7 @@ def game_progress(
         yield game_counter(tell, total, before)
 
 
-def game_counter(tell: Tell, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
+def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
     """A function to call with each game as it ends: it tells how many are done, kept ones included, won and errors."""
     before = list(kept)
     done, wins, errors = len(before), sum(record.won for record in before), 0
