@@ -19,7 +19,9 @@ from training_fixtures import rows, write_config  # noqa: E402
 
 from wordle_rl.config import ConfigError, RunConfig, SamplingSettings, load_config  # noqa: E402
 from wordle_rl.integrations import async_grpo as module  # noqa: E402
-from wordle_rl.integrations.async_grpo import WordleRolloutLoop, check_settings, main, train  # noqa: E402
+from wordle_rl.integrations import async_rollouts  # noqa: E402
+from wordle_rl.integrations.async_grpo import check_settings, main, train  # noqa: E402
+from wordle_rl.integrations.async_rollouts import WordleRolloutLoop  # noqa: E402
 from wordle_rl.models.loading import load_model  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
@@ -156,6 +158,10 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ({"grpo__replay_games": "4"}, "grpo.replay_games"),
         ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
         ({"grpo__steps": "0"}, "algorithm"),
+        ({"grpo__engine": '"transformers"'}, "grpo.engine"),
+        ({"grpo.vllm__sleep": "true"}, "grpo.vllm"),
+        ({"grpo.sampling__max_batch_size": "8"}, "grpo.sampling.max_batch_size"),
+        ({"grpo__sample_games": "2"}, "grpo.sample_games"),
         ({"grpo.reward__preset": '"shaped_curriculum"'}, "grpo.reward"),
     ],
 )
@@ -168,6 +174,7 @@ def test_a_setting_that_would_not_be_followed_is_refused(changes, named, word_di
 
 def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path) -> None:
     followed = {"loss_type": '"bnpo"', "focus": "0.0", "max_refills": "0", "max_importance_ratio": "0.0"}
+    followed["sample_games"] = "0"
     changes = {f"grpo__{name}": value for name, value in followed.items()}
     check_settings(settings(tmp_path, word_directory, game__shape='"transcript"', **changes))
 
@@ -242,7 +249,7 @@ def test_the_command_takes_a_config_and_a_run(word_directory, tmp_path, capsys) 
 
 
 def test_trl_still_has_the_seams_that_are_used() -> None:
-    loop = module._AsyncRolloutLoop
+    loop = async_rollouts._AsyncRolloutLoop
     assert list(inspect.signature(loop._generate_one).parameters) == [
         "self", "prompt", "tool_dict", "tools", "group_id",
     ]  # fmt: skip

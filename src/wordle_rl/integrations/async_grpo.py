@@ -16,9 +16,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-import time
-import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.request import urlopen
@@ -31,133 +28,31 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.budgets import outgrown
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
-from wordle_rl.env import random_given
-from wordle_rl.models.loading import load_codec
+from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, sft_codec
 from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Shape
-from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, mask_without_overlong, open_game
-from wordle_rl.runs import Run, RunError, append_jsonl
+from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
-from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.vllm import check_vllm
-from wordle_rl.solver import Solver
 from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
-from wordle_rl.training.interrupt import held_interrupt
-from wordle_rl.training.loop import RunCallback, make_scheduler
+from wordle_rl.training.guard import StepGuard
+from wordle_rl.training.interrupt import StopRequest, held_interrupt
+from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler
 from wordle_rl.training.optimizer import make_optimizer, wants_bf16
 from wordle_rl.words import WordList, WordListError, load_words
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
-    from trl.experimental.async_grpo.async_rollout_worker import (
-        AsyncRolloutWorker,
-        TrainingSequence,
-        _AsyncRolloutLoop,
-    )
-
-_NO_DRIFT = {"clean": 0.0, "realign": 0.0, "fork": 0.0, "transitions": 0.0, "drift_tokens": 0.0, "drift_max": 0.0}
 
 
-class WordleRolloutLoop(_AsyncRolloutLoop):
-    """TRL's loop over a server, in a process of its own, with one of our games where TRL would call tools.
+class WordleAsyncTrainer(WholeCheckpoints, AsyncGRPOTrainer):
+    """TRL's trainer, whose guard hears of every loss."""
 
-    Args:
-        config: Every setting.
-        run_directory: Where the model of SFT is, and where the secrets are written down.
-        max_length: The most tokens the server takes, a reply included.
-        given: What TRL's loop takes besides.
-    """
-
-    _provides_rollout_reward = True
-
-    def __init__(self, *, config: RunConfig, run_directory: Path, max_length: int, **given: Any) -> None:
-        self.config, self._run_directory = config, run_directory
-        self.words = load_words(config.words.source)
-        self.prompter = config.game.prompter(self.words.word_length)
-        self.codec = _codec_of(config, run_directory)
-        self._solver = Solver(self.words)
-        self._schedule = config.grpo.reward.schedule()
-        self._max_prompt_tokens = max_length - config.grpo.sampling.max_completion_tokens
-        # TRL wants to know how tool calls are read from a reply; there are none.
-        self.codec.tokenizer.response_template = {}
-        stops = sorted(self.codec.stop_ids)
-        super().__init__(processing_class=self.codec.tokenizer, eos_token_ids=stops, reward_funcs=[], **given)
-        self.reward_func_names.append("game")
-
-    async def _generate_one(
-        self,
-        prompt: list[dict[str, str]],
-        tool_dict: dict[str, Any],  # noqa: ARG002  # TRL's signature
-        tools: list[Any],  # noqa: ARG002
-        group_id: int = 0,
-    ) -> tuple[list[dict[str, str]], list[int], list[TrainingSequence], int, int, float | None]:
-        """Play one game; a row's prompt is its secret, which the model never sees."""
-        started = time.monotonic()
-        secret, version = prompt[-1]["content"], self.model_version
-        trajectory = await self._game(self._start(secret, group_id))
-        row = {"stage": "grpo", "step": version, "process": 0, "secrets": [secret]}
-        append_jsonl(self._run_directory / "secrets.jsonl", row)
-        reward = self._schedule.rubric_at(version).score(trajectory.transcript, self._solver)
-        rollout_id = uuid.uuid4().hex
-        sequences = [self._sequence(segment, rollout_id) for segment in trajectory.segments]
-        said = [
-            token
-            for segment in trajectory.segments
-            for token, m in zip(segment.token_ids, segment.loss_mask, strict=True)
-            if m
-        ]
-        replies = [turn.reply for turn in trajectory.transcript.own_turns]
-        self._push_rollout_metrics(
-            turns=len(replies),
-            sequences=len(sequences),
-            completion_ids=said,
-            tally=_NO_DRIFT,
-            loop_exhausted=False,
-            duration_s=time.monotonic() - started,
-        )
-        won = float(trajectory.transcript.won)
-        self._rates["win_rate"][0] += won
-        self._rates["win_rate"][1] += 1.0
-        messages = [{"role": "assistant", "content": reply} for reply in replies]
-        return messages, said, sequences, 0, 0, reward.total
-
-    def _start(self, secret: str, group_id: int) -> Start:
-        """Where a group's games begin, the same for all of them."""
-        rng = random.Random(f"{self.config.seed}:{group_id}")
-        hard_mode = self.prompter.rules.hard_mode
-        return Start(secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode))
-
-    async def _game(self, start: Start) -> Trajectory:
-        """One game, asked of the server turn by turn, its tokens as they were sampled."""
-        running = open_game(0, start, self.words, self.prompter, self.codec)
-        while running.env.stop_reason is None and fits(running, self._max_prompt_tokens):
-            ids, logprobs = await self._generate_one_turn(running.token_log.all_ids())
-            text, overlong = self.codec.text_of(ids), ids[-1] not in self.codec.stop_ids
-            advance(running, Completion(text, tuple(ids), tuple(logprobs), overlong), self.codec)
-        return running.close()
-
-    def _sequence(self, segment: Segment, rollout_id: str) -> TrainingSequence:
-        """A row as TRL trains it: prompt and game in one, 1 in the mask on what was sampled."""
-        mask = list(segment.loss_mask)
-        if self.config.grpo.mask_overlong:
-            mask = mask_without_overlong(segment, self.codec.stop_ids)
-        before = len(segment.prompt_ids)
-        return TrainingSequence(
-            input_ids=[*segment.prompt_ids, *segment.token_ids],
-            completion_mask=[0] * before + mask,
-            old_log_probs=[0.0] * before + list(segment.sampler_logprobs),
-            rollout_id=rollout_id,
-        )
-
-
-class WordleRolloutWorker(AsyncRolloutWorker):
-    """Starts and stops the process of a `WordleRolloutLoop`, and hands its games to the trainer."""
-
-    _loop_cls = WordleRolloutLoop
+    guard: StepGuard
 
 
 def check_settings(config: RunConfig) -> None:
@@ -190,6 +85,13 @@ def check_settings(config: RunConfig) -> None:
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
         "grpo.sequence_importance: tokens are weighed one by one; set it to false": grpo.sequence_importance,
+        "grpo.engine: a vLLM server plays; leave it out": "engine" in given,
+        "grpo.vllm: the server is started with its own settings; leave it out": "vllm" in given,
+        "grpo.sampling.max_batch_size: the server chooses its batches; leave it out": (
+            "max_batch_size" in grpo.sampling.model_fields_set
+        ),
+        "grpo.sample_games: no sample games are written; leave it out": "sample_games" in given
+        and grpo.sample_games > 0,
         "grpo.reward: weights move on by steps here; set grpo.reward.over_steps": (grpo.reward.schedule().switches),
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
     }
@@ -202,9 +104,9 @@ def make_trainer(
     run: Run,
     server: str,
     max_length: int,
-    callbacks: Callable[[], list[Any]] = list,
+    stop: StopRequest,
     weight_transfer: Any = None,
-) -> AsyncGRPOTrainer:
+) -> WordleAsyncTrainer:
     """TRL's trainer with our games.
 
     Args:
@@ -212,7 +114,7 @@ def make_trainer(
         run: The run, with its model of SFT.
         server: Address of the vLLM server, which serves that model.
         max_length: The most tokens the server takes.
-        callbacks: Makes callbacks of the trainer.
+        stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
     """
     words, grpo, start = load_words(config.words.source), config.grpo, run.directory / "sft"
@@ -259,15 +161,18 @@ def make_trainer(
         seed=config.seed,
         disable_tqdm=True,
     )
-    trainer = AsyncGRPOTrainer(
+    guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
+    trainer = WordleAsyncTrainer(
         model=str(start),
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": secrets}),
-        processing_class=_codec_of(config, run.directory).tokenizer,
+        processing_class=sft_codec(config, run.directory).tokenizer,
         rollout_worker=worker,  # type: ignore[arg-type]  # its queues are of one of the two kinds asked for
         weight_transfer=weight_transfer,
-        callbacks=callbacks(),
+        callbacks=[guard, RunCallback(run, "grpo", stop, None, "win_rate", guard)],
     )
+    trainer.remove_callback(PrinterCallback)
+    trainer.guard = guard
     assert trainer.model is not None
     trainer.optimizer = make_optimizer(trainer.model, grpo.optimizer)
     trainer.lr_scheduler = make_scheduler(trainer.optimizer, grpo.optimizer, grpo.steps)
@@ -283,6 +188,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     Raises:
         ConfigError: If a setting would not be followed, vLLM is not installed, there is no model of SFT, nothing
             answers at the address, or a game may outgrow the server.
+        RunError: If loss or gradient are not finite for too many steps in a row.
     """
     check_settings(config)
     check_vllm("asynchronous GRPO")
@@ -293,25 +199,18 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
     max_length, words = server_length(server, str(directory / "sft")), load_words(config.words.source)
-    check_length(config, words, _codec_of(config, directory), max_length)
+    check_length(config, words, sft_codec(config, directory), max_length)
     split = split_secrets(words, config.words.split_seed)
     if is_first():
         Run.create(directory, config, split)
     wait_for_all()
-    run = Run(directory)
+    run, target = Run(directory), directory / "grpo"
+    checkpoints = target / "checkpoints"
     with held_interrupt() as stop:
-        trainer = make_trainer(
-            config,
-            run,
-            server,
-            max_length,
-            lambda: [RunCallback(run, "grpo", stop, None, "win_rate")],
-            weight_transfer,
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=last_checkpoint(run.directory / "grpo" / "checkpoints"))
-    target = run.directory / "grpo"
-    save_trained(trainer, _codec_of(config, run.directory), target)
+        trainer = make_trainer(config, run, server, max_length, stop, weight_transfer)
+        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+    trainer.guard.check(checkpoints)
+    save_trained(trainer, sft_codec(config, run.directory), target)
     if is_first():
         finish_model(target, trained_further(directory / "sft", config.game, lesson_of(config.words, split)))
     part_company()
@@ -349,11 +248,6 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
         )
 
 
-def _codec_of(config: RunConfig, run_directory: Path) -> ChatCodec:
-    settings = ModelSettings(path=str(run_directory / "sft"), template_kwargs=config.model.template_kwargs)
-    return load_codec(settings)[0]
-
-
 def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str = "http://localhost:8000") -> int:
     """Asynchronous GRPO with TRL against a vLLM server that serves the SFT model of a run.
 
@@ -374,7 +268,4 @@ def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str =
 
 
 if __name__ == "__main__":
-    # The process of rollouts looks its class up by the name of this module, which run as a command is another.
-    from wordle_rl.integrations.async_grpo import main as command
-
-    sys.exit(tyro.cli(command))
+    sys.exit(tyro.cli(main))

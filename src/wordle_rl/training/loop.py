@@ -54,11 +54,11 @@ class RunCallback(TrainerCallback):
         stop: StopRequest,
         progress: ProgressCallback | None,
         headline: str,
-        guard: StepGuard | None = None,
+        guard: StepGuard,
     ) -> None:
         self._run, self._stage, self._stop = run, stage, stop
         self._progress, self._headline = progress, headline
-        self.guard = guard or StepGuard(stage, 1)
+        self.guard = guard
         self._last_logged = 0
         self._started = time.perf_counter()
         self._note = ""

@@ -1,0 +1,134 @@
+"""Our games in the process that TRL's asynchronous trainer keeps beside itself to ask a vLLM server for tokens."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from trl.import_utils import suppress_experimental_warning
+
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ModelSettings, RunConfig
+from wordle_rl.env import random_given
+from wordle_rl.models.loading import load_codec
+from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, mask_without_overlong, open_game
+from wordle_rl.runs import append_jsonl
+from wordle_rl.samplers.base import Completion
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
+
+with suppress_experimental_warning():
+    from trl.experimental.async_grpo.async_rollout_worker import (
+        AsyncRolloutWorker,
+        TrainingSequence,
+        _AsyncRolloutLoop,
+    )
+
+_NO_DRIFT = {"clean": 0.0, "realign": 0.0, "fork": 0.0, "transitions": 0.0, "drift_tokens": 0.0, "drift_max": 0.0}
+
+
+class WordleRolloutLoop(_AsyncRolloutLoop):
+    """TRL's loop over a server, in a process of its own, with one of our games where TRL would call tools.
+
+    Args:
+        config: Every setting.
+        run_directory: Where the model of SFT is, and where the secrets are written down.
+        max_length: The most tokens the server takes, a reply included.
+        given: What TRL's loop takes besides.
+    """
+
+    _provides_rollout_reward = True
+
+    def __init__(self, *, config: RunConfig, run_directory: Path, max_length: int, **given: Any) -> None:
+        self.config, self._run_directory = config, run_directory
+        self.words = load_words(config.words.source)
+        self.prompter = config.game.prompter(self.words.word_length)
+        self.codec = sft_codec(config, run_directory)
+        self._solver = Solver(self.words)
+        self._schedule = config.grpo.reward.schedule()
+        self._max_prompt_tokens = max_length - config.grpo.sampling.max_completion_tokens
+        # TRL wants to know how tool calls are read from a reply; there are none.
+        self.codec.tokenizer.response_template = {}
+        stops = sorted(self.codec.stop_ids)
+        super().__init__(processing_class=self.codec.tokenizer, eos_token_ids=stops, reward_funcs=[], **given)
+        self.reward_func_names.append("game")
+
+    async def _generate_one(
+        self,
+        prompt: list[dict[str, str]],
+        tool_dict: dict[str, Any],  # noqa: ARG002  # TRL's signature
+        tools: list[Any],  # noqa: ARG002
+        group_id: int = 0,
+    ) -> tuple[list[dict[str, str]], list[int], list[TrainingSequence], int, int, float | None]:
+        """Play one game; a row's prompt is its secret, which the model never sees."""
+        started = time.monotonic()
+        secret, version = prompt[-1]["content"], self.model_version
+        trajectory = await self._game(self._start(secret, group_id))
+        row = {"stage": "grpo", "step": version, "process": 0, "secrets": [secret]}
+        append_jsonl(self._run_directory / "secrets.jsonl", row)
+        reward = self._schedule.rubric_at(version).score(trajectory.transcript, self._solver)
+        rollout_id = uuid.uuid4().hex
+        sequences = [self._sequence(segment, rollout_id) for segment in trajectory.segments]
+        said = [
+            token
+            for segment in trajectory.segments
+            for token, m in zip(segment.token_ids, segment.loss_mask, strict=True)
+            if m
+        ]
+        replies = [turn.reply for turn in trajectory.transcript.own_turns]
+        self._push_rollout_metrics(
+            turns=len(replies),
+            sequences=len(sequences),
+            completion_ids=said,
+            tally=_NO_DRIFT,
+            loop_exhausted=False,
+            duration_s=time.monotonic() - started,
+        )
+        won = float(trajectory.transcript.won)
+        self._rates["win_rate"][0] += won
+        self._rates["win_rate"][1] += 1.0
+        messages = [{"role": "assistant", "content": reply} for reply in replies]
+        return messages, said, sequences, 0, 0, reward.total
+
+    def _start(self, secret: str, group_id: int) -> Start:
+        """Where a group's games begin, the same for all of them."""
+        rng = random.Random(f"{self.config.seed}:{group_id}")
+        hard_mode = self.prompter.rules.hard_mode
+        return Start(secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode))
+
+    async def _game(self, start: Start) -> Trajectory:
+        """One game, asked of the server turn by turn, its tokens as they were sampled."""
+        running = open_game(0, start, self.words, self.prompter, self.codec)
+        while running.env.stop_reason is None and fits(running, self._max_prompt_tokens):
+            ids, logprobs = await self._generate_one_turn(running.token_log.all_ids())
+            text, overlong = self.codec.text_of(ids), ids[-1] not in self.codec.stop_ids
+            advance(running, Completion(text, tuple(ids), tuple(logprobs), overlong), self.codec)
+        return running.close()
+
+    def _sequence(self, segment: Segment, rollout_id: str) -> TrainingSequence:
+        """A row as TRL trains it: prompt and game in one, 1 in the mask on what was sampled."""
+        mask = list(segment.loss_mask)
+        if self.config.grpo.mask_overlong:
+            mask = mask_without_overlong(segment, self.codec.stop_ids)
+        before = len(segment.prompt_ids)
+        return TrainingSequence(
+            input_ids=[*segment.prompt_ids, *segment.token_ids],
+            completion_mask=[0] * before + mask,
+            old_log_probs=[0.0] * before + list(segment.sampler_logprobs),
+            rollout_id=rollout_id,
+        )
+
+
+class WordleRolloutWorker(AsyncRolloutWorker):
+    """Starts and stops the process of a `WordleRolloutLoop`, and hands its games to the trainer."""
+
+    _loop_cls = WordleRolloutLoop
+
+
+def sft_codec(config: RunConfig, run_directory: Path) -> ChatCodec:
+    """Tokenizer and chat template of a run's model of SFT."""
+    settings = ModelSettings(path=str(run_directory / "sft"), template_kwargs=config.model.template_kwargs)
+    return load_codec(settings)[0]
