@@ -41,7 +41,7 @@ ORDER = (
     "audit",
     "sharing",
     "preflight",
-    "outlook",
+    "before_run",
     "pipeline",
     "commands",
     "cli",
@@ -51,6 +51,7 @@ HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safe
 TENSOR_ROOMS = {"models", "training", "rl"}
 LIGHT_MODULES = {
     "models", "training", "rl", "rl.credit", "rl.branching", "rl.focus", "rl.starts", "training.interrupt",
+    "training.memory",
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.drawing", "samplers.kv_cache", "samplers.vllm",

@@ -16,9 +16,9 @@ from training_fixtures import NUM_ANSWERS, rows, write_config
 
 import wordle_rl.pipeline as pipeline_module
 from wordle_rl.audit import audit
+from wordle_rl.before_run import check_before_run
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
-from wordle_rl.outlook import look_ahead
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.players import find_model
 from wordle_rl.report.read import read_run
@@ -212,13 +212,15 @@ def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tm
     config = load_config(directory / "config.json")
     limited = config.model_copy(update={"eval": config.eval.model_copy(update={"constrained": True})})
     words = load_words(config.words.source)
-    look = partial(look_ahead, words=words, split=split_secrets(words, config.words.split_seed), directory=directory)
+    look = partial(
+        check_before_run, words=words, split=split_secrets(words, config.words.split_seed), directory=directory
+    )
     chain = ("traces", "sft", "grpo", "report")
-    assert not look(config, chain=chain, anew=False).adds
-    assert look(limited, chain=chain, anew=False).adds
+    assert not look(config, chain=chain, anew=False)
+    assert look(limited, chain=chain, anew=False)
     for name in ("sft", "grpo"):
         shutil.copy(directory / "eval" / f"{name}.json", directory / "eval" / f"{name}-constrained.json")
-    assert not look(limited, chain=chain, anew=False).adds
+    assert not look(limited, chain=chain, anew=False)
 
 
 @pytest.mark.parametrize("stage", ["sft", "grpo"])
@@ -340,8 +342,8 @@ def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_
     with pytest.raises(ConfigError, match=message):
         pipeline()
     assert not (tmp_path / "run").exists()
-    outlook = look_ahead(config, pipeline.words, pipeline.split, tmp_path / "run", ("traces", "sft"), anew=False)
-    assert outlook.untrained
+    todo = check_before_run(config, pipeline.words, pipeline.split, tmp_path / "run", ("traces", "sft"), anew=False)
+    assert todo.sft
 
 
 def test_a_run_with_other_settings_is_refused(finished_run, word_directory, tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from wordle_rl.config import (
     load_config,
 )
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight import Played, check_play, play_groups, reply_lengths
+from wordle_rl.preflight import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.rollout import Start
 from wordle_rl.teaching.dataset import Example
+from wordle_rl.teaching.preview import reply_lengths
 
 
 def test_replies_are_counted_one_by_one() -> None:

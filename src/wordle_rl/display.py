@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.checks.memory import MemoryEstimate, Stage
+from wordle_rl.checks.memory import MemoryEstimate, MemoryStage
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
 from wordle_rl.progress import ProgressCallback, show_progress
@@ -154,7 +154,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
     return table
 
 
-def memory_table(memory: Mapping[Stage, MemoryEstimate]) -> Table:
+def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
     """What each stage of training takes, in GiB: a column per stage, a row per component."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("GiB", no_wrap=True)

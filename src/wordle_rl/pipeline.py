@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from wordle_rl.before_run import RunStage, check_before_run, is_trained
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
@@ -26,7 +27,6 @@ from wordle_rl.config import (
 )
 from wordle_rl.display import game_counter
 from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
-from wordle_rl.outlook import Stage, is_trained, look_ahead
 from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.progress import ProgressCallback, show_progress
@@ -71,19 +71,19 @@ class Pipeline:
         self._timings = directory / "timings.json"
         self._peak_memory_gib = 0.0
 
-    def __call__(self, until: Stage = "report") -> dict[str, Any] | None:
+    def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
         """Run all stages up to and including `until`. Returns the results if that is the report, in the first process.
 
         Raises:
             ConfigError: If the chain has no such stage.
         """
         started = time.perf_counter()
-        chain: tuple[Stage, ...] = ("traces", "sft", self.config.algorithm, "report")
+        chain: tuple[RunStage, ...] = ("traces", "sft", self.config.algorithm, "report")
         if until not in chain:
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; set algorithm to {until}")
         chain = chain[: chain.index(until) + 1]
         directory = self.run.directory
-        outlook = look_ahead(self.config, self.words, self.split, directory, chain, anew=self._anew)
+        todo = check_before_run(self.config, self.words, self.split, directory, chain, anew=self._anew)
         wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():
@@ -91,13 +91,13 @@ class Pipeline:
                     start_anew(directory)
                 held.enter_context(kept(directory / LOCK_FILE))
                 self._tell_what_is_taken_over()
-                self.run = Run.create(directory, self.config, self.split, adds=outlook.adds)
+                self.run = Run.create(directory, self.config, self.split, adds=bool(todo))
             wait_for_all()
             self._anew = False  # what is there now belongs to this run
             if self._timings.is_file():
                 spent = read_object(self._timings)
                 self.run.seconds, self._peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
-            if outlook.untrained:
+            if todo.traces or todo.sft:
                 self.run.seconds["setup"] = self.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             return self._go_through(chain)
 
@@ -112,8 +112,8 @@ class Pipeline:
         if doubt := doubt_about(Path(self.config.model.path), self.split):
             self.console.print(f"model.path {doubt}", markup=False)
 
-    def _go_through(self, chain: Sequence[Stage]) -> dict[str, Any] | None:
-        stages: dict[Stage, Callable[[], None]] = {
+    def _go_through(self, chain: Sequence[RunStage]) -> dict[str, Any] | None:
+        stages: dict[RunStage, Callable[[], None]] = {
             "traces": self._traces,
             "sft": self._sft,
             self.config.algorithm: self._learn_by_play,

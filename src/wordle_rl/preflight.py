@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from wordle_rl.chat import ChatCodec, mask_picture
 from wordle_rl.checks.budgets import longest_game, longest_reply
 from wordle_rl.checks.device import check_memory
 from wordle_rl.checks.findings import Finding
-from wordle_rl.checks.memory import Device, MemoryEstimate, ModelNumbers, Stage, estimate, stage_works
+from wordle_rl.checks.memory import Device, MemoryEstimate, MemoryStage, ModelNumbers
 from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
 from wordle_rl.checks.template import sample_game, token_text
-from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RunConfig, VLLMSettings
+from wordle_rl.config import ConfigError, GRPOSettings, RunConfig
 from wordle_rl.processes import check_processes, sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
@@ -27,14 +26,11 @@ from wordle_rl.rollout import Start, groups_of, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teaching.dataset import Example, encode_traces
-from wordle_rl.teaching.given_traces import GivenTraces
-from wordle_rl.teaching.teacher import SolverTeacher
-from wordle_rl.teaching.traces import Trace, draw_secrets, solver_traces
+from wordle_rl.teaching.dataset import Example
+from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.templates import ChatTemplateError, changes_of
+from wordle_rl.training.memory import engine_beside, stage_memory
 from wordle_rl.words import WordList, load_words
-
-_TEACHER_GAMES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class Preflight:
     longest_teacher_game: int | None = None
     picture: str = ""
     device: Device | None = None
-    memory: dict[Stage, MemoryEstimate] = field(default_factory=dict)
+    memory: dict[MemoryStage, MemoryEstimate] = field(default_factory=dict)
     played: Played | None = None
 
 
@@ -147,77 +143,37 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         ConfigError: If there is no way to look, because torch is missing or the words are.
     """
     try:
-        from wordle_rl.models.loading import device_memory, load_codec, load_numbers
+        from wordle_rl.models.loading import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
-    words = load_words(config.words.source)
-    split, prompter = split_secrets(words, config.words.split_seed), config.game.prompter(words.word_length)
-    findings: list[Finding] = [*_check_launch(config), *check_engines(config)]
-    engine = _engine_of(config)
-    codec = numbers = None
-    try:
-        numbers = load_numbers(config.model)
-        codec, _ = load_codec(config.model)
-    except (ConfigError, ChatTemplateError) as error:
-        findings.append(Finding("problem", str(error)))
+    planned = _Planned.of(config)
+    numbers, codec, unreadable = _look_up(config)
+    findings = (*_check_launch(config), *check_engines(config), *unreadable)
     if numbers is None:
-        return Preflight(tuple(findings))
-    device = device_memory()
-    most = config.eval.max_games or len(words.answers)
-    num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
+        return Preflight(findings)
+    report = Preflight(findings, numbers, device=device_memory())
     if codec is None:
-        memory = _memory(config, numbers, None, None, num_secrets)
-        findings += check_memory(memory, device, engine, sharding())
-        return Preflight(tuple(findings), numbers, device=device, memory=memory)
-    solver = Solver(words)
-    taught = teacher_examples(config, words, split, prompter, codec, solver)
-    lengths = [len(example.token_ids) for example in taught]
-    longest = max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values())
-    memory = _memory(config, numbers, max(lengths), longest, num_secrets)
-    findings += check_model(config, words, prompter, codec, numbers)
-    findings += [*check_teacher(lengths, config.sft.max_length), *_check_replies(config, taught)]
-    findings += check_memory(memory, device, engine, sharding())
-    played = None
-    if num_groups and config.model.path == "tiny":
-        findings.append(
-            Finding("note", "the embedded model starts untrained and plays no games here; name one with model.path")
-        )
-    elif num_groups and not any(finding.level == "problem" for finding in findings):
-        try:
-            played = _play_model(config, words, prompter, split, solver, num_groups)
-        except ConfigError as error:
-            findings.append(Finding("problem", str(error)))
-        else:
-            findings += check_play(played, config.play_settings.sampling.max_completion_tokens, config.algorithm)
-    return Preflight(
-        findings=tuple(findings),
-        numbers=numbers,
-        template_changes=changes_of(str(codec.tokenizer.chat_template)),
-        turn_end=codec.frame.turn_end,
-        stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
-        longest_reply=longest_reply(words, prompter, codec),
-        longest_game=longest,
-        longest_teacher_game=max(lengths),
-        picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
-        device=device,
-        memory=memory,
-        played=played,
-    )
+        return _with_memory(report, numbers, planned)
+    report = _with_texts(report, numbers, codec, planned)
+    report = _with_memory(report, numbers, planned)
+    return _with_play(report, planned, num_groups)
 
 
-def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str]) -> list[Finding]:
-    """Whether these stages have room, from the model's config.json alone; nothing is loaded, no game is played.
+@dataclass(frozen=True)
+class _Planned:
+    """A run that is looked at: its settings, words, secrets and prompts."""
 
-    Args:
-        config: Every setting.
-        model: Where the stages begin: the base model, or what SFT made of it.
-        stages: `sft`, the name of the algorithm, `eval`; others are not counted.
-    """
-    from wordle_rl.models.loading import device_memory, load_numbers
+    config: RunConfig
+    words: WordList
+    split: Split
+    prompter: Prompter
+    solver: Solver
 
-    memory = _memory(config, load_numbers(model), None, None, num_secrets=1)
-    ahead: dict[Stage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
-    return check_memory(ahead, device_memory(), _engine_of(config), sharding())
+    @classmethod
+    def of(cls, config: RunConfig) -> _Planned:
+        words = load_words(config.words.source)
+        split = split_secrets(words, config.words.split_seed)
+        return cls(config, words, split, config.game.prompter(words.word_length), Solver(words))
 
 
 def _check_launch(config: RunConfig) -> list[Finding]:
@@ -228,22 +184,40 @@ def _check_launch(config: RunConfig) -> list[Finding]:
     return []
 
 
-def _engine_of(config: RunConfig) -> VLLMSettings | None:
-    return config.grpo.vllm if config.grpo.engine == "vllm" else None
+def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, list[Finding]]:
+    """The model's numbers and its codec, None where they cannot be read, and why they cannot."""
+    from wordle_rl.models.loading import load_codec, load_numbers
+
+    numbers = codec = None
+    try:
+        numbers = load_numbers(config.model)
+        codec, _ = load_codec(config.model)
+    except (ConfigError, ChatTemplateError) as error:
+        return numbers, codec, [Finding("problem", str(error))]
+    return numbers, codec, []
 
 
-def teacher_examples(
-    config: RunConfig, words: WordList, split: Split, prompter: Prompter, codec: ChatCodec, solver: Solver
-) -> list[Example]:
-    """The sequences that a few teacher games make."""
-    settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
-    traces: Iterable[Trace]
-    if settings.file is not None:
-        traces = GivenTraces(words, split, settings, config.game)
-    else:
-        secrets = draw_secrets(words, split, settings, config.seed)
-        traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
-    return encode_traces(traces, prompter, codec, max_length=10**9).examples
+def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
+    """What chat template, prompts and teacher games come to in tokens, and what is wrong with that."""
+    config, words, prompter = planned.config, planned.words, planned.prompter
+    taught = teacher_examples(config, words, planned.split, prompter, codec, planned.solver)
+    lengths = [len(example.token_ids) for example in taught]
+    return replace(
+        report,
+        findings=(
+            *report.findings,
+            *check_model(config, words, prompter, codec, numbers),
+            *check_teacher(lengths, config.sft.max_length),
+            *_check_replies(config, taught),
+        ),
+        template_changes=changes_of(str(codec.tokenizer.chat_template)),
+        turn_end=codec.frame.turn_end,
+        stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
+        longest_reply=longest_reply(words, prompter, codec),
+        longest_game=max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values()),
+        longest_teacher_game=max(lengths),
+        picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
+    )
 
 
 def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding]:
@@ -251,47 +225,48 @@ def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding
     return check_teacher_replies(reply_lengths(taught), budgets_of(config)) if thinks else []
 
 
-def reply_lengths(examples: Iterable[Example]) -> list[int]:
-    """Tokens of every reply that is learnt, its closing token included."""
-    runs = (groupby(example.loss_mask) for example in examples)
-    return [len(list(run)) for found in runs for learnt, run in found if learnt]
+def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
+    """What each stage takes in memory, with the lengths in the report as far as they are known."""
+    config, split = planned.config, planned.split
+    most = config.eval.max_games or len(planned.words.answers)
+    num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
+    memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
+    assert report.device is not None
+    found = check_memory(memory, report.device, engine_beside(config), sharding())
+    return replace(report, findings=(*report.findings, *found), memory=memory)
 
 
-def _memory(
-    config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
-) -> dict[Stage, MemoryEstimate]:
-    """What each stage takes; lengths that are not known are taken to be the longest allowed."""
-    from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
-    from wordle_rl.training.optimizer import wants_bf16
-
-    longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
-    works = stage_works(
-        config,
-        teacher_length=teacher_length or longest,
-        game_length=min(game_length or longest, numbers.context or game_length or longest),
-        num_secrets=num_secrets,
-        bf16={
-            "sft": wants_bf16(config.sft.precision),
-            config.algorithm: wants_bf16(config.play_settings.precision),
-        },
-        eager_attention=attention_of(config.model) == "eager",
-        tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,
-    )
-    return {stage: estimate(numbers, work) for stage, work in works.items()}
+def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflight:
+    """How the model plays, where it is trained already and nothing stands in its way."""
+    config = planned.config
+    if not num_groups:
+        return report
+    played, found = None, []
+    if config.model.path == "tiny":
+        found = [
+            Finding("note", "the embedded model starts untrained and plays no games here; name one with model.path")
+        ]
+    elif not any(finding.level == "problem" for finding in report.findings):
+        try:
+            played = _play_model(planned, num_groups)
+        except ConfigError as error:
+            found = [Finding("problem", str(error))]
+        else:
+            found = check_play(played, config.play_settings.sampling.max_completion_tokens, config.algorithm)
+    return replace(report, findings=(*report.findings, *found), played=played)
 
 
-def _play_model(
-    config: RunConfig, words: WordList, prompter: Prompter, split: Split, solver: Solver, num_groups: int
-) -> Played:
+def _play_model(planned: _Planned, num_groups: int) -> Played:
     """Load the model and have it play groups of training secrets."""
     from wordle_rl.models.loading import load_model
     from wordle_rl.rl.games import prompt_budget
     from wordle_rl.samplers.transformers import TransformersSampler
 
+    config = planned.config
     settings = config.play_settings
     model, codec = load_model(config.model, config.seed)
     sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
-    secrets = random.Random(config.seed).sample(split.train, min(num_groups, len(split.train)))
+    secrets = random.Random(config.seed).sample(planned.split.train, min(num_groups, len(planned.split.train)))
     starts = [Start(secret) for secret in secrets for _ in range(settings.group_size)]
     budget = prompt_budget(model, settings, config.algorithm)
-    return play_groups(config, words, prompter, sampler, starts, solver, budget)
+    return play_groups(config, planned.words, planned.prompter, sampler, starts, planned.solver, budget)

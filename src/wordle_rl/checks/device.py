@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wordle_rl.checks.findings import Finding
-from wordle_rl.checks.memory import Device, MemoryEstimate, Stage
+from wordle_rl.checks.memory import Device, MemoryEstimate, MemoryStage
 from wordle_rl.config import VLLMSettings
 from wordle_rl.processes import Sharding
 
 _GIB = 1024**3
 
 
-_LESS: Mapping[Stage, str] = {
+_LESS: Mapping[MemoryStage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
     "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
     "or set grpo.gradient_checkpointing",
@@ -27,7 +27,7 @@ _LESS: Mapping[Stage, str] = {
 
 
 _TRAINED = "weights, gradients and optimizer"
-_COUNTED: Mapping[Stage, str] = {
+_COUNTED: Mapping[MemoryStage, str] = {
     "sft": _TRAINED,
     "grpo": _TRAINED,
     "expert_iteration": _TRAINED,
@@ -41,7 +41,7 @@ _UNSHARDED = Sharding()
 
 
 def check_memory(
-    memory: Mapping[Stage, MemoryEstimate],
+    memory: Mapping[MemoryStage, MemoryEstimate],
     device: Device,
     engine: VLLMSettings | None = None,
     sharding: Sharding = _UNSHARDED,

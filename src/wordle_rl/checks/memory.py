@@ -20,7 +20,7 @@ from wordle_rl.config import DPOSettings, GRPOSettings, RoundSettings, RunConfig
 from wordle_rl.processes import Sharding
 from wordle_rl.prompt import Shape
 
-Stage = Literal["sft", "grpo", "expert_iteration", "dpo", "dagger", "eval"]
+MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "dagger", "eval"]
 
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
@@ -158,10 +158,10 @@ def stage_works(
     teacher_length: int,
     game_length: int,
     num_secrets: int,
-    bf16: Mapping[Stage, bool],
+    bf16: Mapping[MemoryStage, bool],
     eager_attention: bool,
     tiled_sft: bool,
-) -> dict[Stage, Work]:
+) -> dict[MemoryStage, Work]:
     """What each stage of a run keeps in memory at a time.
 
     Args:
@@ -174,7 +174,7 @@ def stage_works(
         tiled_sft: Whether SFT's loss looks at a few positions at a time.
     """
     sft, play = config.sft, config.play_settings
-    works: dict[Stage, Work] = {
+    works: dict[MemoryStage, Work] = {
         "sft": replace(_trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
     }
     if isinstance(play, GRPOSettings):

@@ -58,14 +58,19 @@ def check_engines(config: RunConfig) -> list[Finding]:
     grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
     asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
     findings = []
-    if asked and find_spec("vllm") is None:
-        settings = " and ".join(f'{name}.engine "vllm"' for name in asked)
-        message = f'{settings} needs a package that is not installed: pip install "wordle-rl[vllm]"'
-        findings.append(Finding("problem", f'{message}, or use "transformers"'))
+    if asked and (missing := vllm_missing(" and ".join(f'{name}.engine "vllm"' for name in asked))):
+        findings.append(Finding("problem", missing))
     if "eval" in asked and config.model.lora.rank:
         message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
         findings.append(Finding("problem", message))
     return findings
+
+
+def vllm_missing(wanted_by: str) -> str:
+    """That vLLM is not installed, and what wants it; empty if it is."""
+    if find_spec("vllm") is not None:
+        return ""
+    return f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'
 
 
 def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec) -> list[Finding]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl import display
+from wordle_rl.before_run import RunStage
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
-from wordle_rl.outlook import Stage
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first
@@ -19,7 +19,7 @@ from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
 
-def run(config: RunConfig, directory: Path, overwrite: bool, until: Stage, as_json: bool) -> None:
+def run(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
     """The whole chain; ends with figures, two games and the report's path."""
     results = Pipeline(config, directory, messages, anew=overwrite)(until)
     if not is_first():

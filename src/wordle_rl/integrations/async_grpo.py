@@ -26,11 +26,11 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl.import_utils import suppress_experimental_warning
 
+from wordle_rl.before_run import is_trained
 from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.budgets import outgrown
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, sft_codec
-from wordle_rl.outlook import is_trained
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, part_company, wait_for_all
 from wordle_rl.prompt import Shape

@@ -10,11 +10,11 @@ import gc
 import os
 import random
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wordle_rl.chat import ChatCodec
+from wordle_rl.checks.settings import vllm_missing
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import WordConstraint
@@ -130,10 +130,8 @@ def check_vllm(setting: str) -> None:
     Raises:
         ConfigError: If it is not installed.
     """
-    if find_spec("vllm") is None:
-        raise ConfigError(
-            f'{setting} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'
-        )
+    if missing := vllm_missing(setting):
+        raise ConfigError(missing)
 
 
 def make_engine(

@@ -10,6 +10,7 @@ llm_teacher.py   language models as teachers: requests, budget
 llm_traces.py    the command that collects their games, and goes on after a stop
 claims.py        is what a thought claims true?
 dataset.py       traces -> checked examples and rows
+preview.py       a few teacher games as token sequences, to be measured before a run
 row_files.py     which files rows may replace
 given_traces.py  a run's own teacher games, from a file
 imports.py       other people's rows

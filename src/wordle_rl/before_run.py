@@ -1,4 +1,4 @@
-"""What a call of the chain has before it, and whether that can work: all that shows before anything is written."""
+"""What a call of the chain has to do, and whether that can work, as far as it shows before anything is written."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ from typing import Literal
 from wordle_rl.checks.findings import refuse
 from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher_replies
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.preflight import check_room, reply_lengths, teacher_examples
 from wordle_rl.processes import check_processes
 from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
 from wordle_rl.teaching.given_traces import GivenTraces
+from wordle_rl.teaching.preview import reply_lengths, teacher_examples
+from wordle_rl.training.memory import check_room
 from wordle_rl.words import WordList
 
-Stage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
+RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What is still to be done: whether there is a model of SFT to come, and whether there is anything to come."""
+class Todo:
+    """What is still to be done: teacher games, SFT, the learning by play, evaluations."""
 
-    untrained: bool
-    adds: bool
+    traces: bool
+    sft: bool
+    play: bool
+    evaluate: bool
+
+    def __bool__(self) -> bool:
+        return self.traces or self.sft or self.play or self.evaluate
 
 
-def look_ahead(
-    config: RunConfig, words: WordList, split: Split, directory: Path, chain: Sequence[Stage], *, anew: bool
-) -> Outlook:
-    """Look at everything that can be known to fail before a run is begun or gone on with.
+def check_before_run(
+    config: RunConfig, words: WordList, split: Split, directory: Path, chain: Sequence[RunStage], *, anew: bool
+) -> Todo:
+    """Refuse what can be known to fail before a run is begun or resumed.
 
     Args:
         config: Every setting.
         words: The run's words.
         split: The run's secrets.
         directory: The run directory.
-        chain: The stages to go through.
+        chain: The stages to go through, from teacher games on.
         anew: Whether a run in that directory is to be removed first.
+
+    Returns:
+        What this call of the chain has to do.
 
     Raises:
         ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
@@ -54,35 +63,41 @@ def look_ahead(
     if anew:
         check_removable(directory)
         _check_inputs_stay(config, directory)
-
     elif not is_run(directory):
         _check_taken_over(split, directory)
-
-    def missing(name: str) -> bool:
-        return anew or not is_trained(directory / name)
-
-    untrained = missing("sft")
-    if tuple(chain) != ("traces",) and untrained:
+    todo = _todo(config, directory, chain, anew=anew)
+    if todo.sft:
         _check_model(config, words)
-    no_games = anew or not (directory / "traces.jsonl").is_file()
-    if config.traces.file is None and (no_games or config.algorithm == "dagger"):
+    if config.traces.file is None and (todo.traces or config.algorithm == "dagger"):
         _check_opener(config, words)
-    if no_games and config.traces.file is not None:
-        next(iter(GivenTraces(words, split, config.traces, config.game)))  # one to learn from, or an error
-        if tuple(chain) != ("traces",):
-            _check_given_replies(config, words, split)
-    models = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
-    ahead = {name for name in models if name in chain and missing(name)}
+    if config.traces.file is not None and todo.traces:
+        _check_given_games(config, words, split, learnt="sft" in chain)
+    ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
+    if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
+        ahead.add("eval")
+    if ahead:
+        at_sft = config.model.model_copy(update={"path": str(directory / "sft")})
+        refuse(check_room(config, config.model if todo.sft else at_sft, ahead))
+    return todo
+
+
+def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew: bool) -> Todo:
+    """What of a chain is not there yet; with `anew`, all of it."""
+
+    def is_ahead(name: RunStage) -> bool:
+        return name in chain and (anew or not is_trained(directory / name))
+
+    models: tuple[RunStage, ...] = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
+    ahead = {name for name in models if is_ahead(name)}
     labels = (*models, *(f"{name}-constrained" for name in models if config.eval.constrained))
     evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
-    to_evaluate = "report" in chain and not evaluated
-    # vLLM has a type and a share of its own, and is asked when it is started.
-    loaded = ahead | ({"eval"} if to_evaluate and config.eval.engine == "transformers" else set())
-    if loaded:
-        at_sft = config.model.model_copy(update={"path": str(directory / "sft")})
-        refuse(check_room(config, config.model if untrained else at_sft, loaded))
-    return Outlook(untrained, adds=no_games or bool(ahead) or to_evaluate)
+    return Todo(
+        traces=anew or not (directory / "traces.jsonl").is_file(),
+        sft="sft" in ahead,
+        play=config.algorithm in ahead,
+        evaluate="report" in chain and not evaluated,
+    )
 
 
 def is_trained(directory: Path) -> bool:
@@ -121,8 +136,11 @@ def _check_opener(config: RunConfig, words: WordList) -> None:
         )
 
 
-def _check_given_replies(config: RunConfig, words: WordList, split: Split) -> None:
-    """Refuse token budgets that most replies of the given teacher games do not fit into."""
+def _check_given_games(config: RunConfig, words: WordList, split: Split, *, learnt: bool) -> None:
+    """Refuse given teacher games without one to learn from; if they are learnt, budgets too small for their replies."""
+    next(iter(GivenTraces(words, split, config.traces, config.game)))  # the first one, or an error
+    if not learnt:
+        return
     from wordle_rl.models.loading import load_codec
 
     codec, _ = load_codec(config.model)
