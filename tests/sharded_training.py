@@ -19,7 +19,7 @@ from two_processes import OPTIMIZER, SIZE
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import RunConfig, SFTSettings
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
+from wordle_rl.processes import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.runs import Run
 from wordle_rl.split import split_secrets
 from wordle_rl.teaching.dataset import Example
@@ -74,4 +74,4 @@ if __name__ == "__main__":
     trained = train(sys.argv[1], Path(sys.argv[2]), out, int(sys.argv[4]))
     kind = AcceleratorState().distributed_type.value
     (out / f"rank{torch.distributed.get_rank()}.json").write_text(json.dumps({"kind": kind, "held": shares(trained)}))
-    part_company()
+    leave_process_group()

@@ -65,7 +65,7 @@ class Here(WordleRolloutLoop):
     async def _generate_one_turn(self, prompt_ids):
         self.sampler.begin()
         [said] = self.sampler.sample([Request(0, (), (), prompt_ids)])
-        return list(said.token_ids), list(said.logprobs)
+        return list(said.token_ids), list(said.sampler_logprobs)
 
     def game(self, secret: str, group_id: int = 0):
         return self._loop.run_until_complete(

@@ -8,7 +8,7 @@ import pytest
 from wordle_rl.audit import audit
 from wordle_rl.config import GameSettings, RunConfig, WordSettings
 from wordle_rl.runs import Run, RunError, write_jsonl
-from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import load_words
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Run:
 def finish(run: Run, model: str) -> None:
     """Leave what a finished stage leaves."""
     lesson = lesson_of(WordSettings(), SPLIT)
-    leave_lineage(run.directory / model, Lineage(game=GameSettings(), lessons=(lesson,)))
+    save_lineage(run.directory / model, Lineage(game=GameSettings(), lessons=(lesson,)))
 
 
 def test_clean_run_is_clean_and_counted(run: Run) -> None:
@@ -133,6 +133,6 @@ def test_a_row_without_a_secret_is_named(record: str, row: dict[str, object], ru
 
 def test_a_model_whose_words_are_gone_is_not_proven_clean(run: Run) -> None:
     lesson = lesson_of(WordSettings(), SPLIT).model_copy(update={"fingerprint": "0" * 64})
-    leave_lineage(run.directory / "sft", Lineage(game=GameSettings(), lessons=(lesson,)))
+    save_lineage(run.directory / "sft", Lineage(game=GameSettings(), lessons=(lesson,)))
     with pytest.raises(RunError, match="not proven clean: sft has learnt from words that are not here"):
         audit(run.directory)

@@ -28,7 +28,7 @@ from wordle_rl.config import (  # noqa: E402
 )
 from wordle_rl.models.adapters import add_adapters, has_adapters  # noqa: E402
 from wordle_rl.models.loading import load_model, save_model  # noqa: E402
-from wordle_rl.processes import asks_for_whole  # noqa: E402
+from wordle_rl.processes import whole_weights_reason  # noqa: E402
 from wordle_rl.rl.colocate import SharedEngine, vllm_arguments  # noqa: E402
 from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo  # noqa: E402
@@ -299,18 +299,20 @@ def launched(kind: str) -> SimpleNamespace:
 @pytest.mark.parametrize("kind", ["fsdp", "zero3"])
 def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(kind, tokenizer) -> None:
     adam, model = OptimizerSettings(), small_model(tokenizer)
-    check_launch(launched(kind), adam, "grpo", asks_for_whole(VLLM, has_adapters(model)))
+    check_launch(launched(kind), adam, "grpo", whole_weights_reason(VLLM, has_adapters(model)))
     for settings, policy, named in (
         (SETTINGS, model, "grpo.engine"),
         (update(VLLM, validate_every_steps=2), model, "validate_every_steps"),
         (VLLM, add_adapters(small_model(tokenizer), LoraSettings(rank=2), "base"), "adapters"),
     ):
-        asks = asks_for_whole(settings, has_adapters(policy))
+        asks = whole_weights_reason(settings, has_adapters(policy))
         with pytest.raises(ConfigError, match=named):
             check_launch(launched(kind), adam, "grpo", asks)
         check_launch(launched("ddp"), adam, "grpo", asks)
     with pytest.raises(ConfigError, match="muon"):
-        check_launch(launched(kind), OptimizerSettings(name="muon"), "grpo", asks_for_whole(VLLM, has_adapters(model)))
+        check_launch(
+            launched(kind), OptimizerSettings(name="muon"), "grpo", whole_weights_reason(VLLM, has_adapters(model))
+        )
 
 
 def test_trl_still_has_what_is_used_of_it() -> None:

@@ -297,7 +297,7 @@ def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, Cha
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0].float()
     state: State | None = START
-    for place, (token, logprob) in enumerate(zip(completion.token_ids, completion.logprobs, strict=True)):
+    for place, (token, logprob) in enumerate(zip(completion.token_ids, completion.sampler_logprobs, strict=True)):
         here = logits[len(prompt) + place - 1]
         exact = here[token] - here[torch.from_numpy(constraint.allowed(state))].logsumexp(0)
         assert logprob == pytest.approx(float(exact), abs=1e-4)

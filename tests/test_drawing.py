@@ -41,7 +41,7 @@ def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrained
     assert size == 1 or len({done.token_ids[0] for done in drawn}) > 1
     for done in drawn[:20]:
         exact = math.log((logits / 1.5).softmax(-1)[done.token_ids[0]] / total)
-        assert done.logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
+        assert done.sampler_logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
 
 
 def test_what_cannot_be_is_never_drawn() -> None:

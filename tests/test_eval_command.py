@@ -13,7 +13,7 @@ from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, W
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.runs import read_object, write_json
-from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of, lineage_of
+from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -250,7 +250,7 @@ def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory
     split = split_secrets(load_words(settings.source), 5)
     known = lineage_of(run / "grpo")
     assert known is not None
-    leave_lineage(run / "grpo", Lineage(game=known.game, lessons=(lesson_of(settings, split),)))
+    save_lineage(run / "grpo", Lineage(game=known.game, lessons=(lesson_of(settings, split),)))
     held_out = set(split.test)
     out = tmp_path / "model.json"
     assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0

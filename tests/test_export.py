@@ -17,7 +17,7 @@ from wordle_rl.models.export import consolidate  # noqa: E402
 from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Style  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
-from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of, lineage_of  # noqa: E402
+from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.words import load_words  # noqa: E402
 
@@ -87,7 +87,7 @@ def test_the_shards_of_two_processes_are_gathered(checkpoint, tokenizer, tmp_pat
 def test_the_command_does_it_and_keeps_where_the_model_comes_from(checkpoint, tmp_path, cli) -> None:
     lesson = lesson_of(WordSettings(split_seed=3), split_secrets(load_words(), 3))
     lineage = Lineage(game=GameSettings(style=Style.COMPACT), lessons=(lesson,))
-    leave_lineage(checkpoint, lineage)
+    save_lineage(checkpoint, lineage)
     code, out, err = cli("consolidate", checkpoint, "--out", tmp_path / "model")
     assert (code, err) == (0, "")
     assert "weights" in out

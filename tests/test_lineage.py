@@ -19,12 +19,12 @@ from wordle_rl.prompt import Style
 from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
-    Lesson,
     Lineage,
-    doubt_about,
-    leave_lineage,
+    TrainedSecrets,
+    leak_warning,
     lesson_of,
     lineage_of,
+    save_lineage,
     trained_further,
 )
 from wordle_rl.sharing.card import write_cards
@@ -35,7 +35,7 @@ WORDS = load_words()
 COMPACT = GameSettings(style=Style.COMPACT)
 
 
-def lesson(seed: int) -> Lesson:
+def lesson(seed: int) -> TrainedSecrets:
     return lesson_of(WordSettings(split_seed=seed), split_secrets(WORDS, seed))
 
 
@@ -43,10 +43,10 @@ def test_a_lineage_grows_by_one_training_and_names_each_once(tmp_path: Path) -> 
     assert lineage_of(tmp_path) is None
     first = trained_further(tmp_path, GameSettings(), lesson(0))
     assert first == Lineage(game=GameSettings(), lessons=(lesson(0),))
-    leave_lineage(tmp_path, first)
+    save_lineage(tmp_path, first)
     assert lineage_of(tmp_path) == first
     assert trained_further(tmp_path, COMPACT, lesson(0)) == Lineage(game=COMPACT, lessons=(lesson(0),))
-    leave_lineage(tmp_path, trained_further(tmp_path, COMPACT, lesson(4)))
+    save_lineage(tmp_path, trained_further(tmp_path, COMPACT, lesson(4)))
     assert trained_further(tmp_path, COMPACT, lesson(0)).lessons == (lesson(4), lesson(0))
 
 
@@ -71,18 +71,18 @@ def test_a_list_that_has_changed_is_not_taken_for_the_one_learnt_from(tmp_path: 
     changed = lesson(1).model_copy(update={"fingerprint": "0" * 64})
     with pytest.raises(WordListError, match="is not what it was"):
         changed.secrets()
-    leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(changed,)))
-    assert "words that are not here" in str(doubt_about(tmp_path, split_secrets(WORDS)))
+    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(changed,)))
+    assert "words that are not here" in str(leak_warning(tmp_path, split_secrets(WORDS)))
 
 
 def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_nothing_else(tmp_path: Path) -> None:
     here = split_secrets(WORDS)
-    assert doubt_about(tmp_path, here) is None, "not trained here"
-    leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(0),)))
-    assert doubt_about(tmp_path, here) is None
-    leave_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
+    assert leak_warning(tmp_path, here) is None, "not trained here"
+    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(0),)))
+    assert leak_warning(tmp_path, here) is None
+    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
     shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
-    doubt = str(doubt_about(tmp_path, here))
+    doubt = str(leak_warning(tmp_path, here))
     assert f"learnt {len(shared)} of the validation and test secrets" in doubt
     assert any(word in doubt for word in shared)
 
@@ -105,7 +105,7 @@ def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path
     write_json(run / "config.json", config.model_dump(mode="json"))
     split = split_secrets(load_words(str(word_directory)), 5)
     for name in ("sft", "grpo"):
-        leave_lineage(run / name, Lineage(game=config.game, lessons=(lesson_of(settings, split),)))
+        save_lineage(run / name, Lineage(game=config.game, lessons=(lesson_of(settings, split),)))
     return run
 
 
@@ -128,8 +128,8 @@ def test_a_model_is_tested_on_what_its_training_held_out_wherever_it_lies(
 def test_a_model_whose_words_are_gone_says_so_unless_told_others(
     of_split_5: Path, word_directory: Path, tmp_path: Path, cli
 ) -> None:
-    gone = Lesson(source=str(tmp_path / "gone"), fingerprint="0" * 64, split_seed=5)
-    leave_lineage(of_split_5 / "grpo", Lineage(game=GameSettings(style=Style.COMPACT), lessons=(gone,)))
+    gone = TrainedSecrets(source=str(tmp_path / "gone"), fingerprint="0" * 64, split_seed=5)
+    save_lineage(of_split_5 / "grpo", Lineage(game=GameSettings(style=Style.COMPACT), lessons=(gone,)))
     code, out, err = cli("eval", "--player", of_split_5, "--no-regret")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "give --words" in err
@@ -160,7 +160,7 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
     config = load_config(finished_run / "config.json")
     words = load_words(config.words.source)
     other = lesson_of(config.words.model_copy(update={"split_seed": 6}), split_secrets(words, 6))
-    leave_lineage(base, Lineage(game=config.game, lessons=(other,)))
+    save_lineage(base, Lineage(game=config.game, lessons=(other,)))
     told = Console(record=True, width=300)
     model = config.model.model_copy(update={"path": str(base)})
     run = tmp_path / "run"

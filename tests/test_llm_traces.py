@@ -15,7 +15,7 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, chat
 from training_fixtures import rows
 
-from wordle_rl.runs import RunError, kept
+from wordle_rl.runs import RunError, exclusive_lock
 
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
@@ -143,7 +143,7 @@ def test_words_of_a_file_with_a_byte_order_mark_are_read(serve, buy, split) -> N
 
 def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> None:
     endpoint = serve(guesser(split.train[0]))
-    with kept(Path(".t.jsonl.lock")):
+    with exclusive_lock(Path(".t.jsonl.lock")):
         code, out, err = buy(endpoint, "--max-secrets", 1)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert "t.jsonl.lock is being written by another process" in err
@@ -158,7 +158,7 @@ def test_the_file_is_kept_while_games_are_bought(serve, buy, split) -> None:
     refused = []
 
     def answer(*_: object):
-        with pytest.raises(RunError, match="another process"), kept(Path(".t.jsonl.lock")):
+        with pytest.raises(RunError, match="another process"), exclusive_lock(Path(".t.jsonl.lock")):
             pass
         refused.append(True)
         return guesser(split.train[0])()

@@ -22,7 +22,7 @@ from wordle_rl.evaluate import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.players import find_model
 from wordle_rl.report.read import read_run
-from wordle_rl.runs import LOCK_FILE, RunError, kept, read_object
+from wordle_rl.runs import LOCK_FILE, RunError, exclusive_lock, read_object
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -190,7 +190,7 @@ def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) 
 
 def test_two_processes_do_not_work_on_one_run(finished_run, tmp_path: Path) -> None:
     directory = copied(finished_run, tmp_path / "run")
-    with kept(directory / LOCK_FILE), pytest.raises(RunError, match="another process"):
+    with exclusive_lock(directory / LOCK_FILE), pytest.raises(RunError, match="another process"):
         Pipeline(load_config(directory / "config.json"), directory, QUIET)()
 
 

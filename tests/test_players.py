@@ -15,7 +15,7 @@ from wordle_rl.players import find_model, game_of, make_player, reply_bound, set
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import write_json
-from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -27,7 +27,7 @@ COMPACT = GameSettings(style=Style.COMPACT, shape=Shape.STATE, thinking=Thinking
 def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
     save_model(small_model(tokenizer), codec, tmp_path / "run" / "sft")
     lesson = lesson_of(WordSettings(), split_secrets(load_words()))
-    leave_lineage(tmp_path / "run" / "sft", Lineage(game=COMPACT, lessons=(lesson,)))
+    save_lineage(tmp_path / "run" / "sft", Lineage(game=COMPACT, lessons=(lesson,)))
     return tmp_path / "run"
 
 

@@ -20,7 +20,7 @@ from wordle_rl.runs import (
     LOCK_FILE,
     Run,
     RunError,
-    kept,
+    exclusive_lock,
     lock_file,
     read_jsonl,
     read_object,
@@ -275,7 +275,7 @@ def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None
 
 def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) -> None:
     make_run(tmp_path, sixty)
-    with kept(tmp_path / LOCK_FILE), pytest.raises(RunError, match="another process"):
+    with exclusive_lock(tmp_path / LOCK_FILE), pytest.raises(RunError, match="another process"):
         start_anew(tmp_path)
     assert (tmp_path / "config.json").is_file()
 
@@ -287,8 +287,11 @@ def test_a_file_system_that_cannot_lock_keeps_nobody_out(tmp_path: Path, monkeyp
     monkeypatch.setattr("fcntl.flock", no_locks)
     with pytest.raises(RunError, match="cannot lock"):
         lock_file(tmp_path / "file")
-    with kept(tmp_path / "file"):
+    with exclusive_lock(tmp_path / "file"):
         pass
+    with pytest.raises(KeyError) as caught, exclusive_lock(tmp_path / "file"):
+        raise KeyError("of the work itself")
+    assert caught.value.__context__ is None, "a lock that cannot be had is no cause of what fails later"
 
 
 def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on_with(

@@ -179,7 +179,7 @@ def test_batches_that_are_joined_stay_within_the_window(codec: ChatCodec) -> Non
         said[batch_size] = sampler.sample([Request(game, (), (), ids) for game, ids in prompts.items()])
     for alone, together in zip(*said.values(), strict=True):
         assert together.token_ids == alone.token_ids
-        assert together.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+        assert together.sampler_logprobs == pytest.approx(alone.sampler_logprobs, abs=1e-4)
 
 
 def test_english_prompts_of_unlike_length_sample_as_they_read(
@@ -374,7 +374,7 @@ def test_the_model_is_left_in_the_mode_it_came_in(
     assert tiny_model.training is training
     tiny_model.eval()
     assert all(parameter.grad is None for parameter in tiny_model.parameters())
-    assert len(completion.token_ids) == len(completion.logprobs)
+    assert len(completion.token_ids) == len(completion.sampler_logprobs)
 
 
 def test_what_drops_out_in_training_stays_in_play(codec: ChatCodec, small_words: WordList) -> None:

@@ -19,7 +19,7 @@ from wordle_rl.rl.games import GameSetup  # noqa: E402
 from wordle_rl.rl.grpo import train_grpo  # noqa: E402
 from wordle_rl.rl.selection import BestWeights, Validation  # noqa: E402
 from wordle_rl.runs import read_object  # noqa: E402
-from wordle_rl.runs.trackers import GameBook  # noqa: E402
+from wordle_rl.runs.trackers import SampleGames  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
 from wordle_rl.solver import Solver  # noqa: E402
 
@@ -184,7 +184,7 @@ def test_validation_shows_many_different_words_over_time(tokenizer, codec, small
     setup = GameSetup(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validate = Validation(small_model(tokenizer), codec, setup, greedy, GameBook(run), 4)
+    validate = Validation(small_model(tokenizer), codec, setup, greedy, SampleGames(run), 4)
     for step in range(0, 100, 10):
         validate(step)
     shown = rows(run.directory / "games.jsonl")

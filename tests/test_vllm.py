@@ -22,7 +22,7 @@ from wordle_rl.models.loading import load_model, save_model  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.runs import write_jsonl  # noqa: E402
-from wordle_rl.runs.lineage import Lineage, leave_lineage, lesson_of  # noqa: E402
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.drawing import keep_top_p  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
@@ -144,7 +144,7 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, mo
         logits = policy(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
         exact = keep_top_p((logits.float() / 0.7).log_softmax(-1), 0.8)
         exact = exact.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
-        assert completion.logprobs == pytest.approx(exact.tolist(), abs=2e-3)
+        assert completion.sampler_logprobs == pytest.approx(exact.tolist(), abs=2e-3)
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
         assert not codec.stop_ids.intersection(completion.token_ids[:-1])
     assert len({completion.token_ids for completion in said}) > 20
@@ -269,7 +269,7 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
     }  # fmt: skip
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
     lesson = lesson_of(config.words, split_secrets(load_words(str(word_directory))))
-    leave_lineage(run / "sft", Lineage(game=config.game, lessons=(lesson,)))
+    save_lineage(run / "sft", Lineage(game=config.game, lessons=(lesson,)))
     transfer = Unsent()
     with model_server(
         lambda port: server_command(port, run / "sft", "--logprobs-mode", "processed_logprobs"),

@@ -20,7 +20,7 @@ from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
 from wordle_rl.samplers.constrain import make_constraint  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
-from wordle_rl.samplers.vllm import Follower, VLLMSampler  # noqa: E402
+from wordle_rl.samplers.vllm import ReplyProcessor, VLLMSampler  # noqa: E402
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=7)
 
@@ -100,7 +100,7 @@ def test_a_reply_that_ends_by_itself_is_not_overlong(tiny_model, codec) -> None:
     for completion in completions:
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
         assert completion.text == codec.text_of(completion.token_ids)
-        assert len(completion.logprobs) == len(completion.token_ids)
+        assert len(completion.sampler_logprobs) == len(completion.token_ids)
 
 
 def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_asked(tiny_model, codec) -> None:
@@ -135,7 +135,7 @@ def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_onc
     read: list[int] = []
     after = constraint.after
     constraint.after = lambda state, token: (read.append(token), after(state, token))[1]
-    follower, ids = Follower(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
+    follower, ids = ReplyProcessor(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
     for place in range(len(ids)):
         logits = torch.zeros(len(codec.tokenizer))
         read.clear()

@@ -13,7 +13,7 @@ import wordle_rl.rl.grpo as grpo_module
 from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.processes import is_first, num_processes, part_company, wait_for_all
+from wordle_rl.processes import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.rl.games import GameSetup
 from wordle_rl.rl.group_rollouts import GroupRollouts
 from wordle_rl.rl.grpo import train_grpo
@@ -89,4 +89,4 @@ if __name__ == "__main__":
     torch.save([model.state_dict() for model in done["models"]], out / f"rank{rank}.pt")
     facts = {"world_size": done["world_size"], "best_compliance": Replaying.last.best_compliance}
     (out / f"rank{rank}.json").write_text(json.dumps(facts))
-    part_company()
+    leave_process_group()

@@ -100,15 +100,15 @@ class ChatCodec:
         """
         first = opening_length(messages)
         ids = list(self._opening_ids(messages[:first]))
-        mask = [0] * len(ids)
+        loss_mask = [0] * len(ids)
         for offset, message in enumerate(messages[first:]):
             is_reply = offset % 2 == 0
             if (message["role"] == "assistant") != is_reply:
                 raise ValueError("after the opening, replies and answers must alternate")
             new = self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message)
             ids += new
-            mask += [int(is_reply)] * len(new)
-        return ids, mask
+            loss_mask += [int(is_reply)] * len(new)
+        return ids, loss_mask
 
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
         """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
@@ -154,11 +154,11 @@ def opening_length(messages: Sequence[Message]) -> int:
     return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
 
 
-def mask_picture(codec: ChatCodec, ids: Sequence[int], mask: Sequence[int]) -> str:
-    """Draw a game's mask: trained tokens in `⟦ ⟧`, the rest bare. For eyes and for tests."""
+def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int]) -> str:
+    """Draw a game's loss mask: trained tokens in `⟦ ⟧`, the rest bare. For people and for tests."""
     parts: list[str] = []
     trained = False
-    for token, m in zip(ids, mask, strict=True):
+    for token, m in zip(ids, loss_mask, strict=True):
         if bool(m) != trained:
             parts.append("⟦" if m else "⟧")
             trained = bool(m)

@@ -28,12 +28,12 @@ from wordle_rl.config import (
 from wordle_rl.display import game_counter
 from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
 from wordle_rl.players import model_sampler, weights_mark
-from wordle_rl.processes import is_first, part_company, wait_for_all
+from wordle_rl.processes import is_first, leave_process_group, wait_for_all
 from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
-from wordle_rl.runs import LOCK_FILE, Run, is_run, kept, read_object, start_anew, write_json, write_jsonl
-from wordle_rl.runs.lineage import Lineage, doubt_about, leave_lineage, lesson_of, trained_further
+from wordle_rl.runs import LOCK_FILE, Run, exclusive_lock, is_run, read_object, start_anew, write_json, write_jsonl
+from wordle_rl.runs.lineage import Lineage, leak_warning, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.provenance import peak_memory_gib
 from wordle_rl.samplers.base import Closable
 from wordle_rl.sharing.card import CARD_FILE, write_cards
@@ -89,7 +89,7 @@ class Pipeline:
             if is_first():
                 if self._anew:
                     start_anew(directory)
-                held.enter_context(kept(directory / LOCK_FILE))
+                held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 self._tell_what_is_taken_over()
                 self.run = Run.create(directory, self.config, self.split, adds=bool(todo))
             wait_for_all()
@@ -109,7 +109,7 @@ class Pipeline:
         if found:
             holds = " and ".join(found)
             self.console.print(f"{self.run.directory} holds {holds} already: taken as they are", markup=False)
-        if doubt := doubt_about(Path(self.config.model.path), self.split):
+        if doubt := leak_warning(Path(self.config.model.path), self.split):
             self.console.print(f"model.path {doubt}", markup=False)
 
     def _go_through(self, chain: Sequence[RunStage]) -> dict[str, Any] | None:
@@ -122,7 +122,7 @@ class Pipeline:
             if stage in stages:
                 stages[stage]()
                 wait_for_all()
-        part_company()
+        leave_process_group()
         return self._report() if "report" in chain and is_first() else None
 
     def _traces(self) -> None:
@@ -325,9 +325,9 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
     """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for epoch in (directory / "epochs").glob("epoch-*"):
-        leave_lineage(epoch, lineage)
+        save_lineage(epoch, lineage)
     for label in (directory.name, f"{directory.name}-constrained"):
         evaluated = directory.parent / "eval" / f"{label}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
-    leave_lineage(directory, lineage)
+    save_lineage(directory, lineage)

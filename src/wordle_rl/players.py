@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.config import (
     ConfigError,
-    Engine,
+    EngineName,
     EvalSettings,
     GameSettings,
     ModelSettings,
@@ -23,7 +23,7 @@ from wordle_rl.config import (
 from wordle_rl.endpoints.providers import find_endpoint
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import is_run, trained_model
-from wordle_rl.runs.lineage import Lesson, lineage_of
+from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
@@ -135,7 +135,7 @@ def reply_bound(player: str, asked: int | None) -> int:
     return (run.eval if run is not None else EvalSettings()).max_completion_tokens
 
 
-def _check_there(lesson: Lesson, player: str) -> None:
+def _check_there(lesson: TrainedSecrets, player: str) -> None:
     try:
         lesson.secrets()
     except WordListError as error:
@@ -164,7 +164,7 @@ def make_player(
     endpoint_default_sampling: bool = False,
     patience: PatienceSettings | None = None,
     seed: int = 0,
-    engine: Engine = "transformers",
+    engine: EngineName = "transformers",
     constrained: bool = False,
 ) -> Player:
     """Make a player.
@@ -240,7 +240,7 @@ def model_sampler(
     prompter: Prompter,
     sampling: SamplingSettings,
     seed: int,
-    engine: Engine,
+    engine: EngineName,
     *,
     constrained: bool = False,
 ) -> Sampler:

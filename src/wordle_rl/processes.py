@@ -83,7 +83,7 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
     if config.grpo.engine == "vllm":
         check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
-        check_sharded(config.grpo.optimizer, "grpo", asks_for_whole(config.grpo, config.model.lora.rank > 0))
+        check_sharded(config.grpo.optimizer, "grpo", whole_weights_reason(config.grpo, config.model.lora.rank > 0))
 
 
 def check_alone(name: str) -> None:
@@ -127,7 +127,7 @@ def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "
         )
 
 
-def asks_for_whole(settings: GRPOSettings, has_adapters: bool) -> str:
+def whole_weights_reason(settings: GRPOSettings, has_adapters: bool) -> str:
     """What asks for the whole model on every process, and what else to do; nothing if shards will do."""
     if settings.engine != "vllm":
         return (
@@ -168,7 +168,7 @@ def wait_for_all() -> None:
     PartialState(cpu=not torch.cuda.is_available(), timeout=_LONGEST_WAIT).wait_for_everyone()
 
 
-def part_company() -> None:
+def leave_process_group() -> None:
     """Leave the other processes, at the end of what is done together."""
     if num_processes() == 1:
         return

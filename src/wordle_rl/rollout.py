@@ -69,7 +69,7 @@ class TokenLog:
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
+    sampler_logprobs: list[float] = field(default_factory=list)
     spans: list[tuple[int, int, int]] = field(default_factory=list)
     finished: list[Segment] = field(default_factory=list)
 
@@ -81,14 +81,14 @@ class TokenLog:
         """Append what the game answered."""
         self.token_ids += ids
         self.loss_mask += [0] * len(ids)
-        self.logprobs += [0.0] * len(ids)
+        self.sampler_logprobs += [0.0] * len(ids)
 
     def add_completion(self, completion: Completion, turn: int) -> None:
         """Append a reply."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [1] * len(completion.token_ids)
-        self.logprobs += completion.logprobs
+        self.sampler_logprobs += completion.sampler_logprobs
         self.spans.append((turn, start, len(self.token_ids)))
 
     def close_segment(self) -> None:
@@ -99,11 +99,11 @@ class TokenLog:
                 tuple(self.prompt_ids),
                 tuple(self.token_ids[:stop]),
                 tuple(self.loss_mask[:stop]),
-                tuple(self.logprobs[:stop]),
+                tuple(self.sampler_logprobs[:stop]),
                 tuple(self.spans),
             )
         )
-        self.prompt_ids, self.token_ids, self.loss_mask, self.logprobs, self.spans = [], [], [], [], []
+        self.prompt_ids, self.token_ids, self.loss_mask, self.sampler_logprobs, self.spans = [], [], [], [], []
 
 
 @dataclass
@@ -152,7 +152,7 @@ def play(
     trajectories: dict[int, Trajectory] = {}
     active = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
     while active:
-        asked = [running for running in active if fits(running, max_prompt_tokens)]
+        asked = [running for running in active if not truncate_if_too_long(running, max_prompt_tokens)]
         requests = [
             Request(running.game_id, running.env.conversation, running.env.turns, running.token_log.all_ids())
             for running in asked
@@ -225,13 +225,13 @@ def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, c
     return running
 
 
-def fits(running: Running, max_prompt_tokens: int | None) -> bool:
-    """Whether the next prompt is within its bound; if not, the game is truncated."""
+def truncate_if_too_long(running: Running, max_prompt_tokens: int | None) -> bool:
+    """Truncate a game whose next prompt is longer than its bound; whether it was."""
     token_log = running.token_log
     if max_prompt_tokens is None or len(token_log.prompt_ids) + len(token_log.token_ids) <= max_prompt_tokens:
-        return True
+        return False
     running.env.truncate(StopReason.TOKEN_BUDGET)
-    return False
+    return True
 
 
 def advance(running: Running, completion: Completion, codec: ChatCodec | None) -> None:

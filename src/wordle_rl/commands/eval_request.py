@@ -11,7 +11,7 @@ from typing import Any
 
 from wordle_rl.config import (
     ConfigError,
-    Engine,
+    EngineName,
     GameSettings,
     PatienceSettings,
     SamplingSettings,
@@ -56,7 +56,7 @@ class Asked:
     patience: PatienceSettings
     base_url: str | None = None
     endpoint_default_sampling: bool = False
-    engine: Engine = "transformers"
+    engine: EngineName = "transformers"
     seed: int = 0
     constrained: bool = False
 

@@ -11,7 +11,7 @@ from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
 from wordle_rl.players import find_model
 from wordle_rl.report import write_report
-from wordle_rl.runs.lineage import leave_lineage, lineage_of
+from wordle_rl.runs.lineage import lineage_of, save_lineage
 from wordle_rl.sharing.card import write_cards
 from wordle_rl.sharing.hub import push
 
@@ -100,4 +100,4 @@ def _export_room() -> Any:
 def _keep_lineage(source: Path, target: Path) -> None:
     """What a model comes from goes with it."""
     if (lineage := lineage_of(source)) is not None:
-        leave_lineage(target, lineage)
+        save_lineage(target, lineage)

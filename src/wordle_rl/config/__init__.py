@@ -1,7 +1,7 @@
 """Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
 
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, seed_after
-from wordle_rl.config.engine import Engine, VLLMSettings
+from wordle_rl.config.engine import EngineName, VLLMSettings
 from wordle_rl.config.evaluation import Constrain, EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
@@ -32,7 +32,7 @@ __all__ = [
     "Constrain",
     "DPOSettings",
     "DaggerSettings",
-    "Engine",
+    "EngineName",
     "EvalSettings",
     "ExpertIterationSettings",
     "GRPOSettings",

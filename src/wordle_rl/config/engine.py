@@ -8,7 +8,7 @@ from pydantic import Field
 
 from wordle_rl.config.base import Section
 
-Engine = Literal["transformers", "vllm"]
+EngineName = Literal["transformers", "vllm"]
 """What draws a model's tokens: transformers in this process, or a vLLM engine."""
 
 

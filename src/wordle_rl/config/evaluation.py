@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
-from wordle_rl.config.engine import Engine
+from wordle_rl.config.engine import EngineName
 
 Constrain = Literal["none", "words"]
 """What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
@@ -22,7 +22,7 @@ class PlaySettings(Section):
     """Games played at once."""
     regret: bool = True
     """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
-    engine: Engine = "transformers"
+    engine: EngineName = "transformers"
     """What draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Count, Section
-from wordle_rl.config.engine import Engine, VLLMSettings
+from wordle_rl.config.engine import EngineName, VLLMSettings
 from wordle_rl.config.training import OptimizerSettings, Precision, RewardSettings, SamplingSettings
 
 Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
@@ -63,7 +63,7 @@ class GRPOSettings(Section):
     """Weight of that loss, the mean over its learnt tokens."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
-    engine: Engine = "transformers"
+    engine: EngineName = "transformers"
     """What plays the games: `transformers` with the trained model itself, or `vllm` with a copy of its weights."""
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, where it plays."""

@@ -12,7 +12,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.endpoints.providers import Endpoint
 from wordle_rl.endpoints.retry import Backoff, is_passing
 from wordle_rl.prompt import Message
-from wordle_rl.runs import writable
+from wordle_rl.runs import without_lone_surrogates
 
 T = TypeVar("T")
 
@@ -135,4 +135,4 @@ class EndpointClient:
 
     def _failed(self, error: Exception) -> RequestFailedError:
         line = " ".join(f"{type(error).__name__}: {error}".split())
-        return RequestFailedError(self._endpoint.without_key(writable(line))[:300], error)
+        return RequestFailedError(self._endpoint.without_key(without_lone_surrogates(line))[:300], error)

@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 
 from wordle_rl.prompt import Thinking, with_opened_thought
-from wordle_rl.runs import writable
+from wordle_rl.runs import without_lone_surrogates
 
 _TAGS = re.compile(r"</?(?:think|guess)>")
 """Removed from reasoning that becomes part of a reply, where they would be parsed."""
@@ -53,10 +53,11 @@ def read_answer(answer: object) -> Said:
         raise AnswerError(f"an error broke the reply off: {_message_of((choice.model_extra or {}).get('error'))}")
     message, extra = choice.message, choice.message.model_extra or {}
     reasoning = extra.get("reasoning_content") or extra.get("reasoning")
+    stopped_by = finish if isinstance(finish, str) and finish else "stop"
     return Said(
-        writable(_text_of(message.content) or _text_of(message.refusal)),
-        writable(reasoning) if isinstance(reasoning, str) else "",
-        "refusal" if message.refusal else writable(finish) if isinstance(finish, str) and finish else "stop",
+        without_lone_surrogates(_text_of(message.content) or _text_of(message.refusal)),
+        without_lone_surrogates(reasoning) if isinstance(reasoning, str) else "",
+        "refusal" if message.refusal else without_lone_surrogates(stopped_by),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from wordle_rl.config import Engine, SamplingSettings
+from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.samplers.base import TokenSampler
 
@@ -31,7 +31,7 @@ class Conditions:
     temperature: float | None = None
     top_p: float | None = None
     max_completion_tokens: int | None = None
-    engine: Engine | None = None
+    engine: EngineName | None = None
     seed: int | None = None
 
     @classmethod
@@ -40,14 +40,14 @@ class Conditions:
         worded = cls(prompter.style, prompter.shape, prompter.thinking)
         if not isinstance(sampler, TokenSampler):
             return worded
-        return worded.drawing(sampler.settings, engine=sampler.drawn_by)
+        return worded.drawing(sampler.settings, engine=sampler.sampled_by)
 
     def drawing(
         self,
         sampling: SamplingSettings,
         *,
         endpoint_default_sampling: bool = False,
-        engine: Engine | None = None,
+        engine: EngineName | None = None,
         seed: int | None = None,
     ) -> Conditions:
         """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""

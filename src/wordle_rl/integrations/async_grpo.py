@@ -32,7 +32,7 @@ from wordle_rl.checks.budgets import outgrown
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, sft_codec
 from wordle_rl.pipeline import finish_model
-from wordle_rl.processes import is_first, part_company, wait_for_all
+from wordle_rl.processes import is_first, leave_process_group, wait_for_all
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
@@ -213,7 +213,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     save_trained(trainer, sft_codec(config, run.directory), target)
     if is_first():
         finish_model(target, trained_further(directory / "sft", config.game, lesson_of(config.words, split)))
-    part_company()
+    leave_process_group()
     return target
 
 

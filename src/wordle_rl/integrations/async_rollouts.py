@@ -14,7 +14,15 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import ModelSettings, RunConfig
 from wordle_rl.env import random_given
 from wordle_rl.models.loading import load_codec
-from wordle_rl.rollout import Segment, Start, Trajectory, advance, fits, mask_without_overlong, open_game
+from wordle_rl.rollout import (
+    Segment,
+    Start,
+    Trajectory,
+    advance,
+    mask_without_overlong,
+    open_game,
+    truncate_if_too_long,
+)
 from wordle_rl.runs import append_jsonl
 from wordle_rl.samplers.base import Completion
 from wordle_rl.solver import Solver
@@ -102,7 +110,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
     async def _game(self, start: Start) -> Trajectory:
         """One game, asked of the server turn by turn, its tokens as they were sampled."""
         running = open_game(0, start, self.words, self.prompter, self.codec)
-        while running.env.stop_reason is None and fits(running, self._max_prompt_tokens):
+        while running.env.stop_reason is None and not truncate_if_too_long(running, self._max_prompt_tokens):
             ids, logprobs = await self._generate_one_turn(running.token_log.all_ids())
             text, overlong = self.codec.text_of(ids), ids[-1] not in self.codec.stop_ids
             advance(running, Completion(text, tuple(ids), tuple(logprobs), overlong), self.codec)

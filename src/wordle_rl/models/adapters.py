@@ -127,7 +127,7 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
     return {"quantization_config": config, "device_map": {"": device}}
 
 
-def keep_trainable(model: torch.nn.Module) -> None:
+def disable_4bit_repacking(model: torch.nn.Module) -> None:
     """Keep bitsandbytes from repacking 4-bit weights for play, as it does on a CPU that computes in bfloat16.
 
     It does not undo that for training, and no gradient comes through what it then multiplies with.
@@ -137,7 +137,7 @@ def keep_trainable(model: torch.nn.Module) -> None:
             vars(module)["support_avx512bf16_for_cpu"] = False
 
 
-def exact_adapters(model: torch.nn.Module) -> None:
+def adapters_to_float32(model: torch.nn.Module) -> None:
     """Hold the adapters of a 4-bit model in float32, where TRL's trainers have put them into bfloat16.
 
     In 16 bits an update is lost that is below a hundredth or so of its weight, as most are at usual rates.

@@ -29,10 +29,10 @@ from wordle_rl.models.adapters import (
     ADAPTER_WEIGHTS,
     add_adapters,
     base_of,
+    disable_4bit_repacking,
     four_bit_arguments,
     has_adapters,
     is_adapter,
-    keep_trainable,
     load_adapters,
     num_four_bit,
     shape_adapters,
@@ -95,7 +95,7 @@ def _load_weights(settings: ModelSettings) -> PreTrainedModel:
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
     model = load_language_model(_weights_path(settings), dtype, **extra)
     if settings.load_in_4bit:
-        keep_trainable(model)
+        disable_4bit_repacking(model)
     else:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model

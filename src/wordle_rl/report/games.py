@@ -14,7 +14,7 @@ from typing import Any
 
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
 from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
-from wordle_rl.runs import is_number, writable
+from wordle_rl.runs import is_number, without_lone_surrogates
 
 MAX_SAMPLE_GAMES = 2000
 """Sample games of training kept on the page, the newest, and as many of validation."""
@@ -54,7 +54,7 @@ def json_for_script(value: Any) -> str:
         '"\\\\u003c/script>"'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return writable(text.replace("<", "\\u003c"))
+    return without_lone_surrogates(text.replace("<", "\\u003c"))
 
 
 def cut_replies(sources: list[Json]) -> None:

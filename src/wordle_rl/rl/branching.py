@@ -14,7 +14,7 @@ from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import fitting_answers, turn_regret
 from wordle_rl.rl.credit import TurnValues
-from wordle_rl.rollout import Running, Segment, Start, advance, fits, open_game
+from wordle_rl.rollout import Running, Segment, Start, advance, open_game, truncate_if_too_long
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -75,7 +75,7 @@ def play_branching(
     weighed: list[tuple[list[tuple[Segment, ...]], list[TurnValues]]] = [([], []) for _ in starts]
     active = games
     while active:
-        asked = [game for game in active if fits(game, max_prompt_tokens)]
+        asked = [game for game in active if not truncate_if_too_long(game, max_prompt_tokens)]
         requests = [
             Request(
                 game.game_id * num_candidates + candidate,
@@ -116,4 +116,4 @@ def _segment(game: Running, reply: Completion, number: int) -> Segment:
     """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
     count = len(reply.token_ids)
     prompt_ids = tuple(game.token_log.all_ids())
-    return Segment(prompt_ids, reply.token_ids, (1,) * count, reply.logprobs, ((number, 0, count),))
+    return Segment(prompt_ids, reply.token_ids, (1,) * count, reply.sampler_logprobs, ((number, 0, count),))

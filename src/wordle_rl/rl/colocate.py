@@ -23,7 +23,7 @@ from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
 from wordle_rl.models.text_part import is_text_part
 from wordle_rl.processes import check_engine_size, num_processes
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.vllm import Engine, VLLMSampler, check_vllm, close_engine, quiet_vllm
+from wordle_rl.samplers.vllm import TokenGenerator, VLLMSampler, check_vllm, close_engine, quiet_vllm
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def colocated_player(
     send_weights(trainer)
     if generation.enable_sleep_mode:
         generation.llm.wake_up(tags=["kv_cache"])
-    engine: Engine | SharedEngine = generation.llm
+    engine: TokenGenerator | SharedEngine = generation.llm
     if generation.tensor_parallel_size > 1:
         engine = SharedEngine(generation.llm, generation.tp_group)
     length = int(generation.llm.llm_engine.model_config.max_model_len)
@@ -165,7 +165,7 @@ class SharedEngine:
         group: The processes of the engine.
     """
 
-    def __init__(self, engine: Engine, group: torch.distributed.ProcessGroup) -> None:
+    def __init__(self, engine: TokenGenerator, group: torch.distributed.ProcessGroup) -> None:
         self._engine, self._group = engine, group
 
     def generate(

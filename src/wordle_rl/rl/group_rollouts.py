@@ -25,7 +25,7 @@ from wordle_rl.rl.games import GameSetup, Scored, game_row, measured, prompt_bud
 from wordle_rl.rl.starts import GroupStarts, record_secrets
 from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, mask_without_overlong, play
 from wordle_rl.runs import Run
-from wordle_rl.runs.trackers import GameBook
+from wordle_rl.runs.trackers import SampleGames
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 
@@ -46,7 +46,7 @@ class GroupRollouts:
 
     def __init__(self, setup: GameSetup, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
         self.setup, self.codec, self.settings, self.run, self.seed = setup, codec, settings, run, seed
-        self.book = GameBook(run)
+        self.book = SampleGames(run)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
             setup.words,

@@ -21,7 +21,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
-from wordle_rl.processes import asks_for_whole, is_first
+from wordle_rl.processes import is_first, whole_weights_reason
 from wordle_rl.progress import ProgressCallback
 from wordle_rl.rl.colocate import check_colocated, colocated_player, release_engine, vllm_arguments
 from wordle_rl.rl.games import GameSetup, prompt_budget
@@ -29,7 +29,7 @@ from wordle_rl.rl.group_rollouts import GroupRollouts
 from wordle_rl.rl.grpo_trainer import StateCallback, WordleGRPOTrainer
 from wordle_rl.rl.replay import ReplayLoss
 from wordle_rl.rl.selection import BestWeights, Validation
-from wordle_rl.runs import Outbox, Run
+from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.trackers import game_trackers, keep_tensorboard
 from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
@@ -81,7 +81,7 @@ def train_grpo(
         check_colocated(settings, model)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
-    rollouts = GroupRollouts(setup, codec, settings, run if is_first() else Outbox(run.directory), seed)
+    rollouts = GroupRollouts(setup, codec, settings, run if is_first() else BufferedRun(run.directory), seed)
     guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
     state_callback = StateCallback(rollouts)
     engine = _engine_arguments(settings, setup, codec, context_length(model))
@@ -97,7 +97,7 @@ def train_grpo(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.guard = guard
-        check_launch(trainer, settings.optimizer, "grpo", asks_for_whole(settings, has_adapters(model)))
+        check_launch(trainer, settings.optimizer, "grpo", whole_weights_reason(settings, has_adapters(model)))
         trainer.rollouts = rollouts
         if trainer.is_world_process_zero():
             rollouts.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)

@@ -17,7 +17,7 @@ from wordle_rl.rl.colocate import send_weights
 from wordle_rl.rl.group_rollouts import GroupRollouts
 from wordle_rl.rl.micro_batches import by_length, trimmed
 from wordle_rl.rl.replay import ReplayLoss
-from wordle_rl.runs import Outbox, read_object, write_json
+from wordle_rl.runs import BufferedRun, read_object, write_json
 from wordle_rl.training.loop import STATE_FILE, WholeCheckpoints
 
 _TOKEN_MEANS = {"entropy", "kl"}
@@ -99,7 +99,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
 
     def _bring_together(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics over all processes; the first process writes the records of the others."""
-        mine = self.rollouts.run.take() if isinstance(self.rollouts.run, Outbox) else []
+        mine = self.rollouts.run.take() if isinstance(self.rollouts.run, BufferedRun) else []
         everyone = gather_object([(metrics, self.rollouts.denominators, mine)])
         if is_first():
             for *_, records in everyone:

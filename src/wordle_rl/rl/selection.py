@@ -32,7 +32,7 @@ from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rl.games import GameSetup, transcript_row
 from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run, read_object, write_json
-from wordle_rl.runs.trackers import GameBook
+from wordle_rl.runs.trackers import SampleGames
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler, without_autocast
 
@@ -50,7 +50,7 @@ _GAMES_PER_SECRET = 4
 _COSTS = ("greedy_cost", "cost")
 """What weights are compared by, in this order."""
 
-Engine = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
+OpenSampler = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
 """Opens a sampler that draws as the settings say, and tells the longest prompt it takes (None: any)."""
 
 
@@ -79,9 +79,9 @@ class Validation:
         codec: ChatCodec,
         setup: GameSetup,
         sampling: SamplingSettings,
-        book: GameBook | None = None,
+        book: SampleGames | None = None,
         sample_games: int = 0,
-        engine: Engine | None = None,
+        engine: OpenSampler | None = None,
         reward_of: Callable[[Transcript, int], RewardBreakdown] | None = None,
     ) -> None:
         if not setup.validation:

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeGuard
 
@@ -43,11 +43,11 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
 
 
-def writable(text: str) -> str:
+def without_lone_surrogates(text: str) -> str:
     """The text without halves of surrogate pairs, which no file can hold.
 
     Examples:
-        >>> writable("a\\ud83d")
+        >>> without_lone_surrogates("a\\ud83d")
         'a?'
     """
     return text.encode("utf-8", "replace").decode()
@@ -98,21 +98,20 @@ class NoLockError(RunError):
 
 
 @contextmanager
-def kept(path: Path) -> Iterator[None]:
+def exclusive_lock(path: Path) -> Iterator[None]:
     """Keep others out by a lock file, where the file system can lock; where it cannot, nobody is kept out.
 
     Raises:
         RunError: If another process keeps it, or it cannot be made.
     """
-    try:
+    descriptor = None
+    with suppress(NoLockError):
         descriptor = lock_file(path)
-    except NoLockError:
-        yield
-        return
     try:
         yield
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lock_file(path: Path) -> int:

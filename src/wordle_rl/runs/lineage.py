@@ -22,7 +22,7 @@ LINEAGE_FILE = "wordle_rl.json"
 """Beside a trained model; it is written last, so that a model with it is whole."""
 
 
-class Lesson(Section):
+class TrainedSecrets(Section):
     """One training's secrets: the training part of a split of a word list."""
 
     source: str
@@ -44,16 +44,16 @@ class Lesson(Section):
         return (*split_secrets(words, self.split_seed).train, *words.outside)
 
 
-def lesson_of(settings: WordSettings, split: Split) -> Lesson:
+def lesson_of(settings: WordSettings, split: Split) -> TrainedSecrets:
     """What a training leaves whose secrets come from a split."""
-    return Lesson(source=settings.source, fingerprint=split.fingerprint, split_seed=split.seed)
+    return TrainedSecrets(source=settings.source, fingerprint=split.fingerprint, split_seed=split.seed)
 
 
 class Lineage(Section):
     """The game a model was trained for last, and every training in its past that is known, first to last."""
 
     game: GameSettings
-    lessons: tuple[Lesson, ...] = Field(min_length=1)
+    lessons: tuple[TrainedSecrets, ...] = Field(min_length=1)
 
     def leaks(self, split: Split) -> list[str]:
         """A split's validation and test secrets that a game in the model's past may have had as its own, sorted.
@@ -83,7 +83,7 @@ def lineage_of(model_directory: Path) -> Lineage | None:
         raise ConfigError(f"{path} is no JSON: {error}") from None
 
 
-def trained_further(base: Path, game: GameSettings, lesson: Lesson) -> Lineage:
+def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> Lineage:
     """The lineage of a model that began as another and was trained once more.
 
     Args:
@@ -99,7 +99,7 @@ def trained_further(base: Path, game: GameSettings, lesson: Lesson) -> Lineage:
     return Lineage(game=game, lessons=(*earlier, lesson))
 
 
-def doubt_about(model_directory: Path, split: Split) -> str | None:
+def leak_warning(model_directory: Path, split: Split) -> str | None:
     """Why held-out figures of what begins as this model would prove nothing; None if nothing speaks against them.
 
     Raises:
@@ -123,6 +123,6 @@ def doubt_about(model_directory: Path, split: Split) -> str | None:
     )
 
 
-def leave_lineage(model_directory: Path, lineage: Lineage) -> None:
+def save_lineage(model_directory: Path, lineage: Lineage) -> None:
     """Store it beside a model."""
     write_json(model_directory / LINEAGE_FILE, lineage.model_dump(mode="json"))

@@ -45,7 +45,7 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
     }
 
 
-def gone_on_with(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a run that another call goes on with: what it was begun with stays, what is new is added.
 
     Args:

@@ -28,11 +28,11 @@ from wordle_rl.config import ALGORITHM_NAMES, RunConfig
 from wordle_rl.runs.files import (
     RunError,
     append_jsonl,
-    kept,
+    exclusive_lock,
     read_object,
     write_json,
 )
-from wordle_rl.runs.provenance import gone_on_with, manifest
+from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.split import Split
 
 LOCK_FILE = ".lock"
@@ -73,7 +73,7 @@ class Run:
             if stored.get("fingerprint") != split.fingerprint:
                 words = config.words.source
                 raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
-            facts = gone_on_with(stored, facts) if adds else stored
+            facts = resumed_manifest(stored, facts) if adds else stored
         write_json(manifest_path, facts)  # first: a config.json without it is taken for something else
         write_json(config_path, resolved)
         return cls(directory)
@@ -116,7 +116,7 @@ def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
-class Outbox(Run):
+class BufferedRun(Run):
     """What a process that does not write would append to its run, held until the one that writes takes it."""
 
     def __init__(self, directory: Path) -> None:
@@ -183,7 +183,7 @@ def start_anew(directory: Path) -> None:
     check_removable(directory)
     if not directory.exists():
         return
-    with kept(directory / LOCK_FILE):
+    with exclusive_lock(directory / LOCK_FILE):
         for part in parts_of(directory):
             if part.is_dir() and not part.is_symlink():
                 shutil.rmtree(part)

@@ -30,7 +30,7 @@ class GameTracker(Protocol):
         """Add the games to the tracker's open run."""
 
 
-class GameBook:
+class SampleGames:
     """Where sample games are put down.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import Engine, SamplingSettings
+from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Message
 
@@ -31,14 +31,14 @@ class Request:
 class Completion:
     """What a player said in one turn.
 
-    `token_ids` are exactly the sampled tokens, the closing one included; `logprobs` their natural
+    `token_ids` are exactly the sampled tokens, the closing one included; `sampler_logprobs` their natural
     log-probabilities under the sampling distribution. `overlong`: cut at the token limit. `error`: the player
     could not be asked, and why; such a game is no loss.
     """
 
     text: str
     token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
+    sampler_logprobs: tuple[float, ...] = ()
     overlong: bool = False
     error: str | None = None
 
@@ -78,7 +78,7 @@ class TokenSampler(Protocol):
         """How they are drawn."""
 
     @property
-    def drawn_by(self) -> Engine:
+    def sampled_by(self) -> EngineName:
         """What draws them."""
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import Engine, SamplingSettings
+from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import State, WordConstraint
@@ -42,11 +42,11 @@ class _Batch:
         self.fed: dict[int, list[int]] = {}  # the token ids of each game that the cache holds
         self.unread: list[list[int]] = []  # what each row reads next
 
-    def takes(self, other: _Batch) -> bool:
+    def can_absorb(self, other: _Batch) -> bool:
         """Whether both are to be read from the start, or both go on."""
         return (self.cache is None) == (other.cache is None)
 
-    def take(self, other: _Batch) -> None:
+    def absorb(self, other: _Batch) -> None:
         """Add the games of another batch as further rows."""
         first = len(self.unread)
         if self.cache is not None and other.cache is not None:
@@ -78,7 +78,7 @@ class TransformersSampler:
         ValueError: If the model has layers that remember otherwise than by keys and values.
     """
 
-    drawn_by: Engine = "transformers"
+    sampled_by: EngineName = "transformers"
 
     def __init__(
         self,
@@ -161,8 +161,8 @@ class TransformersSampler:
         for batch, requests in present.items():
             if waiting is not None:
                 first, speaking = waiting
-                if first.takes(batch) and self._fit(first, batch):
-                    first.take(batch)
+                if first.can_absorb(batch) and self._fit(first, batch):
+                    first.absorb(batch)
                     self._batch_of.update(dict.fromkeys(batch.row_of, first))
                     speaking += requests
                     continue
@@ -199,7 +199,7 @@ class TransformersSampler:
             completions[request.game_id] = Completion(
                 text=self._codec.text_of(ids),
                 token_ids=tuple(ids),
-                logprobs=tuple(logprobs),
+                sampler_logprobs=tuple(logprobs),
                 overlong=ids[-1] not in self._codec.stop_ids,
             )
         return completions

@@ -28,7 +28,7 @@ _CONSTRAIN = "wordle_rl_constrain"
 """The extra argument by which a request asks for listed words only."""
 
 
-class Engine(Protocol):
+class TokenGenerator(Protocol):
     """What a sampler asks for tokens, as `vllm.LLM` does it; its log-probabilities are the processed ones."""
 
     def generate(
@@ -52,11 +52,11 @@ class VLLMSampler:
         constrained: Apply the constraint that the engine was made with.
     """
 
-    drawn_by: Literal["vllm"] = "vllm"
+    sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
         self,
-        engine: Engine,
+        engine: TokenGenerator,
         codec: ChatCodec,
         settings: SamplingSettings | None = None,
         seed: int = 0,
@@ -119,7 +119,7 @@ class VLLMSampler:
         return Completion(
             text=self._codec.text_of(ids),
             token_ids=ids,
-            logprobs=tuple(float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)),
+            sampler_logprobs=tuple(float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)),
             overlong=ids[-1] not in self._codec.stop_ids,
         )
 
@@ -226,7 +226,7 @@ def _free_share() -> float:
     return _FREE_SHARE * free / total
 
 
-class Follower:
+class ReplyProcessor:
     """A logits processor of one reply: it keeps its place in the grammar while the reply grows.
 
     vLLM calls it with the ids of the reply so far, one more each time, and the logits of the next token.
@@ -253,7 +253,7 @@ def _listed_words(constraint: WordConstraint) -> type[Any]:
         def is_argmax_invariant(self) -> bool:
             return False
 
-        def new_req_logits_processor(self, params: SamplingParams) -> Follower | None:
-            return Follower(constraint) if (params.extra_args or {}).get(_CONSTRAIN) else None
+        def new_req_logits_processor(self, params: SamplingParams) -> ReplyProcessor | None:
+            return ReplyProcessor(constraint) if (params.extra_args or {}).get(_CONSTRAIN) else None
 
     return ListedWords

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wordle_rl.solver.matrix import Codes, SolverError, code_dtype, encode_marks, feedback_matrix
 from wordle_rl.solver.partition import (
     NETWORK_LIMIT,
-    Ints,
+    Int64s,
     bits_from_log_sum,
     class_sizes,
     count_split,
@@ -107,7 +107,7 @@ class Solver:
         return int(3**self.words.word_length - 1)
 
     @cached_property
-    def _log_table(self) -> Ints:
+    def _log_table(self) -> Int64s:
         return log_table(len(self.words.answers) + 1)  # one to spare: a lookup of size + 1 may carry weight 0
 
     def _search(self, beam: int = DEFAULT_BEAM) -> Search:
@@ -327,7 +327,7 @@ class Solver:
         return given_away
 
     @cached_property
-    def _outlook_table(self) -> Ints:
+    def _outlook_table(self) -> Int64s:
         """By class size c: the guesses its members typically need beyond one each, c * (typical - 1), in units."""
         sizes = range(len(self.words.answers) + 2)
         return np.array([round(_OUTLOOK_UNIT * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)

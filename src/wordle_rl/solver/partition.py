@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from wordle_rl.solver.matrix import Codes
 
-Ints = npt.NDArray[np.int64]
+Int64s = npt.NDArray[np.int64]
 
 NETWORK_LIMIT = 128  # at most 255: run lengths are held in one byte
 _NUM_BYTE_CODES = 243  # codes of five letters, the longest that fit a byte
@@ -37,11 +37,11 @@ class SplitCounts:
         num_pairs: Unordered pairs of candidates the guess cannot tell apart.
     """
 
-    num_classes: Ints
-    num_pairs: Ints
+    num_classes: Int64s
+    num_pairs: Int64s
 
 
-def log_table(max_size: int) -> Ints:
+def log_table(max_size: int) -> Int64s:
     """The values c*log2(c) for c = 0..max_size, in whole units of 2**-40 bit.
 
     Whole numbers add up to the same sum in any order, so the three methods below and the single-guess path agree to
@@ -51,7 +51,7 @@ def log_table(max_size: int) -> Ints:
     return np.rint(sizes * np.log2(np.maximum(sizes, 1.0)) * _LOG_UNIT).astype(np.int64)
 
 
-def bits_from_log_sum(log_sum: Ints | int, num_candidates: int) -> npt.NDArray[np.float64]:
+def bits_from_log_sum(log_sum: Int64s | int, num_candidates: int) -> npt.NDArray[np.float64]:
     """Information in bits, log2(n) - sum(c*log2(c))/n, from the sum in units of `log_table`."""
     bits: npt.NDArray[np.float64] = np.log2(num_candidates) - np.asarray(log_sum) / (_LOG_UNIT * num_candidates)
     at_least_zero: npt.NDArray[np.float64] = np.maximum(bits, 0.0)
@@ -70,7 +70,7 @@ def count_split(block: Codes) -> SplitCounts:
     return SplitCounts(num_classes, (squares - len(block)) // 2)
 
 
-def sum_logs(block: Codes, table: Ints) -> Ints:
+def sum_logs(block: Codes, table: Int64s) -> Int64s:
     """Sum c*log2(c) over each guess's classes.
 
     Args:
@@ -143,7 +143,7 @@ def _count_by_network(block: Codes) -> SplitCounts:
     return SplitCounts(num_candidates - ties.astype(np.int64), pairs.astype(np.int64))
 
 
-def _sum_logs_by_network(block: Codes, table: Ints) -> Ints:
+def _sum_logs_by_network(block: Codes, table: Int64s) -> Int64s:
     """A class that grows from c to c+1 adds table[c+1] - table[c]; the increments add up to table[c] itself."""
     num_candidates, num_guesses = block.shape
     growth = np.diff(table[: num_candidates + 1])  # growth[c]: from c members to c + 1; growth[0] is 0
@@ -159,16 +159,16 @@ def _sum_logs_by_network(block: Codes, table: Ints) -> Ints:
 # --- more candidates: chunks of guesses -----------------------------------------------------------------------
 
 
-def _sum_over_classes(block: Codes, *measures: Callable[[Ints], npt.NDArray[Any]]) -> list[Ints]:
+def _sum_over_classes(block: Codes, *measures: Callable[[Int64s], npt.NDArray[Any]]) -> list[Int64s]:
     """Sum each measure of the class size over each guess's classes; a measure is 0 at size 0."""
-    sums: list[list[Ints]] = [[] for _ in measures]
+    sums: list[list[Int64s]] = [[] for _ in measures]
     for sizes, first_of_guess in _chunked_class_sizes(block):
         for measure, out in zip(measures, sums, strict=True):
             out.append(np.add.reduceat(measure(sizes), first_of_guess, dtype=np.int64))
     return [np.concatenate(parts) for parts in sums]
 
 
-def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Ints, npt.NDArray[np.intp]]]:
+def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Int64s, npt.NDArray[np.intp]]]:
     """Yield (class sizes of a chunk of guesses in a row, where each guess's sizes begin)."""
     num_candidates, num_guesses = block.shape
     by_histogram = block.dtype == np.uint8
@@ -178,14 +178,14 @@ def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Ints, npt.NDArray[np.in
         yield _histograms(chunk) if by_histogram else _runs(chunk)
 
 
-def _histograms(chunk: Codes) -> tuple[Ints, npt.NDArray[np.intp]]:
+def _histograms(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
     """Class sizes as one histogram of 243 cells per guess, empty cells included."""
     first = np.arange(chunk.shape[1]) * _NUM_BYTE_CODES
     cells = chunk + first
     return np.bincount(cells.ravel(), minlength=_NUM_BYTE_CODES * len(first)), first
 
 
-def _runs(chunk: Codes) -> tuple[Ints, npt.NDArray[np.intp]]:
+def _runs(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
     """Class sizes as lengths of runs of equal codes, after sorting each guess's codes."""
     codes = np.sort(chunk.T, axis=1)  # (width, num_candidates)
     starts_run = np.ones(codes.shape, dtype=np.bool_)

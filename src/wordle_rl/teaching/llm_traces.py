@@ -12,7 +12,7 @@ from rich.console import Console
 from wordle_rl.config import ConfigError, LLMTeacherSettings
 from wordle_rl.endpoints.providers import find_endpoint
 from wordle_rl.progress import show_progress
-from wordle_rl.runs import kept
+from wordle_rl.runs import exclusive_lock
 from wordle_rl.split import Split
 from wordle_rl.teaching.llm_teacher import Job, LLMTeacher, Tally
 from wordle_rl.teaching.trace_files import SettingsFile, TraceFile, write_csv_files
@@ -111,7 +111,7 @@ def collect(
         raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
-    with kept(path.parent / f".{path.name}.lock"):
+    with exclusive_lock(path.parent / f".{path.name}.lock"):
         file = TraceFile(path)
         if file.repaired:
             console.print(

@@ -11,13 +11,13 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from wordle_rl.config import OptimizerSettings, Precision
-from wordle_rl.models.adapters import exact_adapters
+from wordle_rl.models.adapters import adapters_to_float32
 from wordle_rl.training.muon import GroupedMuon
 
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
     """The optimizer of these settings over the trainable parameters; those of 4-bit models are made float32."""
-    exact_adapters(model)
+    adapters_to_float32(model)
     if settings.name == "muon":
         return MuonWithAdamW(model, settings)
     return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
