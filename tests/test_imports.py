@@ -54,8 +54,8 @@ LIGHT_MODULES = {
     "training.memory",
 }  # fmt: skip
 TENSOR_MODULES = {
-    "samplers.transformers", "samplers.attention", "samplers.drawing", "samplers.kv_cache", "samplers.vllm",
-    "samplers.mlx",
+    "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing", "samplers.kv_cache",
+    "samplers.vllm", "samplers.mlx",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may

@@ -286,7 +286,7 @@ def test_batches_whose_games_went_alike_become_one(
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
             completions = super().sample(requests)
-            counts.append(len(set(self._batch_of.values())))
+            counts.append(len(self._batches))
             return completions
 
     for limit, expected in ((8, [2, 1, 1, 1, 1, 1]), (7, [2, 2, 2, 2, 2, 2])):
@@ -304,7 +304,7 @@ def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: Chat
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
             completions = super().sample(requests)
-            counts.append(len(set(self._batch_of.values())))
+            counts.append(len(self._batches))
             return completions
 
     settings = greedy(9, max_batch_size=3)
@@ -344,7 +344,7 @@ def test_finished_games_give_their_cache_back(
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
             completions = super().sample(requests)
-            caches.append(len(set(self._batch_of.values())))
+            caches.append(len(self._batches))
             return completions
 
     play(starts, small_words, COMPACT, Counting(tiny_model, codec, sampler.settings))

@@ -8,9 +8,9 @@ outgrow the window, it is therefore read afresh each turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,9 +19,10 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.kv_cache import GameCache, joined
+from wordle_rl.samplers.kv_cache import GameCache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -33,35 +34,44 @@ _WORTH_A_PASS = 256
 """Tokens that reading a shared beginning first must save."""
 
 
-class _Batch:
-    """The games that share one cache."""
+class _Replies:
+    """What games say in one turn, grown by a token at a time.
 
-    def __init__(self) -> None:
-        self.cache: GameCache | None = None
-        self.row_of: dict[int, int] = {}
-        self.fed: dict[int, list[int]] = {}  # the token ids of each game that the cache holds
-        self.unread: list[list[int]] = []  # what each row reads next
+    `running` tells for each game in play, those of the last `narrow`, whether its reply goes on; shape (games,). Tokens
+    are gathered on the device and read from it when a set of games is left, since every read waits for the device.
+    """
 
-    def can_absorb(self, other: _Batch) -> bool:
-        """Whether both are to be read from the start, or both go on."""
-        return (self.cache is None) == (other.cache is None)
+    def __init__(self, num_games: int, stops: Tensor) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(num_games)]
+        self.logprobs: list[list[float]] = [[] for _ in range(num_games)]
+        self._stops = stops
+        self._play(list(range(num_games)))
 
-    def absorb(self, other: _Batch) -> None:
-        """Add the games of another batch as further rows."""
-        first = len(self.unread)
-        if self.cache is not None and other.cache is not None:
-            self.cache = joined(self.cache, other.cache)
-        self.row_of |= {game: first + row for game, row in other.row_of.items()}
-        self.fed |= other.fed
-        self.unread += other.unread
+    def _play(self, games: list[int]) -> None:
+        self._games = games
+        self.running = torch.ones(len(games), dtype=torch.bool, device=self._stops.device)
+        self._lengths = torch.zeros(len(games), dtype=torch.long, device=self._stops.device)
+        self._tokens: list[Tensor] = []
+        self._scores: list[Tensor] = []
 
+    def add(self, tokens: Tensor, logprobs: Tensor) -> None:
+        """Add one token to every running reply; shape (games,), of which those of replies that are done are ignored."""
+        self._tokens.append(tokens)
+        self._scores.append(logprobs)
+        self._lengths += self.running
+        self.running = self.running & ~torch.isin(tokens, self._stops)
 
-class _Said(NamedTuple):
-    """The tokens of each game's reply, their log-probabilities, and the game's row in the cache."""
+    def narrow(self, kept: Tensor) -> None:
+        """Go on with these of the games in play alone."""
+        self.finish()
+        self._play([self._games[place] for place in kept.tolist()])
 
-    ids: list[list[int]]
-    logprobs: list[list[float]]
-    rows: list[int]
+    def finish(self) -> None:
+        """Put what was added into `ids` and `logprobs`."""
+        tokens, scores = torch.stack(self._tokens, 1).tolist(), torch.stack(self._scores, 1).tolist()
+        for game, row, row_scores, end in zip(self._games, tokens, scores, self._lengths.tolist(), strict=True):
+            self.ids[game] += row[:end]
+            self.logprobs[game] += row_scores[:end]
 
 
 class TransformersSampler:
@@ -88,129 +98,51 @@ class TransformersSampler:
         seed: int = 0,
         constraint: WordConstraint | None = None,
     ) -> None:
-        self.codec: ChatCodec | None = codec
-        self._codec = codec
+        self.codec = codec
         self.model = model
         self.settings = settings or SamplingSettings()
         self._constraint = constraint
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
-        self._batch_of: dict[int, _Batch] = {}
-        on_cpu = model.device.type == "cpu"
-        self._batch_size = min(self.settings.max_batch_size, _CPU_BATCH) if on_cpu else self.settings.max_batch_size
         text_config = model.config.get_text_config()
         # The last layers of some models read the keys and values of earlier ones and have none of their own.
         self._num_layers = text_config.num_hidden_layers - getattr(text_config, "num_kv_shared_layers", 0)
         self._window = _sliding_window(text_config)
+        most = self.settings.max_batch_size
+        size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
+        self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
 
     def begin(self) -> None:
         """Drop every cached game."""
-        self._batch_of.clear()
+        self._batches.clear()
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request; games seen before go on from their cache."""
-        self._place(requests)
-        present: dict[_Batch, list[Request]] = {}
-        for request in requests:
-            present.setdefault(self._batch_of[request.game_id], []).append(request)
         completions: dict[int, Completion] = {}
         with _sampling(self.model):
-            for batch, speaking in present.items():
-                self._line_up(batch, speaking)
-            batches = dict(self._joined(present))
-            for batch, speaking in batches.items():
-                completions.update(self._sample_batch(batch, speaking))
-        # A batch all of whose games are over goes, and its cache with it.
-        self._batch_of = {game: batch for game, batch in self._batch_of.items() if batch in batches}
+            for batch, asking in self._batches.arrange(requests).items():
+                completions.update(self._sample_batch(batch, asking))
         return [completions[request.game_id] for request in requests]
 
-    def _place(self, requests: Sequence[Request]) -> None:
-        """Give every new game a batch with room."""
-        new = [request.game_id for request in requests if request.game_id not in self._batch_of]
-        for start in range(0, len(new), self._batch_size):
-            batch = _Batch()
-            self._batch_of.update(dict.fromkeys(new[start : start + self._batch_size], batch))
-
-    def _line_up(self, batch: _Batch, requests: Sequence[Request]) -> None:
-        """Give every game its row: games that read the same so far, and read the same next, share one.
-
-        The cache is dropped where prompts do not go on from it.
-        """
-        goes_on = all(
-            request.game_id in batch.row_of
-            and len(fed := batch.fed[request.game_id]) < len(request.prompt_ids)
-            and list(request.prompt_ids[: len(fed)]) == fed
-            for request in requests
-        )
-        if batch.cache is None or not goes_on or not self._within_window(batch, requests):
-            batch.cache = None
-            batch.fed = {request.game_id: [] for request in requests}
-            batch.row_of = dict.fromkeys(batch.fed, 0)
-        rows: dict[tuple[int, tuple[int, ...]], int] = {}
-        row_of = {}
-        for request in requests:
-            unread = tuple(request.prompt_ids[len(batch.fed[request.game_id]) :])
-            row_of[request.game_id] = rows.setdefault((batch.row_of[request.game_id], unread), len(rows))
-        if batch.cache is not None:
-            batch.cache.keep(torch.tensor([row for row, _ in rows], device=self.model.device))
-        batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
-
-    def _joined(self, present: Mapping[_Batch, list[Request]]) -> Iterator[tuple[_Batch, list[Request]]]:
-        """Batches that fit into one become one: few games are left, or many of them went alike."""
-        waiting: tuple[_Batch, list[Request]] | None = None
-        for batch, requests in present.items():
-            if waiting is not None:
-                first, speaking = waiting
-                if first.can_absorb(batch) and self._fit(first, batch):
-                    first.absorb(batch)
-                    self._batch_of.update(dict.fromkeys(batch.row_of, first))
-                    speaking += requests
-                    continue
-                yield waiting
-            waiting = batch, requests
-        if waiting is not None:
-            yield waiting
-
-    def _fit(self, a: _Batch, b: _Batch) -> bool:
-        """Whether two batches make one of a good size: so many games, or half as many rows, since games that have gone
-        alike so far may part over the turn."""
-        if self._window is not None and a.cache is not None and b.cache is not None:
-            width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
-            unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
-            if width + unread + self.settings.max_completion_tokens > self._window:  # holes count
-                return False
-        num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
-        went_alike = a.cache is not None and 2 * num_rows <= self._batch_size
-        return num_games <= self._batch_size or (went_alike and num_games <= self.settings.max_batch_size)
-
-    def _sample_batch(self, batch: _Batch, requests: Sequence[Request]) -> dict[int, Completion]:
+    def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
             batch.cache, logits = self._open(batch.unread)
         else:
             logits = self._read(batch.cache, batch.unread)
         rows = torch.tensor([batch.row_of[request.game_id] for request in requests], device=logits.device)
-        states = [None if self._constraint is None else self._constraint.start] * len(requests)
-        said = self._speak(batch.cache, logits, rows, states, self.settings.max_completion_tokens)
-        batch.row_of = {request.game_id: row for request, row in zip(requests, said.rows, strict=True)}
+        replies, rows = self._reply(batch.cache, logits, rows)
+        batch.row_of = {request.game_id: row for request, row in zip(requests, rows.tolist(), strict=True)}
         completions = {}
-        for request, ids, logprobs in zip(requests, said.ids, said.logprobs, strict=True):
+        for request, ids, logprobs in zip(requests, replies.ids, replies.logprobs, strict=True):
             # The last sampled token was never fed back, so the cache ends one token before it.
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
             completions[request.game_id] = Completion(
-                text=self._codec.text_of(ids),
+                text=self.codec.text_of(ids),
                 token_ids=tuple(ids),
                 sampler_logprobs=tuple(logprobs),
-                overlong=ids[-1] not in self._codec.stop_ids,
+                overlong=ids[-1] not in self.codec.stop_ids,
             )
         return completions
-
-    def _within_window(self, batch: _Batch, requests: Sequence[Request]) -> bool:
-        """Whether the cache stays inside the model's sliding window over the coming turn, holes and all."""
-        if self._window is None:
-            return True
-        fed = max(len(batch.fed[request.game_id]) for request in requests)
-        unread = max(len(request.prompt_ids) - len(batch.fed[request.game_id]) for request in requests)
-        return fed + unread + self.settings.max_completion_tokens <= self._window
 
     def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
         """Read whole prompts, all different, into a new cache; a long beginning that all share is read once."""
@@ -229,7 +161,7 @@ class TransformersSampler:
         """Read each row's tokens; the logits after its last one, shape (rows, vocabulary)."""
         device = self.model.device
         width = max(len(ids) for ids in unread)
-        tokens = torch.tensor([[self._codec.pad_id] * (width - len(ids)) + ids for ids in unread], device=device)
+        tokens = torch.tensor([[self.codec.pad_id] * (width - len(ids)) + ids for ids in unread], device=device)
         alive = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in unread], device=device)
         return self._forward(cache, tokens, alive)
 
@@ -246,56 +178,51 @@ class TransformersSampler:
         logits: Tensor = output.logits[:, -1]
         return logits.float()
 
-    def _speak(
-        self, cache: GameCache, logits: Tensor, rows: Tensor, states: Sequence[State | None], max_tokens: int
-    ) -> _Said:
-        """Sample from the first logits on, until every game has closed its turn or said `max_tokens`.
+    def _reply(self, cache: GameCache, logits: Tensor, rows: Tensor) -> tuple[_Replies, Tensor]:
+        """Sample from the first logits on, until every game has closed its turn or used up its tokens.
 
         Games share a row of the cache until they say different things. Once half of the rows are done, the others go
-        on in a cache of their own, and what it has read comes back.
+        on in a cache of their own, and what that has read comes back in the end.
 
         Args:
             cache: What was read so far.
             logits: For the next token of each row, shape (rows, vocabulary).
             rows: The row of each game, shape (games,).
-            states: Where each game's reply is in its grammar.
-            max_tokens: What is left to say.
+
+        Returns:
+            The replies, and the row of each game at their end.
         """
-        stops = torch.tensor(sorted(self._codec.stop_ids), device=logits.device)
-        running = torch.ones(len(rows), dtype=torch.bool, device=logits.device)
-        lengths = torch.zeros(len(rows), dtype=torch.long, device=logits.device)
-        sampled: list[Tensor] = []
-        scores: list[Tensor] = []
-        rest: tuple[list[int], _Said] | None = None
-        for said in range(1, max_tokens + 1):
-            chosen, chosen_logprobs = self._choose(logits[rows], states, running)
-            sampled.append(chosen)
-            scores.append(chosen_logprobs)
-            lengths += running
-            running = running & ~torch.isin(chosen, stops)
-            if said == max_tokens or not running.any():
+        replies = _Replies(len(rows), torch.tensor(sorted(self.codec.stop_ids), device=logits.device))
+        states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(rows)
+        left_behind: list[tuple[GameCache, Tensor, Tensor]] = []  # a cache, its row of each game, rows that went on
+        for tokens_left in reversed(range(self.settings.max_completion_tokens)):
+            chosen, logprobs = self._choose(logits[rows], states, replies.running)
+            replies.add(chosen, logprobs)
+            if not tokens_left or not replies.running.any():
                 break
-            if self._constraint is not None:
-                states = [self._constraint.after(*pair) for pair in zip(states, chosen.tolist(), strict=True)]
-            rows, tokens, alive = self._branch(cache, rows, chosen, running)
-            going = running.nonzero()[:, 0]
-            if len(going) == int(alive.sum()) and 2 * len(going) <= len(alive):  # half are done, no row is shared
-                part = cache.part(rows[going])
-                part_logits = self._forward(part, chosen[going, None], torch.ones_like(going)[:, None])
-                games = going.tolist()
-                own_rows = torch.arange(len(games), device=going.device)
-                rest = games, self._speak(part, part_logits, own_rows, [states[g] for g in games], max_tokens - said)
-                cache.take_back(part, rows[going])
-                break
+            states = self._after(states, chosen)
+            rows, tokens, alive = self._branch(cache, rows, chosen, replies.running)
+            going = replies.running.nonzero()[:, 0]
+            no_row_is_shared = len(going) == int(alive.sum())
+            if no_row_is_shared and 2 * len(going) <= len(alive):
+                taken = rows[going]
+                left_behind.append((cache, rows, taken))
+                cache, rows = cache.part(taken), torch.arange(len(going), device=going.device)
+                states = [states[game] for game in going.tolist()]
+                tokens, alive = chosen[going, None], torch.ones_like(going)[:, None]
+                replies.narrow(going)
             logits = self._forward(cache, tokens, alive)
-        ends = lengths.tolist()
-        ids = [row[:end] for row, end in zip(torch.stack(sampled, 1).tolist(), ends, strict=True)]
-        logprobs = [row[:end] for row, end in zip(torch.stack(scores, 1).tolist(), ends, strict=True)]
-        if rest is not None:
-            for game, more_ids, more_logprobs in zip(rest[0], rest[1].ids, rest[1].logprobs, strict=True):
-                ids[game] += more_ids
-                logprobs[game] += more_logprobs
-        return _Said(ids, logprobs, rows.tolist())
+        replies.finish()
+        for whole, rows_before, taken in reversed(left_behind):
+            whole.take_back(cache, taken)
+            cache, rows = whole, rows_before
+        return replies, rows
+
+    def _after(self, states: Sequence[State | None], tokens: Tensor) -> Sequence[State | None]:
+        """Where each reply is in its grammar once a token is said."""
+        if self._constraint is None:
+            return states
+        return [self._constraint.after(*pair) for pair in zip(states, tokens.tolist(), strict=True)]
 
     def _branch(self, cache: GameCache, rows: Tensor, chosen: Tensor, running: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Give games that shared a row and now differ rows of their own; games that are done count as one choice.
@@ -313,9 +240,9 @@ class TransformersSampler:
             cache.fork(row_of[further])
             row_of = row_of.masked_scatter(further, torch.arange(first_new, len(cache.mask), device=rows.device))
         alive = torch.zeros(len(cache.mask), 1, dtype=torch.long, device=rows.device)
-        tokens = torch.full_like(alive, self._codec.pad_id)
+        tokens = torch.full_like(alive, self.codec.pad_id)
         alive[row_of, 0] = (choice_of < beyond).long()
-        tokens[row_of, 0] = choice_of.where(choice_of < beyond, self._codec.pad_id)
+        tokens[row_of, 0] = choice_of.where(choice_of < beyond, self.codec.pad_id)
         return row_of[branch_of], tokens, alive
 
     def _choose(self, logits: Tensor, states: Sequence[State | None], running: Tensor) -> tuple[Tensor, Tensor]:
@@ -345,7 +272,7 @@ def without_autocast(model: PreTrainedModel) -> Iterator[None]:
 
 @contextmanager
 def _sampling(model: PreTrainedModel) -> Iterator[None]:
-    """The model as it samples: in evaluation mode, grouped heads unfolded; left as it came.
+    """The model in evaluation mode with grouped attention; its mode is restored on exit.
 
     On a CPU also without autocast, which makes the small products of one token a row slower.
     """

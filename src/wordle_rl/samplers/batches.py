@@ -1,0 +1,142 @@
+"""Which games share a cache while they are sampled, and which of them a row of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.kv_cache import GameCache, joined
+
+
+class Batch:
+    """The games that share one cache; those that read the same so far share a row of it."""
+
+    def __init__(self) -> None:
+        self.cache: GameCache | None = None
+        self.row_of: dict[int, int] = {}
+        self.fed: dict[int, list[int]] = {}  # the token ids of each game that the cache holds
+        self.unread: list[list[int]] = []  # what each row reads next
+
+    def can_absorb(self, other: Batch) -> bool:
+        """Whether both are to be read from the start, or both go on."""
+        return (self.cache is None) == (other.cache is None)
+
+    def absorb(self, other: Batch) -> None:
+        """Add the games of another batch as further rows."""
+        first = len(self.unread)
+        if self.cache is not None and other.cache is not None:
+            self.cache = joined(self.cache, other.cache)
+        self.row_of |= {game: first + row for game, row in other.row_of.items()}
+        self.fed |= other.fed
+        self.unread += other.unread
+
+
+class Batches:
+    """All games in play, in batches.
+
+    Args:
+        size: Rows of a batch that a forward pass handles well.
+        max_games: Most games of a batch, however many of them share a row.
+        max_completion_tokens: Bound on one turn's reply.
+        window: Width of the model's sliding window in tokens, which a cache must not outgrow, holes included; None:
+            there is none.
+    """
+
+    def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:
+        self._size, self._max_games = size, max_games
+        self._max_completion_tokens, self._window = max_completion_tokens, window
+        self._batch_of: dict[int, Batch] = {}
+
+    def __len__(self) -> int:
+        return len(set(self._batch_of.values()))
+
+    def clear(self) -> None:
+        """Drop every game and its cache."""
+        self._batch_of.clear()
+
+    def arrange(self, requests: Sequence[Request]) -> dict[Batch, list[Request]]:
+        """The batches to sample this turn, each with its rows lined up, and what is asked of each.
+
+        A batch none of whose games asks is dropped with its cache.
+        """
+        self._place(requests)
+        present: dict[Batch, list[Request]] = {}
+        for request in requests:
+            present.setdefault(self._batch_of[request.game_id], []).append(request)
+        for batch, asking in present.items():
+            self._line_up(batch, asking)
+        batches = dict(self._joined(present))
+        self._batch_of = {game: batch for game, batch in self._batch_of.items() if batch in batches}
+        return batches
+
+    def _place(self, requests: Sequence[Request]) -> None:
+        """Put new games into new batches."""
+        new = [request.game_id for request in requests if request.game_id not in self._batch_of]
+        for start in range(0, len(new), self._size):
+            batch = Batch()
+            self._batch_of.update(dict.fromkeys(new[start : start + self._size], batch))
+
+    def _line_up(self, batch: Batch, requests: Sequence[Request]) -> None:
+        """Give every game its row: games that read the same so far, and read the same next, share one.
+
+        The cache is dropped where prompts do not continue what it holds, or where it could outgrow the window.
+        """
+        goes_on = all(
+            request.game_id in batch.row_of
+            and len(fed := batch.fed[request.game_id]) < len(request.prompt_ids)
+            and list(request.prompt_ids[: len(fed)]) == fed
+            for request in requests
+        )
+        if batch.cache is None or not goes_on or not self._within_window(batch, requests):
+            batch.cache = None
+            batch.fed = {request.game_id: [] for request in requests}
+            batch.row_of = dict.fromkeys(batch.fed, 0)
+        rows: dict[tuple[int, tuple[int, ...]], int] = {}
+        row_of = {}
+        for request in requests:
+            unread = tuple(request.prompt_ids[len(batch.fed[request.game_id]) :])
+            row_of[request.game_id] = rows.setdefault((batch.row_of[request.game_id], unread), len(rows))
+        if batch.cache is not None:
+            batch.cache.keep(torch.tensor([row for row, _ in rows], device=batch.cache.mask.device))
+        batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
+
+    def _within_window(self, batch: Batch, requests: Sequence[Request]) -> bool:
+        """Whether the cache stays inside the model's sliding window over the coming turn, holes included."""
+        if self._window is None:
+            return True
+        fed = max(len(batch.fed[request.game_id]) for request in requests)
+        unread = max(len(request.prompt_ids) - len(batch.fed[request.game_id]) for request in requests)
+        return fed + unread + self._max_completion_tokens <= self._window
+
+    def _joined(self, present: Mapping[Batch, list[Request]]) -> Iterator[tuple[Batch, list[Request]]]:
+        """Join neighbouring batches that fit into one, as few games are left or many of them read the same."""
+        waiting: tuple[Batch, list[Request]] | None = None
+        for batch, requests in present.items():
+            if waiting is not None:
+                first, asking = waiting
+                if first.can_absorb(batch) and self._fit_together(first, batch):
+                    first.absorb(batch)
+                    self._batch_of.update(dict.fromkeys(batch.row_of, first))
+                    asking += requests
+                    continue
+                yield waiting
+            waiting = batch, requests
+        if waiting is not None:
+            yield waiting
+
+    def _fit_together(self, a: Batch, b: Batch) -> bool:
+        """Whether two batches make one of a good size.
+
+        That is at most `size` games; or at most `max_games` games that now share at most half of `size` rows, since
+        games that share a row may need rows of their own before the turn ends.
+        """
+        if self._window is not None and a.cache is not None and b.cache is not None:
+            width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
+            unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
+            if width + unread + self._max_completion_tokens > self._window:  # holes count
+                return False
+        num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
+        share_rows = a.cache is not None and 2 * num_rows <= self._size
+        return num_games <= self._size or (share_rows and num_games <= self._max_games)
