@@ -22,7 +22,16 @@ from wordle_rl.players import make_player
 from wordle_rl.prompt import Guess, Prompter, Style
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.constrain import START, Phase, State, TokenIds, WordConstraint, make_constraint, token_texts
+from wordle_rl.samplers.constrain import (
+    START,
+    Phase,
+    ReplyProcessor,
+    State,
+    TokenIds,
+    WordConstraint,
+    make_constraint,
+    token_texts,
+)
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -62,6 +71,11 @@ def codecs(small_words: WordList) -> dict[str, ChatCodec]:
         "bpe": ChatCodec(trained(small_words, byte_level=False)),
         "byte_bpe": ChatCodec(trained(small_words, byte_level=True)),
     }
+
+
+def limited_after(constraint: WordConstraint, token_ids: Sequence[int], logits):
+    """The logits of the token after a reply's beginning."""
+    return ReplyProcessor(constraint)(token_ids, logits)
 
 
 class Hasty(WordConstraint):
@@ -118,10 +132,10 @@ def test_noise_spells_listed_words_only(
     kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
-    process = hasty(codec, small_words, prompter)
+    constraint = hasty(codec, small_words, prompter)
     said = set()
     for seed in range(60):
-        ids = engine(process, len(codec.tokenizer), codec.stop_ids, seed)
+        ids = engine(ReplyProcessor(constraint), len(codec.tokenizer), codec.stop_ids, seed)
         assert ids[-1] in codec.stop_ids
         parsed = prompter.parse(codec.text_of(ids))
         assert isinstance(parsed, Guess)
@@ -147,11 +161,12 @@ def test_a_random_model_guesses_listed_words_only(
 
 def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
     texts = ["<guess>", "</guess>", "<end>", "c", "r", "a", "n", "e", "ne", "fu", "zzy", "z", "fuz", "cra"]
-    process = Hasty(["crane", "fuzzy"], ("<guess>", "</guess>"), texts, [2])
-    assert process.after(State(Phase.IN_WORD, "fu"), 11) == State(Phase.IN_WORD, "fuz")
-    assert process.allowed(State(Phase.IN_WORD, "fu")).tolist() == [10]  # a lone z could not be followed by zy
-    assert process.allowed(State(Phase.BEFORE_WORD)).tolist() == [3, 9, 13]
-    said = {"".join(texts[i] for i in engine(process, len(texts), frozenset({2}), seed)) for seed in range(20)}
+    constraint = Hasty(["crane", "fuzzy"], ("<guess>", "</guess>"), texts, [2])
+    assert constraint.after(State(Phase.IN_WORD, "fu"), 11) == State(Phase.IN_WORD, "fuz")
+    assert constraint.allowed(State(Phase.IN_WORD, "fu")).tolist() == [10]  # a lone z could not be followed by zy
+    assert constraint.allowed(State(Phase.BEFORE_WORD)).tolist() == [3, 9, 13]
+    replies = (engine(ReplyProcessor(constraint), len(texts), frozenset({2}), seed) for seed in range(20))
+    said = {"".join(texts[i] for i in ids) for ids in replies}
     assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
 
 
@@ -224,7 +239,7 @@ def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
         state = constraint.after(state, token)
     assert num_limited >= len(opened.encode("crane"))
     logits = np.zeros(len(opened.tokenizer))
-    assert np.isfinite(constraint(opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
+    assert np.isfinite(limited_after(constraint, opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
 
 
 def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCodec, small_words: WordList) -> None:
@@ -249,7 +264,7 @@ def test_a_greedy_choice_that_is_allowed_is_kept(
         for place, token in enumerate(wanted):
             logits = np.zeros(len(codec.tokenizer))
             logits[token] = 1.0
-            assert constraint(wanted[:place], logits).argmax() == token
+            assert limited_after(constraint, wanted[:place], logits).argmax() == token
 
 
 def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
@@ -280,11 +295,11 @@ def test_a_torch_engine_is_served_too(codecs: dict[str, ChatCodec], small_words:
     logits = torch.randn(len(codec.tokenizer))
     before = logits.clone()
     ids = codec.encode("<guess>kudz")
-    after = constraint(ids, logits)
+    after = limited_after(constraint, ids, logits)
     kept = codec.encode("uU")
     assert after[kept].tolist() == before[kept].tolist()
     assert int(after.isfinite().sum()) == len(kept)
-    assert torch.equal(constraint([], before.clone()), before)
+    assert torch.equal(limited_after(constraint, [], before.clone()), before)
 
 
 def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, ChatCodec], small_words: WordList) -> None:

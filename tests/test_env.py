@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -38,6 +38,16 @@ def sayings(env: WordleEnv) -> list[str]:
     return [repr(env), str(env), repr(env.observation), repr(env.conversation), repr(env.turns)]
 
 
+def drawn(
+    words: WordList, secrets: Sequence[str], prompter: Prompter, seed: int, max_given: int
+) -> tuple[str, WordleEnv]:
+    """A secret and its game with random guesses on the board."""
+    rng = random.Random(seed)
+    secret = rng.choice(secrets)
+    given_words = random_given(words, secret, rng, max_given, hard_mode=prompter.rules.hard_mode)
+    return secret, WordleEnv(secret, words, prompter, given_words)
+
+
 # --- secrecy --------------------------------------------------------------------------------------------------------
 
 settings_of_a_game = st.builds(
@@ -56,8 +66,7 @@ def test_a_running_game_never_says_its_secret(
 ) -> None:
     told = repr(prompter.opening())
     secrets = [word for word in small_words.answers if word not in told]  # the rules use words such as "think"
-    env = WordleEnv.from_seed(small_words, secrets, prompter, seed, max_given=min(2, prompter.rules.max_turns - 1))
-    secret = secrets[random.Random(seed).randrange(len(secrets))]
+    secret, env = drawn(small_words, secrets, prompter, seed, max_given=min(2, prompter.rules.max_turns - 1))
     others = [prompter.reply(word) for word in small_words.guesses if word != secret]
     while env.stop_reason is None:
         for text in sayings(env):
@@ -245,7 +254,7 @@ def test_random_starts_are_playable_and_of_every_length(small_words: WordList, h
     prompter = Prompter(rules=Rules(hard_mode=hard_mode))
     lengths = set()
     for seed in range(300):
-        env = WordleEnv.from_seed(small_words, small_words.answers, prompter, seed, max_given=4)
+        _, env = drawn(small_words, small_words.answers, prompter, seed, max_given=4)
         lengths.add(len(env.turns))
         guesses = [turn.guess for turn in env.turns]
         assert len(set(guesses)) == len(guesses)
@@ -263,20 +272,12 @@ def test_a_short_list_gives_what_it_has() -> None:
     ]
 
 
-@pytest.mark.parametrize(("secrets", "max_given", "problem"), [((), 0, "no secrets"), (("crane",), 6, "max_given 6")])
-def test_impossible_draws_are_refused(
-    small_words: WordList, secrets: tuple[str, ...], max_given: int, problem: str
-) -> None:
-    with pytest.raises(ValueError, match=problem):
-        WordleEnv.from_seed(small_words, secrets, Prompter(), 0, max_given)
-
-
 # --- repetition and speed -------------------------------------------------------------------------------------------
 
 
 def playthrough(words: WordList, seed: int) -> list[Observation]:
     rng = random.Random(seed)
-    env = WordleEnv.from_seed(words, words.answers, Prompter(), seed, max_given=4)
+    _, env = drawn(words, words.answers, Prompter(), seed, max_given=4)
     seen = [env.observation]
     while env.stop_reason is None:
         seen.append(env.step(tag(rng.choice(words.guesses))))

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from wordle_rl.chat import ChatCodec
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
-from wordle_rl.models.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model, make_tokenizer, save_tiny_model
+from wordle_rl.models.loading import save_model
+from wordle_rl.models.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model, make_tokenizer
 from wordle_rl.prompt import Prompter, Style, Thinking
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 24}
@@ -83,7 +85,8 @@ def test_heads_that_do_not_divide_are_refused(tokenizer: PreTrainedTokenizerBase
 
 
 def test_a_saved_model_is_an_ordinary_directory(tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
-    directory = save_tiny_model(tmp_path / "tiny", seed=5, **SMALL)
+    directory = tmp_path / "tiny"
+    save_model(make_model(tokenizer, seed=5, **SMALL), ChatCodec(tokenizer), directory)
     loaded = AutoTokenizer.from_pretrained(directory)
     messages = [{"role": "user", "content": "5x6"}, {"role": "assistant", "content": "<guess>crane</guess>"}]
     ids = loaded.apply_chat_template(messages, return_dict=False)
@@ -92,7 +95,6 @@ def test_a_saved_model_is_an_ordinary_directory(tokenizer: PreTrainedTokenizerBa
     assert (loaded.eos_token_id, loaded.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
     assert loaded.decode(ids) == f"5x6{REPLY}<guess>crane</guess>{END}"
     model = AutoModelForCausalLM.from_pretrained(directory)
-    assert model.generation_config.do_sample
     with torch.no_grad():
         expected = make_model(tokenizer, seed=5, **SMALL).eval()(torch.tensor([ids])).logits
         assert torch.equal(model.eval()(torch.tensor([ids])).logits, expected)

@@ -18,9 +18,9 @@ from wordle_rl.players import make_player, model_sampler  # noqa: E402
 from wordle_rl.prompt import Prompter, Shape, Style  # noqa: E402
 from wordle_rl.rollout import Start, play  # noqa: E402
 from wordle_rl.samplers.base import Request  # noqa: E402
-from wordle_rl.samplers.constrain import make_constraint  # noqa: E402
+from wordle_rl.samplers.constrain import ReplyProcessor, make_constraint  # noqa: E402
 from wordle_rl.samplers.transformers import TransformersSampler  # noqa: E402
-from wordle_rl.samplers.vllm import ReplyProcessor, VLLMSampler  # noqa: E402
+from wordle_rl.samplers.vllm import VLLMSampler  # noqa: E402
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=7)
 
@@ -135,13 +135,13 @@ def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_onc
     read: list[int] = []
     after = constraint.after
     constraint.after = lambda state, token: (read.append(token), after(state, token))[1]
-    follower, ids = ReplyProcessor(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
+    processor, ids = ReplyProcessor(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
     for place in range(len(ids)):
         logits = torch.zeros(len(codec.tokenizer))
         read.clear()
-        found = follower(ids[:place], logits)
+        found = processor(ids[:place], logits)
         assert len(read) <= 1
-        assert torch.equal(found, constraint(ids[:place], torch.zeros(len(codec.tokenizer))))
+        assert torch.equal(found, ReplyProcessor(constraint)(ids[:place], torch.zeros(len(codec.tokenizer))))
 
 
 # --- an engine of its own -------------------------------------------------------------------------------------------

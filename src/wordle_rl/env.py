@@ -75,7 +75,6 @@ class Observation:
     """
 
     messages: tuple[Message, ...]
-    last_turn: Turn | None
     turns_left: int
     stop_reason: StopReason | None = None
 
@@ -124,25 +123,7 @@ class WordleEnv:
             self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, given=True))
         self.stop_reason: StopReason | None = None
         self._conversation: list[Message] = prompter.opening(self._game.turns)
-        self.observation = Observation(tuple(self._conversation), None, self._game.turns_left)
-
-    @classmethod
-    def from_seed(
-        cls, words: WordList, secrets: Sequence[str], prompter: Prompter, seed: int, max_given: int = 0
-    ) -> WordleEnv:
-        """Draw a secret and 0 to `max_given` earlier random guesses; the same seed gives the same game.
-
-        Raises:
-            ValueError: If there are no secrets, or `max_given` could leave no turn to play.
-        """
-        if not secrets:
-            raise ValueError("there are no secrets to draw from; give at least one")
-        if max_given >= prompter.rules.max_turns:
-            raise ValueError(f"max_given {max_given} must be below max_turns {prompter.rules.max_turns}")
-        rng = random.Random(seed)
-        secret = secrets[rng.randrange(len(secrets))]
-        given = random_given(words, secret, rng, max_given, hard_mode=prompter.rules.hard_mode)
-        return cls(secret, words, prompter, given)
+        self.observation = Observation(tuple(self._conversation), self._game.turns_left)
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -165,14 +146,14 @@ class WordleEnv:
         turn = self._game.play(parsed.word if isinstance(parsed, Guess) else None)
         self._played.append(PlayedTurn(reply, parsed, turn, num_tokens=num_tokens, overlong=overlong))
         if self._game.over:
-            return self._stop(StopReason.SOLVED if self._game.won else StopReason.OUT_OF_TURNS, turn)
+            return self._stop(StopReason.SOLVED if self._game.won else StopReason.OUT_OF_TURNS)
         if self.prompter.shape is Shape.STATE:
             new = self.prompter.state(self._game.turns)
             self._conversation = new
         else:
             new = [self.prompter.feedback(self._game.turns)]
             self._conversation += [Message(role="assistant", content=reply), *new]
-        self.observation = Observation(tuple(new), turn, self._game.turns_left)
+        self.observation = Observation(tuple(new), self._game.turns_left)
         return self.observation
 
     def preview(self, reply: str) -> Turn:
@@ -196,7 +177,7 @@ class WordleEnv:
             raise RuntimeError(f"the game is over ({self.stop_reason}); its stop reason stays")
         if reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS):
             raise ValueError(f"only the rules end a game with {reason.value!r}")
-        return self._stop(reason, self._game.turns[-1] if self._game.turns else None)
+        return self._stop(reason)
 
     def transcript(self) -> Transcript:
         """The record of the finished game.
@@ -212,9 +193,9 @@ class WordleEnv:
         if self.stop_reason is not None:
             raise RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
 
-    def _stop(self, reason: StopReason, turn: Turn | None) -> Observation:
+    def _stop(self, reason: StopReason) -> Observation:
         self.stop_reason = reason
-        self.observation = Observation((), turn, self._game.turns_left, reason)
+        self.observation = Observation((), self._game.turns_left, reason)
         return self.observation
 
     def __repr__(self) -> str:

@@ -204,7 +204,7 @@ def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
     micro = grpo.micro_batch_size or games
     replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
-    rows_per_game = config.game.prompter(1).rules.max_replies if row_per_turn else 1
+    rows_per_game = config.game.rules.max_replies if row_per_turn else 1
     plays = grpo.engine != "vllm"
     return replace(
         _trained(grpo, micro * rows_per_game + replayed, length, half),

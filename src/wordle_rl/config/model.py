@@ -38,10 +38,14 @@ class GameSettings(Section):
     thinking: Thinking = Thinking.OPTIONAL
     """Whether a reply may or must reason before its guess."""
 
+    @property
+    def rules(self) -> Rules:
+        """The rules these settings describe."""
+        return Rules(self.max_turns, self.dictionary, self.hard_mode, self.max_refusals)
+
     def prompter(self, word_length: int) -> Prompter:
         """The prompter these settings describe, for words of this length."""
-        rules = Rules(self.max_turns, self.dictionary, self.hard_mode, self.max_refusals)
-        return Prompter(self.style, self.shape, self.thinking, word_length, rules)
+        return Prompter(self.style, self.shape, self.thinking, word_length, self.rules)
 
 
 class LoraSettings(Section):

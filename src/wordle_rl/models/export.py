@@ -24,6 +24,7 @@ from wordle_rl.runs import RunError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 _SHARDS = "pytorch_model_fsdp_0"
+_PROBE_LENGTH = 64
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 """How far logits may be from each other (see `distance`) for rounding the weights to explain it."""
 
@@ -70,11 +71,11 @@ def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float((found - expected).square().mean().sqrt() / expected.std())
 
 
-def probe_tokens(codec: ChatCodec, vocabulary: int, length: int = 64) -> torch.Tensor:
-    """Token ids to compare two models on, shape (1, length): a prompt's first words, then any tokens."""
+def probe_tokens(codec: ChatCodec, vocabulary: int) -> torch.Tensor:
+    """Token ids to compare two models on, shape (1, 64): a prompt's first words, then any tokens."""
     generator = torch.Generator().manual_seed(0)
-    words = codec.encode("Guess the secret word.")[: length // 2]
-    rest = torch.randint(vocabulary, (length - len(words),), generator=generator)
+    words = codec.encode("Guess the secret word.")[: _PROBE_LENGTH // 2]
+    rest = torch.randint(vocabulary, (_PROBE_LENGTH - len(words),), generator=generator)
     return torch.cat([torch.tensor(words, dtype=torch.long), rest])[None]
 
 

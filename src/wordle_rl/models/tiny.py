@@ -8,7 +8,6 @@ ends a turn, and a letter followed by its mark (`aG`), as the compact style writ
 from __future__ import annotations
 
 import string
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -112,13 +111,3 @@ def make_model(
     with torch.no_grad():
         model.model.embed_tokens.weight.mul_(_EMBEDDING_STD / config.initializer_range)
     return model
-
-
-def save_tiny_model(directory: Path, *, seed: int = 0, **size: int) -> Path:
-    """Make model and tokenizer and save them as an ordinary transformers directory."""
-    tokenizer = make_tokenizer()
-    model = make_model(tokenizer, seed=seed, **size)
-    model.generation_config.do_sample = True
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return directory

@@ -42,6 +42,7 @@ __all__ = [
     "append_jsonl",
     "check_place",
     "check_removable",
+    "exclusive_lock",
     "is_number",
     "is_run",
     "lock_file",

@@ -59,9 +59,6 @@ START = State(Phase.TALKING)
 class WordConstraint:
     """Which tokens may follow in a reply.
 
-    Also a logits processor as vLLM-like engines call it, with the ids of one reply so far and the logits of its next
-    token: `constraint(token_ids, logits) -> logits`.
-
     Args:
         words: The listed words, in lower case.
         tags: What opens and what closes a guess.
@@ -99,23 +96,16 @@ class WordConstraint:
                 'constrain "words" cannot work: the tokenizer has no tokens that spell a listed word and end the guess'
             )
 
-    def __call__(self, token_ids: Sequence[int], logits: Any) -> Any:
-        """Forbid in place what may not follow.
+    def limit(self, state: State | None, logits: Any) -> Any:
+        """Forbid in place what may not follow a state of the reply.
 
         Args:
-            token_ids: The reply so far.
+            state: Where the reply is; None: astray.
             logits: A NumPy array or a torch tensor, shape (vocabulary,).
 
         Returns:
             The same array, minus infinity at tokens that may not follow.
         """
-        state = self.start
-        for token in token_ids:
-            state = self.after(state, token)
-        return self.limit(state, logits)
-
-    def limit(self, state: State | None, logits: Any) -> Any:
-        """The same from a state of the reply: forbid in place what may not follow it."""
         allowed = self.allowed(state)
         if allowed is not None:
             kept = logits[allowed]
@@ -209,6 +199,26 @@ class WordConstraint:
         if tag == self._close:
             return State(Phase.CLOSED)
         return State(Phase.CLOSING, tag) if self._close.startswith(tag) else None
+
+
+class ReplyProcessor:
+    """A logits processor of one reply, `(token_ids, logits) -> logits`, as vLLM and other engines take one.
+
+    It is called with the ids of the reply so far, more each time, and the logits of the next token; it keeps its place
+    in the grammar, so that no token is read twice.
+    """
+
+    def __init__(self, constraint: WordConstraint) -> None:
+        self._constraint = constraint
+        self._state: State | None = constraint.start
+        self._num_read = 0
+
+    def __call__(self, token_ids: Sequence[int], logits: Any) -> Any:
+        """Forbid in place what may not follow; logits as in `WordConstraint.limit`."""
+        for token in token_ids[self._num_read :]:
+            self._state = self._constraint.after(self._state, token)
+        self._num_read = len(token_ids)
+        return self._constraint.limit(self._state, logits)
 
 
 class _Alphabet:

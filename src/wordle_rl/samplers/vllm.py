@@ -17,7 +17,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.settings import vllm_missing
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.constrain import WordConstraint
+from wordle_rl.samplers.constrain import ReplyProcessor, WordConstraint
 
 if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
@@ -64,8 +64,7 @@ class VLLMSampler:
         *,
         constrained: bool = False,
     ) -> None:
-        self.codec: ChatCodec | None = codec
-        self._codec, self._engine = codec, engine
+        self.codec, self._engine = codec, engine
         self.settings = settings or SamplingSettings()
         self._seeds = random.Random(seed)
         self._max_length, self._constrained = max_length, constrained
@@ -105,7 +104,7 @@ class VLLMSampler:
             max_tokens=settings.max_completion_tokens,
             seed=self._seeds.getrandbits(31),
             logprobs=0,  # of the sampled token alone
-            stop_token_ids=sorted(self._codec.stop_ids),
+            stop_token_ids=sorted(self.codec.stop_ids),
             ignore_eos=True,  # else those that the model's generation_config.json names would stop it too
             detokenize=False,
             extra_args={_CONSTRAIN: True} if self._constrained else None,
@@ -117,10 +116,10 @@ class VLLMSampler:
         if reply.logprobs is None or len(reply.logprobs) != len(ids):
             raise RuntimeError("the vLLM engine gave no log-probability for each token it sampled")
         return Completion(
-            text=self._codec.text_of(ids),
+            text=self.codec.text_of(ids),
             token_ids=ids,
             sampler_logprobs=tuple(float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)),
-            overlong=ids[-1] not in self._codec.stop_ids,
+            overlong=ids[-1] not in self.codec.stop_ids,
         )
 
 
@@ -224,25 +223,6 @@ def _free_share() -> float:
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     return _FREE_SHARE * free / total
-
-
-class ReplyProcessor:
-    """A logits processor of one reply: it keeps its place in the grammar while the reply grows.
-
-    vLLM calls it with the ids of the reply so far, one more each time, and the logits of the next token.
-    """
-
-    def __init__(self, constraint: WordConstraint) -> None:
-        self._constraint = constraint
-        self._state = constraint.start
-        self._seen = 0
-
-    def __call__(self, token_ids: list[int], logits: Any) -> Any:
-        """Forbid in place what may not follow; logits are a tensor of shape (vocabulary,)."""
-        for token in token_ids[self._seen :]:
-            self._state = self._constraint.after(self._state, token)
-        self._seen = len(token_ids)
-        return self._constraint.limit(self._state, logits)
 
 
 def _listed_words(constraint: WordConstraint) -> type[Any]:

