@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from solver_states import some_states
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, exact, feedback_matrix
-from wordle_rl.solver.exact import typical_guesses
+from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, feedback_matrix, partition
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
+from wordle_rl.solver.quick import typical_guesses
 from wordle_rl.words import WordList
 
 
@@ -213,7 +213,7 @@ def test_best_information_is_the_maximum_to_the_last_bit(lists: tuple[list[str],
 def test_best_information_of_large_sets_is_the_maximum(
     length: int, num: int, first_look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "_FIRST_LOOK", first_look)
+    monkeypatch.setattr(partition, "_FIRST_LOOK", first_look)
     solver = make_solver(random_words(num, length, "abcdef"), random_words(300, length, "abcdef", seed=1))
     everything = solver.candidates([])
     assert solver.best_information(everything) == solver.information(everything).max()

@@ -4,6 +4,7 @@
     partition.py   how a guess splits the candidates, counted for all guesses at once
     search.py      fewest guesses still needed, by beam search with bounds
     tree.py        a whole plan from one opener, as a value
+    quick.py       regret from looking one guess ahead
     store.py       the two cache files: written atomically, checked, rebuilt if damaged
     exact.py       `Solver`, which holds the above together for one word list
 

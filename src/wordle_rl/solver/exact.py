@@ -1,6 +1,5 @@
 """`Solver`: all there is to ask about one word list, from candidates, which are exact, to play within a beam."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +11,15 @@ import numpy.typing as npt
 
 from wordle_rl.solver.matrix import Codes, SolverError, code_dtype, encode_marks, feedback_matrix
 from wordle_rl.solver.partition import (
-    NETWORK_LIMIT,
     Int64s,
     bits_from_log_sum,
     class_sizes,
     count_split,
+    least_log_sum,
     log_table,
     sum_logs,
 )
+from wordle_rl.solver.quick import QuickRegret
 from wordle_rl.solver.search import UNCAPPED, Candidates, Search, guesses_in, most_telling_candidate
 from wordle_rl.solver.store import load_codes, read_sealed, save_codes, write_sealed
 from wordle_rl.solver.tree import Tree, grow_tree, tree_from_json, tree_to_json
@@ -28,8 +28,6 @@ from wordle_rl.words import WordList, user_cache_dir
 DEFAULT_BEAM = 10
 _MEMO_LIMIT = 200_000
 _SELF_CHECK_LIMIT = 16
-_OUTLOOK_UNIT = 1 << 20  # whole numbers add up to the same sum in any order
-_FIRST_LOOK = 32  # guesses weighed exactly before the others are ruled out by their number of classes
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,6 @@ class Solver:
         self._searches: dict[int, Search] = {}
         self._trees: dict[tuple[str | None, int, int], Tree] = {}
         self._best_bits: dict[bytes, float] = {}
-        self._best_outlook: dict[bytes, float] = {}
 
     # --- the matrix -------------------------------------------------------------------------------------------
 
@@ -122,7 +119,7 @@ class Solver:
         self._searches.clear()
         self._trees.clear()
         self._best_bits.clear()
-        self._best_outlook.clear()
+        vars(self).pop("_quick_regret", None)
 
     # --- candidates -------------------------------------------------------------------------------------------
 
@@ -214,28 +211,12 @@ class Solver:
         return bits
 
     def _least_log_sum(self, candidates: Candidates) -> int:
-        """Least sum of c*log2(c) over all guesses, weighing only guesses that could reach it."""
-        num = len(candidates)
-        if num <= _SELF_CHECK_LIMIT:
+        """Least sum of c*log2(c) of all guesses; 0 at once where one of few candidates tells them all apart."""
+        if len(candidates) <= _SELF_CHECK_LIMIT:
             of_answer = self._guess_of_answer[candidates]
-            if most_telling_candidate(self._by_answer, of_answer, candidates)[1] == num:
+            if most_telling_candidate(self._by_answer, of_answer, candidates)[1] == len(candidates):
                 return 0
-        block = self._by_answer[candidates]
-        if num > NETWORK_LIMIT:
-            return int(sum_logs(block, self._log_table).min())
-        num_classes = count_split(block).num_classes
-        most = int(num_classes.max())
-        if most == num:
-            return 0
-        # A guess with p classes does best when they are as equal as whole numbers allow.
-        classes = np.arange(1, most + 1)
-        size, larger = num // classes, num % classes
-        floor = (classes - larger) * self._log_table[size] + larger * self._log_table[size + 1]
-        floor_of_guess = floor[num_classes - 1]
-        first = np.argpartition(floor_of_guess, min(_FIRST_LOOK, len(floor_of_guess) - 1))[:_FIRST_LOOK]
-        least = int(sum_logs(block[:, first], self._log_table).min())
-        others = np.flatnonzero(floor_of_guess < least)
-        return min(least, int(sum_logs(block[:, others], self._log_table).min(initial=least)))
+        return least_log_sum(self._by_answer[candidates], self._log_table)
 
     def expected_remaining(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Mean number of candidates left after each guess, the secret counted: sum(c^2)/n over its classes c.
@@ -312,25 +293,11 @@ class Solver:
         known = self._checked(candidates)
         if len(known) == 0:
             return 0.0
-        codes = self._codes(guess, known)
-        hit = bool(np.any(codes == self._all_green))
-        own = (int(self._outlook_table[class_sizes(codes)].sum()) - hit * _OUTLOOK_UNIT) / len(known)
-        key = known.tobytes()
-        best = self._best_outlook.get(key)
-        if best is None:
-            if len(self._best_outlook) >= _MEMO_LIMIT:
-                self._best_outlook.clear()
-            sums = sum_logs(self._by_answer[known], self._outlook_table)
-            sums[self._guess_of_answer[known]] -= _OUTLOOK_UNIT  # a candidate may be the secret itself
-            best = self._best_outlook[key] = float(sums.min() / len(known))
-        given_away: float = max(0.0, own - best) / _OUTLOOK_UNIT
-        return given_away
+        return self._quick_regret(known, self._codes(guess, known))
 
     @cached_property
-    def _outlook_table(self) -> Int64s:
-        """By class size c: the guesses its members typically need beyond one each, c * (typical - 1), in units."""
-        sizes = range(len(self.words.answers) + 2)
-        return np.array([round(_OUTLOOK_UNIT * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)
+    def _quick_regret(self) -> QuickRegret:
+        return QuickRegret(self._by_answer, self._guess_of_answer, self._all_green)
 
     def best_guess(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> str:
         """The guess that opens the best play found; its regret is 0.
@@ -373,17 +340,6 @@ class Solver:
         if path is not None:
             write_sealed(path, label, [tree_to_json(tree)])
         return tree
-
-
-def typical_guesses(num_candidates: int) -> float:
-    """Guesses that best play typically needs for so many candidates; a curve laid through solved sets.
-
-    Examples:
-        >>> [round(typical_guesses(n), 2) for n in (0, 1, 2, 20, 2315)]
-        [1.0, 1.0, 1.5, 2.33, 3.52]
-    """
-    bits = math.log2(max(1, num_candidates))
-    return 1.0 + 0.5 * math.pow(bits, 0.67)
 
 
 def _checked_turns(turns_left: int | None) -> int:

@@ -26,6 +26,7 @@ NETWORK_LIMIT = 128  # at most 255: run lengths are held in one byte
 _NUM_BYTE_CODES = 243  # codes of five letters, the longest that fit a byte
 _CHUNK_CELLS = 1 << 16  # histogram cells or sorted codes per chunk: stays inside a core's second-level cache
 _LOG_UNIT = float(1 << 40)
+_FIRST_LOOK = 32  # guesses summed before the others are ruled out by their number of classes
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,26 @@ def sum_logs(block: Codes, table: Int64s) -> Int64s:
         return _sum_logs_by_network(block, table)
     (sums,) = _sum_over_classes(block, lambda c: table[c])
     return sums
+
+
+def least_log_sum(block: Codes, table: Int64s) -> int:
+    """The minimum of `sum_logs` over all guesses, summing only for guesses that could reach it."""
+    num = len(block)
+    if num > NETWORK_LIMIT:
+        return int(sum_logs(block, table).min())
+    num_classes = count_split(block).num_classes
+    most = int(num_classes.max())
+    if most == num:
+        return 0
+    # A guess with p classes does best when they are as equal as whole numbers allow.
+    classes = np.arange(1, most + 1)
+    size, larger = num // classes, num % classes
+    floor = (classes - larger) * table[size] + larger * table[size + 1]
+    floor_of_guess = floor[num_classes - 1]
+    first = np.argpartition(floor_of_guess, min(_FIRST_LOOK, len(floor_of_guess) - 1))[:_FIRST_LOOK]
+    least = int(sum_logs(block[:, first], table).min())
+    others = np.flatnonzero(floor_of_guess < least)
+    return min(least, int(sum_logs(block[:, others], table).min(initial=least)))
 
 
 def class_sizes(codes: Codes) -> npt.NDArray[np.intp]:

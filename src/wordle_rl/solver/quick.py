@@ -1,0 +1,65 @@
+"""Regret from looking one guess ahead, with a curve for what follows."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.solver.matrix import Codes
+from wordle_rl.solver.partition import class_sizes, sum_logs
+from wordle_rl.solver.search import Candidates
+
+_UNIT = 1 << 20  # whole numbers add up to the same sum in any order
+_MEMO_LIMIT = 200_000
+
+
+class QuickRegret:
+    """What guesses give away, if a class of candidates needs what one of its size needs on average.
+
+    Args:
+        by_answer: Codes of each answer against each guess, shape (num_answers, num_guesses).
+        guess_of_answer: Where each answer stands among the guesses, shape (num_answers,).
+        all_green: The code of a hit.
+    """
+
+    def __init__(self, by_answer: Codes, guess_of_answer: npt.NDArray[np.intp], all_green: int) -> None:
+        self._by_answer, self._guess_of_answer, self._all_green = by_answer, guess_of_answer, all_green
+        # By class size c: the guesses its members typically need beyond one each, c * (typical - 1), in units.
+        sizes = range(len(by_answer) + 2)
+        self._table = np.array([round(_UNIT * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)
+        self._best: dict[bytes, float] = {}
+
+    def __call__(self, candidates: Candidates, codes: Codes) -> float:
+        """Expected guesses that a guess gives away against the best listed one, never negative.
+
+        Args:
+            candidates: At least one.
+            codes: Of the guess against each of them.
+        """
+        hit = bool(np.any(codes == self._all_green))
+        own = (int(self._table[class_sizes(codes)].sum()) - hit * _UNIT) / len(candidates)
+        given_away: float = max(0.0, own - self._least(candidates)) / _UNIT
+        return given_away
+
+    def _least(self, candidates: Candidates) -> float:
+        """Units per candidate that the best listed guess leaves; remembered per set."""
+        key = candidates.tobytes()
+        best = self._best.get(key)
+        if best is None:
+            if len(self._best) >= _MEMO_LIMIT:
+                self._best.clear()
+            sums = sum_logs(self._by_answer[candidates], self._table)
+            sums[self._guess_of_answer[candidates]] -= _UNIT  # a candidate may be the secret itself
+            best = self._best[key] = float(sums.min() / len(candidates))
+        return best
+
+
+def typical_guesses(num_candidates: int) -> float:
+    """Guesses that best play typically needs for so many candidates; a curve laid through solved sets.
+
+    Examples:
+        >>> [round(typical_guesses(n), 2) for n in (0, 1, 2, 20, 2315)]
+        [1.0, 1.0, 1.5, 2.33, 3.52]
+    """
+    bits = math.log2(max(1, num_candidates))
+    return 1.0 + 0.5 * math.pow(bits, 0.67)
