@@ -51,7 +51,7 @@ class Dictionary(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of one reply."""
+    """How the rules judged one reply."""
 
     SCORED = "scored"
     MALFORMED = "malformed"
@@ -61,7 +61,7 @@ class Outcome(StrEnum):
 
     @property
     def broke_rules(self) -> bool:
-        """Whether the reply was anything but a scored guess."""
+        """Whether the reply was not a scored guess."""
         return self is not Outcome.SCORED
 
 
@@ -87,7 +87,7 @@ class Rules:
 
     @property
     def in_effect(self) -> Rules:
-        """The rules without what plays no part in them: how many refusals are free, where none is."""
+        """These rules with max_refusals 0 unless the dictionary is `app`, so rules that play alike compare equal."""
         return self if self.dictionary is Dictionary.APP else replace(self, max_refusals=0)
 
     @property

@@ -83,9 +83,9 @@ def check_play(played: Played, limit: int, section: str = "grpo") -> list[Findin
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
         more = f"raise {section}.sampling.temperature or {section}.group_size"
-        mend = more if played.win_rate else "train SFT first, or longer"
+        fix = more if played.win_rate else "train SFT first, or longer"
         message = (
-            f"{played.zero_variance_share:.0%} of the groups teach nothing, since all their games earn the same; {mend}"
+            f"{played.zero_variance_share:.0%} of the groups teach nothing, since all their games earn the same; {fix}"
         )
         findings.append(Finding("warning", message))
     return findings

@@ -22,7 +22,7 @@ def num_processes() -> int:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes; a process of its own is."""
+    """Whether this process is the one that writes; a single process is."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -35,7 +35,7 @@ def num_cores() -> int:
 class Sharding:
     """Over how many processes a launch spreads what a training holds; 1: each process has all of it.
 
-    `offloaded`: some of it may lie in main memory instead, so that nobody can say what a GPU must hold.
+    `offloaded`: some of it may lie in main memory instead, so what a GPU must hold is not known.
     """
 
     weights: int = 1
@@ -47,7 +47,7 @@ class Sharding:
 def sharding() -> Sharding:
     """What the launch of this process says, as `accelerate launch` leaves it in the environment.
 
-    Where it leaves something open, the most that it may mean is taken.
+    If unclear, assume the most sharding, so no valid launch is refused.
     """
     count = num_processes()
     if _is_set("ACCELERATE_USE_FSDP"):
@@ -67,10 +67,10 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
 
     Args:
         config: Every setting.
-        stages: `sft`, and the name of the algorithm; others are not looked at.
+        stages: `sft`, and the name of the algorithm; others are ignored.
 
     Raises:
-        ConfigError: With the setting and its mend.
+        ConfigError: With the setting and its fix.
     """
     sharded = _is_sharded()
     if "sft" in stages and sharded:
@@ -114,7 +114,7 @@ def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "
     Args:
         optimizer: Optimizer and schedule.
         stage: `sft` or `grpo`, for the message.
-        wants_whole: What needs the whole model on each process, and the mend; empty: nothing does.
+        wants_whole: What needs the whole model on each process, and the fix; empty: nothing does.
 
     Raises:
         ConfigError: If something asks for whole weights, or Muon is asked for.
@@ -128,7 +128,7 @@ def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "
 
 
 def whole_weights_reason(settings: GRPOSettings, has_adapters: bool) -> str:
-    """What asks for the whole model on every process, and what else to do; nothing if shards will do."""
+    """Why unsharded weights are needed, and the fix; empty if sharded weights suffice."""
     if settings.engine != "vllm":
         return (
             "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
@@ -169,7 +169,7 @@ def wait_for_all() -> None:
 
 
 def leave_process_group() -> None:
-    """Leave the other processes, at the end of what is done together."""
+    """Leave the group of processes once nothing more is done together."""
     if num_processes() == 1:
         return
     import torch

@@ -1,4 +1,4 @@
-"""How far something is: a bar in a terminal, and in a log file a plain line now and then."""
+"""Progress: a bar in a terminal, and in a log file a plain line now and then."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def show_progress(
     transient: bool = False,
     clock: Callable[[], float] | None = None,
 ) -> Iterator[ProgressCallback]:
-    """Show how far something is for as long as the context lasts.
+    """Show progress for as long as the context lasts.
 
     Args:
         console: A terminal gets a bar; anything else (CI, nohup, Slurm) at most a line every `LINE_EVERY_S`, and a last
             one.
         title: What is going on.
         total: How much there is to do; 0: not known yet.
-        done: What was done before, which says nothing about the time that is left.
-        transient: The bar goes when all is done; the last line comes only if there were others.
+        done: What was done before; it is left out of the estimate of the time that is left.
+        transient: Remove the bar at the end; print the last line only if there were others.
         clock: Seconds, for the lines; None: the machine's.
     """
     if console.is_terminal or console.is_jupyter:
@@ -94,15 +94,15 @@ class _Lines:
 
 
 def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
-    """One line of how far something is.
+    """Progress in one line.
 
     Args:
         title: What is going on.
-        done: So much of it is done.
-        total: Of so much; 0: not known.
+        done: How much is done.
+        total: How much there is to do; 0: not known.
         note: How it goes; may be empty.
         seconds: Time it has taken.
-        before: So much of `done` was done before that time.
+        before: How much of `done` was done before that time.
 
     Examples:
         >>> progress_line("GRPO", 25, 100, "win_rate 0.81", 600.0)

@@ -1,6 +1,6 @@
 """Chat templates: what they put around the words of a conversation, and variants of them fit for training.
 
-Many a stock template rewrites history: Qwen3's and DeepSeek-R1's drop the thinking of earlier replies, Llama 3.2's
+Many stock templates rewrite history: Qwen3's and DeepSeek-R1's drop the thinking of earlier replies, Llama 3.2's
 names today's date, Gemma's first two refuse a system message. A policy trained on what it really said would then be
 served prompts it never saw. `training_template` wraps such a template: the messages up to the first reply are still
 rendered by the stock template, every later turn is joined on exactly as `ChatCodec` joins it. The variant is saved with

@@ -66,15 +66,15 @@ def fit_problems(
         if budget < reply:
             problems.append(f"{name} {budget} is too small: to guess a word takes up to {reply} tokens")
         if context is not None and (told := outgrown(words, prompter, codec, name, budget, "model", context)):
-            mend = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
-            problems.append(f"{told}; lower {name}, {mend}")
+            fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+            problems.append(f"{told}; lower {name}, {fix}")
     return problems
 
 
 def outgrown(
     words: WordList, prompter: Prompter, codec: ChatCodec, name: str, budget: int, taker: str, length: int
 ) -> str:
-    """That a game may be longer than what plays or learns it takes; empty if none may.
+    """Error text if a game may exceed `length` tokens, else empty.
 
     Args:
         words: The word list.

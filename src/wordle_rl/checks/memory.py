@@ -69,7 +69,7 @@ class Work:
     `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
     wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
     training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
-    `reference`: what is trained is kept as it was, too; `whole_reference`: all of the model is, also beside adapters.
+    `reference`: also a frozen copy of the trainable weights; `whole_reference`: of the whole model.
     `tiled_logits`: the loss looks at a few positions at a time. `engine`: games are played by a vLLM engine, which
     has a cache of its own. No rows: nothing is trained.
     """
@@ -101,7 +101,7 @@ class Device:
 class MemoryEstimate:
     """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
 
-    `engine_weights` are those of a vLLM engine beside the training, which has a share of its own: in no total.
+    `engine_weights` are those of a vLLM engine beside the training, which has a share of its own; no total counts them.
     """
 
     weights: int
@@ -120,24 +120,24 @@ class MemoryEstimate:
         return self.weights + self.reference + self.gradients + self.optimizer
 
     def counted_on_each(self, sharding: Sharding) -> int:
-        """What of that each device holds under a launch, at the least."""
+        """The least that each device holds of that under a launch."""
         weights = (self.weights + self.reference) // sharding.weights
         return weights + self.gradients // sharding.gradients + self.optimizer // sharding.optimizer
 
     @property
     def total(self) -> int:
-        """All of it at once, as where the cache of the last games is still there when training begins."""
+        """All of it at once, since the cache of the last games may still be there when training begins."""
         return self.counted + self.activations + self.logits + self.cache
 
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
-    """MemoryEstimate what a stage takes on each device when nothing is sharded."""
+    """Estimate what a stage takes on each device when nothing is sharded."""
     each = model.trainable_bytes or model.weight_bytes
     weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
     weights += model.num_trainable * (each - model.weight_bytes)
     trainable = model.num_trainable * each if work.rows else 0
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
-    # Adapters have their reference beside them, a second set of adapters on the same base, or a copy of all.
+    # The reference of adapters is a second set of adapters on the same base, or a copy of the whole model.
     whole = work.whole_reference or model.num_trainable == model.num_parameters
     return MemoryEstimate(
         weights=weights,

@@ -35,7 +35,7 @@ def check_model(
 
 
 def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
-    """Whether the weights that are trained can take up what AdamW adds: in 16 bits small steps are lost."""
+    """Whether the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
     stages: dict[str, OptimizerSettings] = {"sft": config.sft.optimizer}
@@ -74,14 +74,14 @@ def vllm_missing(wanted_by: str) -> str:
 
 
 def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec) -> list[Finding]:
-    """Whether the engine beside the training takes a whole game, where it is told how many tokens it takes."""
+    """Whether the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
     grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
     if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
         return []
     name, length = "grpo.sampling.max_completion_tokens", grpo.vllm.max_length
     told = outgrown(words, prompter, codec, name, budget, "engine", length)
-    mend = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
-    return [Finding("problem", f"{told}; {mend}")] if told else []
+    fix = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
+    return [Finding("problem", f"{told}; {fix}")] if told else []
 
 
 def budgets_of(config: RunConfig) -> dict[str, int]:

@@ -59,7 +59,7 @@ def check_settings(config: RunConfig) -> None:
     """Refuse settings that this trainer would not follow.
 
     Raises:
-        ConfigError: With the setting and its mend.
+        ConfigError: With the setting and its fix.
     """
     grpo, given = config.grpo, config.grpo.model_fields_set
     wrong = {
@@ -80,7 +80,7 @@ def check_settings(config: RunConfig) -> None:
         "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
         "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
         "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,
-        "grpo.replay_games: no teacher games are learnt beside; set it to 0": grpo.replay_games > 0,
+        "grpo.replay_games: no teacher games are learnt from; set it to 0": grpo.replay_games > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
@@ -227,7 +227,7 @@ def server_length(server: str, model: str) -> int:
         with urlopen(f"{server.rstrip('/')}/v1/models", timeout=10.0) as answer:
             served = {str(card["id"]): card["max_model_len"] for card in json.load(answer)["data"]}
     except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something else
-        raise ConfigError(f"no vLLM server answers at {server}; start it, or mend --server") from None
+        raise ConfigError(f"no vLLM server answers at {server}; start it, or correct --server") from None
     if model not in served:
         raise ConfigError(
             f"{server} serves {', '.join(served) or 'no model'}; start it with --served-model-name {model}"
@@ -239,7 +239,7 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
     """Refuse a server that does not take a whole game.
 
     Raises:
-        ConfigError: With the setting and its mend.
+        ConfigError: With the setting and its fix.
     """
     name, budget = "grpo.sampling.max_completion_tokens", config.grpo.sampling.max_completion_tokens
     if told := outgrown(words, config.game.prompter(words.word_length), codec, name, budget, "server", max_length):

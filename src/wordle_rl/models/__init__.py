@@ -4,5 +4,5 @@ tiny.py       the embedded model: a small Qwen3-architecture model and its token
 loading.py    load_model(), load_codec(), save_model()
 adapters.py   LoRA and 4-bit bases
 text_part.py  the language part of a model that can also see
-export.py     one model of an adapter or of shards
+export.py     a whole model from an adapter or from shards
 """

@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, QLoRA) on a base model: made, loaded, and what they need of the machine.
 
 A trained adapter is a directory with `adapter_config.json`, which names its base model, the small weights, and the
-tokenizer. A training that starts from one goes on with it.
+tokenizer. A training that starts from one trains it further.
 
 Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
 """
@@ -97,7 +97,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; "
-            "leave model.lora out to go on with it, or merge it first (wordle-rl merge)"
+            "leave model.lora out to train it further, or merge it first (wordle-rl merge)"
         )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)  # refused below
@@ -128,7 +128,7 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
 
 
 def disable_4bit_repacking(model: torch.nn.Module) -> None:
-    """Keep bitsandbytes from repacking 4-bit weights for play, as it does on a CPU that computes in bfloat16.
+    """Keep bitsandbytes from repacking 4-bit weights for inference, as it does on a CPU that computes in bfloat16.
 
     It does not undo that for training, and no gradient comes through what it then multiplies with.
     """

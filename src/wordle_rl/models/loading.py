@@ -1,4 +1,4 @@
-"""Loading models with their tokenizers, saving them, and what can be said of them before."""
+"""Loading models with their tokenizers, saving them, and what their configuration tells without weights."""
 
 from __future__ import annotations
 
@@ -197,8 +197,8 @@ def _check_directory(path: str) -> None:
     """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
     directory = Path(path)
     if is_run(directory) and (model := trained_model(directory)) != directory:
-        mend = "train one in it, or name another" if model is None else f"name its trained model, {model}"
-        raise ConfigError(f"{path} is a run directory, not a model; {mend}")
+        fix = "train one in it, or name another" if model is None else f"name its trained model, {model}"
+        raise ConfigError(f"{path} is a run directory, not a model; {fix}")
     if directory.is_dir():
         if is_adapter(directory):
             if not (directory / ADAPTER_WEIGHTS).is_file():
@@ -226,7 +226,7 @@ def save_model(
         model: A whole model, or adapters on a base model, of which only the adapters are saved.
         codec: Its tokenizer and template.
         directory: Where to; other files in it are kept.
-        state_dict: The weights, where the model holds but a shard of them.
+        state_dict: The weights, where the model holds only a shard of them.
 
     Raises:
         RunError: If they cannot be written.

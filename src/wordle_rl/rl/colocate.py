@@ -64,7 +64,7 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
 
     Raises:
         ConfigError: If vLLM is missing, the GPUs of an engine do not divide the processes, or the model was never
-            saved, so that the engine has nothing to begin from, or is but a part of what was.
+            saved, so that the engine has nothing to load, or is only a part of what was saved.
     """
     check_vllm('grpo.engine "vllm"')
     check_engine_size(settings.vllm.tensor_parallel_size)
@@ -155,7 +155,7 @@ _KEPT: list[Any] = []
 
 
 class SharedEngine:
-    """An engine that several processes share: what one of them asks, all of them generate.
+    """An engine that several processes hold together: what one of them asks for, all of them generate.
 
     vLLM expects each process of the group to make the same calls. Games end at different times, so a process without
     further requests must go on calling (`finish`) until no process of its group has any.
@@ -176,7 +176,7 @@ class SharedEngine:
         return outputs
 
     def finish(self) -> None:
-        """Generate for the others until all have finished."""
+        """Take part in the calls of the other processes until all have finished."""
         while not self._together([], [])[1]:
             pass
 

@@ -14,7 +14,7 @@ from typing import Any, TextIO, TypeGuard
 
 
 class RunError(ValueError):
-    """A run directory that cannot be used; the message names the file and the mend."""
+    """A run directory that cannot be used; the message names the file and the fix."""
 
 
 def write_text_atomically(path: Path, text: str) -> None:
@@ -29,7 +29,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def _partial_file(path: Path) -> Iterator[TextIO]:
-    """A file beside `path` that takes its place once it is whole; whatever goes wrong, nothing of it is left."""
+    """A file beside `path` that replaces it once it is whole; on any error the partial file is removed."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file can hold.
+    """The text with halves of surrogate pairs, which no file can hold, replaced by question marks.
 
     Examples:
         >>> without_lone_surrogates("a\\ud83d")
@@ -99,10 +99,10 @@ class NoLockError(RunError):
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Keep others out by a lock file, where the file system can lock; where it cannot, nobody is kept out.
+    """Hold a lock file, where the file system can lock; where it cannot, others are not kept out.
 
     Raises:
-        RunError: If another process keeps it, or it cannot be made.
+        RunError: If another process holds it, or it cannot be made.
     """
     descriptor = None
     with suppress(NoLockError):
@@ -115,10 +115,10 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def lock_file(path: Path) -> int:
-    """Keep a file to this process for as long as the descriptor returned is open; a missing file is made, empty.
+    """Lock a file for this process until the returned descriptor is closed; a missing file is made, empty.
 
     Raises:
-        RunError: If another process keeps it, or it cannot be made.
+        RunError: If another process holds it, or it cannot be made.
         NoLockError: If the file system cannot lock.
     """
     try:
@@ -159,8 +159,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line.decode())
             except ValueError as error:  # of the JSON, or of what is no UTF-8
-                mend = "delete the line or make the file anew" if number > 1 else "name a file of JSON lines"
-                raise RunError(f"{path}:{number} is no JSON ({error}); {mend}") from None
+                fix = "delete the line or make the file anew" if number > 1 else "name a file of JSON lines"
+                raise RunError(f"{path}:{number} is no JSON ({error}); {fix}") from None
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
             yield row

@@ -28,7 +28,7 @@ def _selected_on(config: RunConfig) -> str | None:
 
 
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
-    """All that is needed to make a run again: versions, commit, words, split, hardware, command."""
+    """All that is needed to reproduce a run: versions, commit, words, split, hardware, command."""
     return {
         "wordle_rl": __version__,
         "git_commit": _git_commit(),
@@ -46,7 +46,7 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
 
 
 def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that another call goes on with: what it was begun with stays, what is new is added.
+    """The manifest of a run that another call resumes: the facts of the first call stay, those of this one are added.
 
     Args:
         stored: The manifest of the run so far.

@@ -36,7 +36,7 @@ from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.split import Split
 
 LOCK_FILE = ".lock"
-"""Kept by the process that works on a run."""
+"""Locked by the process that works on a run."""
 
 
 class Run:
@@ -74,7 +74,7 @@ class Run:
                 words = config.words.source
                 raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
             facts = resumed_manifest(stored, facts) if adds else stored
-        write_json(manifest_path, facts)  # first: a config.json without it is taken for something else
+        write_json(manifest_path, facts)  # first: config.json without manifest.json is refused as no run (see above)
         write_json(config_path, resolved)
         return cls(directory)
 
@@ -88,7 +88,7 @@ class Run:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage of the run, one that is broken off included: what an interrupted run cost was spent."""
+        """Time a stage of the run; the time of an interrupted stage counts too."""
         start = time.perf_counter()
         try:
             yield
@@ -117,7 +117,7 @@ def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 class BufferedRun(Run):
-    """What a process that does not write would append to its run, held until the one that writes takes it."""
+    """A run in a process that does not write: rows are held until the writing process takes them."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -158,7 +158,7 @@ def is_run(directory: Path) -> bool:
 
 
 def parts_of(directory: Path) -> list[Path]:
-    """What a run writes into its directory, what tells that it is a run last."""
+    """The paths that a run writes into its directory; last those by which `is_run` knows it."""
     logs = ("traces.jsonl", "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
     names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
     return [directory / name for name in names]
@@ -175,7 +175,7 @@ def check_removable(directory: Path) -> None:
 
 
 def start_anew(directory: Path) -> None:
-    """Remove a run, but none that another process works on; what else lies in its directory stays.
+    """Remove a run that no other process works on; files in its directory that are not of the run stay.
 
     Raises:
         RunError: If there is something that is no run.

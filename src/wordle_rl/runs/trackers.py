@@ -31,7 +31,7 @@ class GameTracker(Protocol):
 
 
 class SampleGames:
-    """Where sample games are put down.
+    """Writes sample games to games.jsonl and to trackers.
 
     Args:
         run: Their run, whose games.jsonl gets every game.
@@ -42,7 +42,7 @@ class SampleGames:
         self.run, self.trackers = run, trackers
 
     def add(self, stage: str, step: int, games: Iterable[Game]) -> None:
-        """Put down games of one stage and step."""
+        """Write games of one stage and step."""
         rows = [{"stage": stage, "step": step, **game} for game in games]
         for row in rows:
             self.run.append("games.jsonl", row)

@@ -40,14 +40,14 @@ def grouped_attention(
         scaling: Factor of the scores.
 
     Returns:
-        Shape (rows, new, heads, head_dim), and None for the weights, which nobody asks for.
+        Shape (rows, new, heads, head_dim), and None for the weights, which are not returned.
     """
     rows, heads, new, head_dim = query.shape
     folded = query.reshape(rows, key.shape[1], -1, head_dim)  # (rows, kv_heads, group x new, head_dim)
     scores = torch.matmul(folded, key.transpose(2, 3)).mul_(scaling).view(rows, heads, new, -1)
     if attention_mask is not None:
-        # Not in place: in bfloat16, which scores have under autocast, the lowest float32 is minus infinity, and a row
-        # of nothing else, as padding has, is not a number any more.
+        # Not in place: under bfloat16 autocast float32's minimum becomes -inf, and softmax over an all-padding row
+        # gives NaN.
         scores = scores + attention_mask
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype).view(*folded.shape[:3], -1)
     mixed = torch.matmul(weights, value).view(rows, heads, new, -1)

@@ -58,7 +58,7 @@ class Sampler(Protocol):
 
 
 Ask = Callable[[Request], Awaitable[Completion]]
-"""Asks for one turn of one game; trouble is a completion with an `error`, never an exception."""
+"""Asks for one turn of one game; a failure is a completion with an `error`, never an exception."""
 
 
 @runtime_checkable
@@ -87,4 +87,4 @@ class Closable(Protocol):
     """A player that holds something large, such as an engine."""
 
     def close(self) -> None:
-        """Let go of it; the player can play no more."""
+        """Free it; the player can play no more."""

@@ -118,7 +118,10 @@ class WordConstraint:
         return None if state is None else self._follow(state, self._texts[token] if token < len(self._texts) else "")
 
     def allowed(self, state: State | None) -> TokenIds | None:
-        """The tokens that may follow, ascending; None: all of them. Of a reply that went astray only its end."""
+        """The tokens that may follow, ascending; None: all of them.
+
+        Where a reply can no longer be a guess, only the tokens that end it.
+        """
         if state not in self._allowed:
             self._allowed[state] = self._find_allowed(state)
         return self._allowed[state]
@@ -222,7 +225,7 @@ class ReplyProcessor:
 
 
 class _Alphabet:
-    """What tokens inside a guess are made of; it keeps all others out of their trie."""
+    """The characters and letter sequences of tokens inside a guess; other tokens stay out of the trie."""
 
     def __init__(self, words: Iterable[str], close: str) -> None:
         spelt = [*words, "".join(char for char in close if char.isalpha())]
@@ -230,7 +233,7 @@ class _Alphabet:
         self._signs = {char for char in close if not char.isalpha()}
 
     def may_hold(self, text: str) -> bool:
-        """Whether a text could stand inside a guess; it may say yes too often."""
+        """Whether a text could stand inside a guess; sometimes true for one that cannot."""
         if any(not (char in self._signs or char.isspace() or (char.isascii() and char.isalpha())) for char in text):
             return False
         letters = text.strip().lower()

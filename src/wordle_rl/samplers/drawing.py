@@ -26,7 +26,7 @@ def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator)
 
 
 def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State | None], running: Tensor) -> Tensor:
-    """Minus infinity added where a running row's reply may not go on; logits of shape (rows, vocabulary)."""
+    """Logits, shape (rows, vocabulary), with minus infinity at tokens that may not follow in a running row's reply."""
     allowed = [constraint.allowed(state) if on else None for state, on in zip(states, running.tolist(), strict=True)]
     limited = [row for row, ids in enumerate(allowed) if ids is not None]
     if not limited:

@@ -1,4 +1,4 @@
-"""A key/value cache that lives as long as a game: rows leave with their games, holes are squeezed out."""
+"""A key/value cache that lives as long as a game: rows of finished games are dropped, holes are removed."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class GrowingLayer(DynamicLayer):
         return buffer
 
     def copy_of(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
-        """A layer of its own with what `take` would leave."""
+        """A separate layer that holds what `take` would keep."""
         layer = GrowingLayer()
         layer.__dict__.update(self.__dict__)
         layer.take(rows, columns, length)
         return layer
 
     def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
-        """Take these rows, and of each these columns, shape (taken rows, columns); those from `length` on are room."""
+        """Keep these rows, and of each these columns, shape (kept rows, columns); those from `length` on are spare."""
         assert self._key_buffer is not None
         assert self._value_buffer is not None
         self._key_buffer = _taken(self._key_buffer, rows, columns)
@@ -131,7 +131,7 @@ class GameCache:
             layer.fork(rows)
 
     def part(self, rows: Tensor) -> GameCache:
-        """A cache of its own with some of the rows."""
+        """A separate cache with some of the rows."""
         width = self.mask.shape[1]
         columns = torch.arange(width + _room(width), device=rows.device) % width
         part = GameCache(0, 0, rows.device)
@@ -141,7 +141,7 @@ class GameCache:
         return part
 
     def take_back(self, part: GameCache, rows: Tensor) -> None:
-        """Append to these rows what a part made from them has read since; to the others, holes."""
+        """Append the tokens `part` read to its source rows; other rows get masked columns."""
         width = self.mask.shape[1]
         new = self.mask.new_zeros(self.mask.shape[0], part.mask.shape[1] - width)
         new[rows] = part.mask[:, width:]
@@ -173,7 +173,7 @@ def _spread(states: Tensor, rows: Tensor, num_rows: int) -> Tensor:
 
 
 def _room(tokens: int) -> int:
-    """Columns to spare beside so many tokens."""
+    """How many spare columns to allocate for so many tokens."""
     return max(32, tokens // 2)
 
 

@@ -12,7 +12,7 @@ from wordle_rl.words import WordList
 
 
 class _WithoutModel:
-    """What both players are made of: prompts to word their guesses by, and a random stream."""
+    """What both players share: a prompter that words their guesses, and a random stream."""
 
     def __init__(self, prompter: Prompter, seed: int) -> None:
         self.codec = None

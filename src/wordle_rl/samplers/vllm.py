@@ -185,7 +185,7 @@ def make_engine(
     except (ValueError, RuntimeError, OSError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f'vLLM cannot serve {directory}: {first_line}; use engine "transformers", or mend that'
+            f'vLLM cannot serve {directory}: {first_line}; use engine "transformers", or fix that'
         ) from error
     length = int(llm.llm_engine.model_config.max_model_len)
     return VLLMSampler(llm, codec, settings, seed, length, constrained=constraint is not None)
@@ -202,13 +202,13 @@ def close_engine(llm: Any) -> None:
 
 
 def quiet_vllm() -> None:
-    """Have vLLM tell of trouble alone, and on standard error; what the user set stays."""
+    """Have vLLM log errors only, to standard error; variables that the user set stay."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
 
 
 def _forget_groups() -> None:
-    """Take down what an earlier engine of this process left standing, such as the one of a training."""
+    """Destroy the process groups that an earlier engine of this process left, such as that of a training."""
     from vllm.distributed import parallel_state
 
     if parallel_state.model_parallel_is_initialized():
@@ -226,7 +226,7 @@ def _free_share() -> float:
 
 
 def _listed_words(constraint: WordConstraint) -> type[Any]:
-    """The constraint as vLLM wants it: a class whose objects make a processor for each request that asks for one."""
+    """The class that vLLM asks for: its object makes a logits processor for each request that wants one."""
     from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
     class ListedWords(AdapterLogitsProcessor):  # type: ignore[misc]  # vllm is not there when types are checked

@@ -46,7 +46,7 @@ class ScoredGuess:
 
 
 class Solver:
-    """Answers questions about one word list: exactly, save for best play and regret, which are found within a beam.
+    """Answers questions about one word list: exactly, except for best play and regret, which are found within a beam.
 
     Candidate sets are arrays of answer indices, sorted and without repeats, as `candidates` and `narrow` return them.
     Guesses may be any word of the right length; one outside the list is scored on the fly.

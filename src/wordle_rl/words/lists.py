@@ -11,7 +11,7 @@ MAX_WORD_LENGTH = 10
 
 
 class WordListError(ValueError):
-    """A word list, or a request about one, is wrong; the message is one line and says how to mend it."""
+    """A word list, or a request about one, is wrong; the message is one line and says how to fix it."""
 
 
 @dataclass(frozen=True, eq=False)
