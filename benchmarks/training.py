@@ -70,7 +70,7 @@ CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
 
 
 @dataclass(frozen=True)
-class TrainedSecrets:
+class Lesson:
     """What is trained on, and what is needed to play afterwards."""
 
     words: WordList
@@ -112,7 +112,7 @@ def main() -> None:
     show_rates(title, "tokens", rates, timings, as_json=options.json)
 
 
-def prepare(num_games: int, settings: SFTSettings) -> TrainedSecrets:
+def prepare(num_games: int, settings: SFTSettings) -> Lesson:
     """Play the teacher's games and turn them into tokens."""
     words = load_words()
     split = split_secrets(words, SEED)
@@ -122,10 +122,10 @@ def prepare(num_games: int, settings: SFTSettings) -> TrainedSecrets:
     games = solver_traces(words, secrets, SolverTeacher(solver), traces, SEED)
     _, codec = load_model(ModelSettings(), SEED)
     examples = encode_traces(games, CONFIG.game.prompter(words.word_length), codec, settings.max_length).examples
-    return TrainedSecrets(words, split, solver, examples, settings)
+    return Lesson(words, split, solver, examples, settings)
 
 
-def time_sft(lesson: TrainedSecrets, repeats: int, directory: Path) -> tuple[list[Rate], PreTrainedModel, ChatCodec]:
+def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate], PreTrainedModel, ChatCodec]:
     """Both sides in turn.
 
     Returns:
@@ -166,7 +166,7 @@ def time_sft(lesson: TrainedSecrets, repeats: int, directory: Path) -> tuple[lis
     return rates, *trained[0]
 
 
-def bare_loop(lesson: TrainedSecrets) -> float:
+def bare_loop(lesson: Lesson) -> float:
     """One epoch by hand; the seconds after the warm-up."""
     settings = lesson.settings
     model, codec = load_model(ModelSettings(), SEED)
@@ -199,7 +199,7 @@ def bare_loop(lesson: TrainedSecrets) -> float:
     return time.perf_counter() - started
 
 
-def time_grpo(lesson: TrainedSecrets, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
+def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
     """A few GRPO steps of the quickstart's size; the first is left out."""
     settings = GRPOSettings(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
     run = Run.create(directory, CONFIG, lesson.split)
