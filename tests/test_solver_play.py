@@ -298,7 +298,8 @@ def test_forgetting_changes_no_value(default_solver: Solver, monkeypatch: pytest
     expected = said(default_solver)
     monkeypatch.setattr(search, "_MEMO_LIMIT", 2)
     monkeypatch.setattr(exact, "_MEMO_LIMIT", 2)
+    monkeypatch.setattr(quick, "_MEMO_LIMIT", 2)
     forgetful = Solver(default_solver.words, use_cache=False)
     assert said(forgetful) == expected
     assert len(forgetful._best_bits) <= 2
-    assert len(forgetful._best_outlook) <= 2
+    assert len(forgetful._quick_regret._best) <= 2
