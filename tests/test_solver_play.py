@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from solver_states import some_states
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, SolverError, exact, search
+from wordle_rl.solver import Solver, SolverError, exact, quick, search
 from wordle_rl.words import WordList, load_words
 
 needs_original = pytest.mark.skipif(
