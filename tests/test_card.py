@@ -13,7 +13,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from wordle_rl.config import ConfigError
-from wordle_rl.report.read import read_run
+from wordle_rl.report.read import kept_weights, read_run
+from wordle_rl.report.sections import results_section
 from wordle_rl.runs import append_jsonl, read_object, write_jsonl
 from wordle_rl.sharing.card import card_text, models_of, write_cards
 
@@ -79,9 +80,32 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     assert stored is not None
     assert json.loads(stored[1]) == read_object(finished_run / "config.json")
     assert "Games of the model itself" not in card_text(record, "sft")
-    chosen = replace(record, manifest={**record.manifest, "selected_on": "val"})
-    assert "validation secrets best" in card_text(chosen, "grpo")
-    assert "those at the end of training" in card_text(chosen, "sft")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"step": 0, "share": 1.0}, "those of the SFT model, since none that GRPO came to played better"),
+        ({"step": 40, "share": 1.0}, "those of step 40"),
+        ({"step": 40, "share": 0.25}, "those 25 % of the way from the SFT model to step 40"),
+    ],
+)
+def test_the_card_and_the_page_say_which_weights_were_kept(record, chosen, said) -> None:
+    after = replace(record, chosen=chosen)
+    assert f"Weights: {said}, chosen by greedy play" in card_text(after, "grpo")
+    assert "Weights: those at the end of training" in card_text(after, "sft")
+    assert f"The weights of grpo are {said}, chosen" in results_section(after.results, kept_weights(after))
+
+
+def test_a_list_of_ones_own_is_not_called_english_and_lends_a_word_to_play(record) -> None:
+    mine = replace(record, manifest={**record.manifest, "words": "deutsch"}, split_of={"apfel": "train"})
+    text = card_text(mine, "grpo")
+    assert "language" not in text.split("---")[1]
+    assert "--secret apfel" in text
+    assert "`wordle-rl words import DIR`" in text
+    english = card_text(replace(record, manifest={**record.manifest, "words": "default"}), "grpo")
+    assert "language: en" in english.split("---")[1]
+    assert "words import" not in english
 
 
 def test_a_reward_is_named_only_where_one_is_paid(record) -> None:

@@ -1,5 +1,6 @@
 """Laws of language models as teachers: what failed is no loss, what was paid for is kept, and no key is ever shown."""
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -72,6 +73,16 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     assert (tally.num_games, tally.num_wins, tally.num_errors, tally.tokens) == (1, 1, 0, 550)
     assert Trace.from_row(json.loads(json.dumps(game.to_row()))) == game
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6, 8, 10]
+
+
+def test_a_teacher_plays_inside_a_running_loop_too_as_in_a_notebook(serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crane</guess>"))
+
+    async def notebook() -> tuple[Tally, list[Trace]]:
+        return play(teacher(endpoint, small_words))
+
+    tally, [game] = asyncio.run(notebook())
+    assert (tally.num_games, game.won) == (1, True)
 
 
 def test_reasoning_sent_apart_is_thinking_and_not_repeated_to_the_model(serve, small_words) -> None:

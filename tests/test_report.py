@@ -81,10 +81,10 @@ def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> No
     results = read_run(run_dir).results
     assert list(results) == ["sft", "grpo", "base"]
     assert results["base"] == {"held_out": asdict(held_out.figures())}
-    assert "grpo on secrets it never trained on" in read_page(run_dir).text
+    assert "grpo on words that were never a secret in training" in read_page(run_dir).text
     (run_dir / "eval" / "grpo.json").unlink()
     (run_dir / "results.json").unlink()
-    assert "sft on secrets it never trained on" in read_page(run_dir).text
+    assert "sft on words that were never a secret in training" in read_page(run_dir).text
 
 
 def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:

@@ -113,7 +113,12 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
 
 
 def _check_taken_over(split: Split, directory: Path) -> None:
-    """Refuse teacher games or a model, found in a new run's directory, that had validation or test secrets."""
+    """Refuse, in a new run's directory, a model that SFT would replace, and what had validation or test secrets."""
+    if any((directory / "sft").glob("*.safetensors")) and not is_trained(directory / "sft"):
+        raise ConfigError(
+            f"{directory / 'sft'} holds a model without {LINEAGE_FILE}, so it was not trained here and SFT would "
+            "replace it; train it with model.path, from another place"
+        )
     path = directory / "traces.jsonl"
     met = {str(row.get("secret")) for row in read_jsonl(path)} & split.never_trained if path.is_file() else set()
     where = "traces.jsonl"
@@ -131,8 +136,8 @@ def _check_opener(config: RunConfig, words: WordList) -> None:
     opener = config.traces.teacher.opener
     if opener is not None and opener not in words:
         raise ConfigError(
-            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or None for the "
-            "teacher's choice"
+            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or leave it "
+            "to the teacher (no opener in a config file, None on the command line)"
         )
 
 

@@ -204,9 +204,9 @@ def system_prompt(prompter: Prompter) -> str:
         Thinking.REQUIRED: f"Reason first, briefly, then guess: {prompter.reply(word, '…')}".replace("\n", ""),
     }[prompter.thinking]
     dictionary = {
-        Dictionary.STRICT: "Guesses must be listed English words; any other reply wastes the turn.",
+        Dictionary.STRICT: "Guesses must be listed words; any other reply wastes the turn.",
         Dictionary.LENIENT: f"Any {prompter.word_length} letters may be guessed; any other reply wastes the turn.",
-        Dictionary.APP: "Guesses must be listed English words; any other reply is refused.",
+        Dictionary.APP: "Guesses must be listed words; any other reply is refused.",
     }[prompter.rules.dictionary]
     hard = " Every hint revealed must be used in later guesses." if prompter.rules.hard_mode else ""
     return (

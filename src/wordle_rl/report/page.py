@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wordle_rl.report.games import games_payload, json_for_script
-from wordle_rl.report.read import RunRecord, in_order, read_run
+from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.report.sections import (
     comparison_section,
     curves_section,
@@ -56,7 +56,7 @@ def render(run: RunRecord) -> str:
             "subtitle": _subtitle(run),
             "missing": _missing(run),
             "headline": headline(run.results),
-            "results": results_section(run.results),
+            "results": results_section(run.results, kept_weights(run)),
             "comparison": comparison_section(run),
             "guesses": guesses_section(run.results),
             "curves": "".join(curves_section(stage, run.metrics[stage]) for stage in stages),

@@ -14,6 +14,7 @@ from wordle_rl.runs import read_jsonl, read_object
 FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
 
+_CHOICE_FILE = "selected.json"
 _PART_SPLITS = ("train", "val", "test")
 
 
@@ -36,6 +37,7 @@ class RunRecord:
         games: Rows of games.jsonl, oldest first.
         evaluations: Player -> every game it played.
         split_of: Secret -> `train`, `val` or `test`.
+        chosen: Which of GRPO's weights were kept, see `rl.selection.CHOICE_FILE`; empty if the last ones were.
         missing: What is not there, one file each.
     """
 
@@ -48,6 +50,7 @@ class RunRecord:
     games: list[dict[str, Any]]
     evaluations: Mapping[str, Evaluation]
     split_of: Mapping[str, str]
+    chosen: Mapping[str, Any]
     missing: tuple[str, ...]
 
     def secrets_of(self, part: str) -> frozenset[str]:
@@ -90,9 +93,24 @@ def read_run(run_dir: Path) -> RunRecord:
         games=games,
         evaluations={name: evaluations[name] for name in in_order(evaluations)},
         split_of=_split_of(manifest),
+        chosen=read_object(choice) if (choice := run_dir / "grpo" / _CHOICE_FILE).is_file() else {},
         missing=tuple(missing),
     )
     return replace(record, results=_with_measured(record))
+
+
+def kept_weights(run: RunRecord) -> str:
+    """Which of the weights that GRPO met were kept, in words; empty if there was no choice."""
+    if not run.chosen:
+        return ""
+    step, share = run.chosen.get("step"), float(run.chosen.get("share", 1.0))
+    if step == 0:
+        kept = "those of the SFT model, since none that GRPO came to played better"
+    elif share == 1.0:
+        kept = f"those of step {step}"
+    else:
+        kept = f"those {share:.0%} of the way from the SFT model to step {step}".replace("%", " %")
+    return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
 
 
 def in_order(players: Mapping[str, Any]) -> list[str]:

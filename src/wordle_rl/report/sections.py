@@ -108,14 +108,15 @@ def headline(results: Results) -> str:
         f"<p class='muted'>{extra}{_beside(results, before, key, percent)}</p></div>"
         for label, key, percent, extra in cards
     )
-    label = f"{escape(last)} on secrets it never trained on"
+    label = f"{escape(last)} on words that were never a secret in training"
     return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
 
 
-def results_section(results: Results) -> str:
-    """Every figure of every player and part of the secrets."""
+def results_section(results: Results, kept: str = "") -> str:
+    """Every figure of every player and part of the secrets; `kept`: which weights GRPO's are, in words."""
     if not results:
         return ""
+    chosen = f"<p>The weights of grpo are {escape(kept)}.</p>" if kept else ""
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
     body = ""
     for part in (
@@ -128,7 +129,11 @@ def results_section(results: Results) -> str:
     return (
         "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval; several games of "
         "one secret are treated as a cluster. Guesses are averaged over won games, then over all games with each loss "
-        "counted as one more than the last turn. The rates on the right are shares of turns.</p>"
+        "counted as one more than the last turn. The rates on the right are shares of turns: invalid turns name no "
+        "listed word, malformed ones no word at all, repeated ones a word that was guessed before, and those against "
+        "clues a word that cannot be the secret. Regret is what a guess gives away to the best play of the solver, in "
+        "expected guesses. Greedy decoding, one game per secret, no retries unless the settings below say so.</p>"
+        f"{chosen}"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )

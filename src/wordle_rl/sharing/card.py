@@ -90,7 +90,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         "## Training",
         sections.training(run, name, teachers or {}, proof),
         "## Use",
-        sections.USE,
+        sections.use(run),
         "## Limitations",
         sections.limitations(run),
         "## Licence",

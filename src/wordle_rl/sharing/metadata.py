@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.evaluate import PART_NAMES
 from wordle_rl.report.read import RunRecord
-from wordle_rl.sharing.sections import base_model, word_list
+from wordle_rl.sharing.sections import base_model, is_english, word_list
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData
@@ -22,7 +22,7 @@ def metadata(run: RunRecord, name: str) -> ModelCardData:
 
     base = base_model(run)
     return ModelCardData(
-        language="en",
+        language="en" if is_english(run) else None,
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=["wordle", "wordle-rl", "reinforcement-learning", *([] if name == "sft" else [name.replace("_", "-")])],

@@ -10,7 +10,7 @@ from typing import Any
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import number_text, percent_text
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES
-from wordle_rl.report.read import RunRecord
+from wordle_rl.report.read import RunRecord, kept_weights
 from wordle_rl.runs.provenance import calls
 from wordle_rl.teaching.traces import UNKNOWN_TEACHER
 
@@ -74,14 +74,33 @@ def training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str)
     return "\n".join(lines)
 
 
-USE = """\
+_ENGLISH = ("default", "original", "nyt")
+
+
+def is_english(run: RunRecord) -> bool:
+    """Whether the words are one of the English lists that the package knows."""
+    return word_list(run) in _ENGLISH
+
+
+def use(run: RunRecord) -> str:
+    """How to play the model, and how to load it without this package."""
+    secret = min(run.secrets_of("train"), default="crane") if not is_english(run) else "crane"
+    words = (
+        ""
+        if is_english(run)
+        else (
+            f"\nIts words, `{word_list(run)}`, are a list of one's own that does not come with the model: "
+            "`wordle-rl words import DIR` brings them in first, under the same name.\n"
+        )
+    )
+    return f"""\
 With wordle-rl installed and this directory downloaded to `model`:
 
 ```bash
-wordle-rl play --player model --secret crane
+wordle-rl play --player model --secret {secret}
 wordle-rl eval --player model
 ```
-
+{words}
 The prompts it was trained with and the split of its words are in `wordle_rl.json` and are used automatically.
 Apart from that this is an ordinary model directory of transformers:
 
@@ -99,7 +118,7 @@ def limitations(run: RunRecord) -> str:
         "- The figures hold for this word list, these prompts and greedy decoding; other lists, wordings and "
         "temperatures were not measured.",
         "- Training secrets were the secrets of training games: only the held-out rows show how the model plays "
-        "secrets it was never trained on.",
+        "words that were never a secret in training.",
         "- One training run with one seed; another seed gives other weights, and intervals do not cover that.",
     ]
     if base_model(run) == "tiny":
@@ -185,9 +204,7 @@ def _played(run: RunRecord, name: str) -> str:
 
 
 def _chosen(run: RunRecord, name: str) -> str:
-    if name == "grpo" and run.manifest.get("selected_on") == "val":
-        return "those that played the validation secrets best; the choice made no use of the held-out secrets"
-    return "those at the end of training"
+    return (name == "grpo" and kept_weights(run)) or "those at the end of training"
 
 
 def _hardware(run: RunRecord) -> str:

@@ -18,6 +18,7 @@ from wordle_rl.endpoints.providers import Endpoint
 from wordle_rl.endpoints.replies import Said, as_reply, read_answer
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Guess
+from wordle_rl.samplers.loop import run_async
 from wordle_rl.teaching.traces import Trace, TraceTurn
 from wordle_rl.words import WordList
 
@@ -136,7 +137,7 @@ class LLMTeacher:
             ConfigError: If the endpoint refuses the key or the model, does not count tokens although there is a budget,
                 or too many games in a row failed.
         """
-        asyncio.run(self._play_all(jobs, on_game))
+        run_async(self._play_all(jobs, on_game))
         if self._fault is not None:
             raise ConfigError(self._fault)
         return self.tally
