@@ -330,6 +330,14 @@ def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
     ]
 
 
+def test_rows_that_repeat_another_are_counted(sixty, split, traces, tmp_path: Path) -> None:
+    once = write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "once")
+    twice = write_dataset([*traces, *traces], sixty, split, compact(), DatasetLimits(), tmp_path / "twice")
+    rows = [row for part in ("train", "val") for row in (tmp_path / f"once_sft_{part}.jsonl").read_text().splitlines()]
+    assert once["repeated"] == len(rows) - len(set(rows))
+    assert twice["repeated"] == 2 * len(rows) - len(set(rows))
+
+
 def test_rows_are_plain_json(sixty, split, traces, tmp_path: Path) -> None:
     counts = write_dataset(traces, sixty, split, GameSettings().prompter(5), DatasetLimits(), tmp_path / "set")
     assert json.loads(json.dumps(counts)) == counts

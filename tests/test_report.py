@@ -33,11 +33,22 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
         assert wanted in page.text
     charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
     assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
-    assert any(label.startswith("Reward components: win from") for label in charts)
+    assert any(label.startswith("Reward component win: win from") for label in charts)
     assert any(label.startswith("Loss: loss from 3 at step 1") for label in charts)
     assert "rollout1.5 s100.0 %" in page.text
     assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
     assert "Not in this run" not in page.text
+
+
+def test_a_lone_reward_component_is_named_and_nothing_is_drawn_twice(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    twice = {"rewards/_game/mean": 0.5, "rewards/_game/std": 0.1, "frac_reward_zero_std": 0.0}
+    rows = [{"stage": "grpo", "step": n, "reward": 0.5, "reward/quick_regret": 0.1 * n, **twice} for n in (1, 2)]
+    write_lines(run_dir / "metrics.jsonl", rows)
+    text = read_page(run_dir).text
+    assert "Reward component quick_regret" in text
+    assert "game/" not in text
+    assert "zero std" not in text
 
 
 def test_shares_are_drawn_in_percent(tmp_path: Path) -> None:

@@ -187,8 +187,12 @@ def dataset(
         return
     for name, rows in counts["rows"].items():
         out.print(f"{rows:>8,} rows  {stem}_{name}.jsonl", highlight=False)
+    if counts["repeated"]:
+        out.print(f"{counts['repeated']:>8,} of the SFT rows repeat another one", highlight=False)
     for reason, games in counts["rejected"].items():
         out.print(f"{games:>8,} games left out: {reason}", highlight=False)
+    if not counts["rows"]["sft_val"]:
+        out.print("no SFT rows for validation: the games have no validation secret", highlight=False)
 
 
 def _turns_of(path: Path) -> int:

@@ -36,18 +36,22 @@ _COLUMNS = (
 _CURVES = {
     "win_rate": (
         "Win rate",
-        "Share of the step's games won, at the temperature of training; secrets that are hard for the policy may be "
-        "preferred.",
+        "Share of the step's games won, at the temperature of training, of those whose secret is an answer; secrets "
+        "that are hard for the policy may be preferred.",
     ),
     "scouted_win_rate": (
         "Greedy wins, secrets trained on",
         "Share of all of them found by greedy play, measured now and then.",
     ),
     "reward": ("Reward", "Mean total reward of the step's games."),
+    "reward_std": ("Spread of rewards", "Standard deviation of the total rewards within a step."),
     "cumulative_wins": ("Wins so far", "Training games won since the start."),
-    "mean_guesses": ("Guesses", "Mean guesses of the step's games."),
+    "mean_guesses": ("Guesses", "Mean guesses of the step's games that were won."),
     "format_compliance": ("Format", "Share of replies with a listed word of the right length."),
-    "zero_variance_share": ("Groups without variance", "All games of the group earned the same: nothing to learn."),
+    "zero_variance_share": (
+        "Groups without variance",
+        "Share of groups whose games all earned the same: nothing to learn. Before refills.",
+    ),
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
     "agreement_rate": ("Agreement", "Share of the boards reached on which the policy's guess was the teacher's."),
@@ -74,6 +78,8 @@ _CURVES = {
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
     "grad_norm": ("Gradient norm", "Before clipping."),
     "learning_rate": ("Learning rate", "As scheduled."),
+    "num_tokens": ("Tokens", "Tokens trained on since the start, prompts included."),
+    "step_time": ("Seconds of a step", "Games included."),
     "resident_memory_gib": ("Memory", "Resident memory of the training process, in GiB."),
 }
 _STAGE_NAMES = {
@@ -86,7 +92,11 @@ _STAGE_NAMES = {
     "blend": "Blends of first and last weights, by percent of the last, on validation secrets",
 }
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
-_NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
+_NOT_CURVES = {
+    "stage", "step", "seconds", "epoch", "skipped_steps",
+    # TRL's names for what has a curve here: the reward, and the groups that are left after refills
+    "rewards/_game/mean", "rewards/_game/std", "frac_reward_zero_std",
+}  # fmt: skip
 
 
 def headline(results: Results) -> str:
@@ -249,9 +259,14 @@ def _reward_charts(components: Sequence[Series]) -> list[str]:
     short = [Series(c.name.removeprefix("reward/"), c.steps, c.values) for c in components]
     note = "Mean of each component over the games, before its weight."
     return [
-        line_chart("Reward components", note, short[first : first + NUM_COLORS])
+        line_chart(_components_title(short), note, short[first : first + NUM_COLORS])
         for first in range(0, len(short), NUM_COLORS)
     ]
+
+
+def _components_title(components: Sequence[Series]) -> str:
+    """A lone component has no legend to name it."""
+    return "Reward components" if len(components) > 1 else f"Reward component {components[0].name}"
 
 
 def _result_row(player: str, figures: Mapping[str, Any], place: int) -> str:

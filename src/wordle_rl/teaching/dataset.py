@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -327,7 +328,12 @@ def write_dataset(
         "rl_start_states": (_start_row(trace) for trace in train if len(trace.turns) > 1),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
-    return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
+    distinct = len({hash(json.dumps(row)) for trace in accepted for row in _sft_rows(trace, prompter)})
+    return {
+        "rows": counts,
+        "repeated": counts["sft_train"] + counts["sft_val"] - distinct,
+        "rejected": dict(sorted(rejected.items())),
+    }
 
 
 def _sft_rows(trace: Trace, prompter: Prompter) -> Iterator[dict[str, Any]]:
