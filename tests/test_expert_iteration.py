@@ -15,7 +15,7 @@ import wordle_rl.rl.rounds as rounds_module  # noqa: E402
 from wordle_rl.chat import mask_picture  # noqa: E402
 from wordle_rl.config import ExpertIterationSettings, SamplingSettings  # noqa: E402
 from wordle_rl.prompt import Shape  # noqa: E402
-from wordle_rl.report.sections import curves_section  # noqa: E402
+from wordle_rl.report.curves import curves_section  # noqa: E402
 from wordle_rl.reward import PRESETS  # noqa: E402
 from wordle_rl.rl.expert_iteration import best_games, examples_of, train_expert_iteration  # noqa: E402
 from wordle_rl.rl.games import GameSetup, Scored  # noqa: E402

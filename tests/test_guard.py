@@ -13,7 +13,7 @@ from training_fixtures import compact, fast, make_run, rows, small_model, weight
 
 from wordle_rl.config import ModelSettings, SFTSettings  # noqa: E402
 from wordle_rl.models.loading import load_model  # noqa: E402
-from wordle_rl.report.sections import curves_section  # noqa: E402
+from wordle_rl.report.curves import curves_section  # noqa: E402
 from wordle_rl.runs import RunError  # noqa: E402
 from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
 from wordle_rl.training.checkpoints import last_checkpoint  # noqa: E402

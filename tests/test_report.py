@@ -1,5 +1,6 @@
 import json
 import re
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     assert "rollout1.5 s100.0 %" in page.text
     assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
     assert "Not in this run" not in page.text
+
+
+def test_the_words_said_most_are_listed_with_the_share_of_games(tmp_path: Path) -> None:
+    text = read_page(make_run(tmp_path / "run")).text
+    record = read_run(tmp_path / "run")
+    games = record.evaluations["grpo"].records
+    word, count = Counter(w for g in games for w in {t.guess for t in g.turns if t.guess}).most_common(1)[0]
+    assert "Words said most" in text
+    assert f"{word} {100 * count / len(games):.1f} %" in text
 
 
 def test_a_lone_reward_component_is_named_and_nothing_is_drawn_twice(tmp_path: Path) -> None:

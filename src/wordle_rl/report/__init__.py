@@ -3,6 +3,7 @@
     read.py      what is in a run directory, and what is missing
     charts.py    curves and bars as inline SVG and HTML
     sections.py  the parts of the page that are figures
+    curves.py    the curves of each stage, and what they are
     games.py     the games, packed small for the browser
     page.py      write_report(): all of it in one file
 

@@ -144,6 +144,12 @@ def _thin(curve: Series) -> Series:
     return Series(curve.name, steps, np.add.reduceat(curve.values, starts) / counts)
 
 
+def time_bar(title: str, seconds: Sequence[tuple[str, float]]) -> str:
+    """Parts of a time, in seconds, as one bar with a title; empty if there are none."""
+    positive = [(name, amount) for name, amount in seconds if amount > 0]
+    return f"<div class='card wide'><h3>{title}</h3>{bar_of_shares(positive, 's')}</div>" if positive else ""
+
+
 def running_mean(values: Floats) -> Floats:
     """Mean over a centred window of a tenth of the values, shorter at the ends; shape kept."""
     reach = max(1, len(values) // 20)
