@@ -152,14 +152,17 @@ def test_a_new_run_takes_over_nothing_of_another_split(part: str, of_split_5: Pa
     assert {path.name for path in new.iterdir()} == {part}
 
 
-def test_a_model_from_elsewhere_in_place_of_sft_is_refused_and_not_replaced(of_split_5: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["sft", "grpo"])
+def test_a_model_from_elsewhere_in_place_of_a_stage_is_refused_and_not_replaced(
+    stage: str, of_split_5: Path, tmp_path: Path
+) -> None:
     new = tmp_path / "new"
-    shutil.copytree(of_split_5 / "sft", new / "sft")
-    (new / "sft" / LINEAGE_FILE).unlink()
-    before = {path.name: path.read_bytes() for path in (new / "sft").iterdir()}
-    with pytest.raises(ConfigError, match="not trained here"):
+    shutil.copytree(of_split_5 / "sft", new / stage)
+    (new / stage / LINEAGE_FILE).unlink()
+    before = {path.name: path.read_bytes() for path in (new / stage).iterdir()}
+    with pytest.raises(ConfigError, match=f"{stage} holds a model .* not trained here"):
         Pipeline(load_config(of_split_5 / "config.json"), new, Console(quiet=True))()
-    assert {path.name: path.read_bytes() for path in (new / "sft").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (new / stage).iterdir()} == before
 
 
 def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_proven_clean(

@@ -64,7 +64,7 @@ def check_before_run(
         check_removable(directory)
         _check_inputs_stay(config, directory)
     elif not is_run(directory):
-        _check_taken_over(split, directory)
+        _check_taken_over(split, directory, config.algorithm)
     todo = _todo(config, directory, chain, anew=anew)
     if todo.sft:
         _check_model(config, words)
@@ -112,13 +112,14 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
             raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
 
 
-def _check_taken_over(split: Split, directory: Path) -> None:
-    """Refuse, in a new run's directory, a model that SFT would replace, and what had validation or test secrets."""
-    if any((directory / "sft").glob("*.safetensors")) and not is_trained(directory / "sft"):
-        raise ConfigError(
-            f"{directory / 'sft'} holds a model without {LINEAGE_FILE}, so it was not trained here and SFT would "
-            "replace it; train it with model.path, from another place"
-        )
+def _check_taken_over(split: Split, directory: Path, algorithm: str) -> None:
+    """Refuse, in a new run's directory, a model that would be replaced, and what had validation or test secrets."""
+    for stage in (directory / "sft", directory / algorithm):
+        if any(stage.glob("*.safetensors")) and not is_trained(stage):
+            raise ConfigError(
+                f"{stage} holds a model without {LINEAGE_FILE}, so it was not trained here and would be replaced; "
+                "train it with model.path, from another place"
+            )
     path = directory / "traces.jsonl"
     met = {str(row.get("secret")) for row in read_jsonl(path)} & split.never_trained if path.is_file() else set()
     where = "traces.jsonl"

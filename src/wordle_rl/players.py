@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -251,21 +253,40 @@ def model_sampler(
     Raises:
         ConfigError: If it cannot be had, or vLLM cannot serve it.
     """
-    try:
-        from wordle_rl.models.loading import load_codec, load_model
-        from wordle_rl.samplers.transformers import TransformersSampler
-    except ModuleNotFoundError as error:
-        raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
-    if engine == "vllm":
+    if engine == "transformers":
+        return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained)
+    with _needing_torch():
+        from wordle_rl.models.loading import load_codec
         from wordle_rl.samplers.vllm import check_vllm, make_engine
+    check_vllm('engine "vllm"')
+    codec, _ = load_codec(model)
+    constraint = make_constraint(words, prompter, codec) if constrained else None
+    return make_engine(Path(model.path), codec, sampling, constraint, seed)
 
-        check_vllm('engine "vllm"')
-        codec, _ = load_codec(model)
-        constraint = make_constraint(words, prompter, codec) if constrained else None
-        return make_engine(Path(model.path), codec, sampling, constraint, seed)
+
+def _own_sampler(
+    model: ModelSettings,
+    words: WordList,
+    prompter: Prompter,
+    sampling: SamplingSettings,
+    seed: int,
+    *,
+    constrained: bool = False,
+) -> TransformersSampler:
+    with _needing_torch():
+        from wordle_rl.models.loading import load_model
+        from wordle_rl.samplers.transformers import TransformersSampler
     loaded, codec = load_model(model, seed)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     return TransformersSampler(loaded, codec, sampling, seed, constraint)
+
+
+@contextmanager
+def _needing_torch() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
 
 
 @dataclass(frozen=True)
@@ -300,16 +321,11 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     Raises:
         ConfigError: If there is no model, its words are not here, or what is stored with it is damaged.
     """
-    from wordle_rl.models.loading import load_model
-    from wordle_rl.samplers.transformers import TransformersSampler
-
     known = words_of(str(path))
     words = load_words(known.source)
-    directory = _find_player(str(path))
+    directory = find_model(path)
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
-    model, codec = load_model(settings_of(directory), seed)
-    bound = reply_bound(str(path), None)
-    sampler = TransformersSampler(
-        model, codec, SamplingSettings(temperature=temperature, max_completion_tokens=bound), seed
-    )
-    return OpenModel(model, codec, prompter, words, split_secrets(words, known.split_seed), sampler)
+    sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
+    sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
+    split = split_secrets(words, known.split_seed)
+    return OpenModel(sampler.model, sampler.codec, prompter, words, split, sampler)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.request import urlopen
 
-import torch
 import tyro
 from datasets import Dataset
 from transformers import PrinterCallback
@@ -41,8 +40,8 @@ from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
-from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler
-from wordle_rl.training.optimizer import make_optimizer, wants_bf16
+from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler, trainer_arguments
+from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.words import WordList, WordListError, load_words
 
 with suppress_experimental_warning():
@@ -137,7 +136,13 @@ def make_trainer(
         top_p=grpo.sampling.top_p,
     )
     arguments = AsyncGRPOConfig(
-        output_dir=str(run.directory / "grpo" / "checkpoints"),
+        **trainer_arguments(
+            grpo.optimizer,
+            grpo.precision,
+            grpo.gradient_checkpointing,
+            run.directory / "grpo" / "checkpoints",
+            config.seed,
+        ),
         dtype="float32" if config.model.dtype == "auto" else config.model.dtype,
         num_generations=grpo.group_size,
         max_completion_length=grpo.sampling.max_completion_tokens,
@@ -148,18 +153,10 @@ def make_trainer(
         gradient_accumulation_steps=games // micro,
         token_budget=0,  # as many games a batch as the settings say
         max_steps=grpo.steps,
-        learning_rate=grpo.optimizer.learning_rate,
-        max_grad_norm=grpo.optimizer.max_grad_norm,
-        gradient_checkpointing=grpo.gradient_checkpointing,
-        bf16=wants_bf16(grpo.precision),
-        use_cpu=not torch.cuda.is_available(),
         save_strategy="steps" if grpo.save_steps else "no",
         save_steps=grpo.save_steps or 500,
-        save_total_limit=1,
         vllm_server_base_url=server,
         report_to=list(config.report_to),
-        seed=config.seed,
-        disable_tqdm=True,
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
     trainer = WordleAsyncTrainer(

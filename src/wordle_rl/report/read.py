@@ -9,12 +9,11 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
-from wordle_rl.runs import read_jsonl, read_object
+from wordle_rl.runs import CHOICE_FILE, read_jsonl, read_object
 
 FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
 
-_CHOICE_FILE = "selected.json"
 _PART_SPLITS = ("train", "val", "test")
 
 
@@ -37,7 +36,7 @@ class RunRecord:
         games: Rows of games.jsonl, oldest first.
         evaluations: Player -> every game it played.
         split_of: Secret -> `train`, `val` or `test`.
-        chosen: Which of GRPO's weights were kept, see `rl.selection.CHOICE_FILE`; empty if the last ones were.
+        chosen: Which of GRPO's weights were kept, see `runs.CHOICE_FILE`; empty if the last ones were.
         missing: What is not there, one file each.
     """
 
@@ -93,7 +92,7 @@ def read_run(run_dir: Path) -> RunRecord:
         games=games,
         evaluations={name: evaluations[name] for name in in_order(evaluations)},
         split_of=_split_of(manifest),
-        chosen=read_object(choice) if (choice := run_dir / "grpo" / _CHOICE_FILE).is_file() else {},
+        chosen=read_object(choice) if (choice := run_dir / "grpo" / CHOICE_FILE).is_file() else {},
         missing=tuple(missing),
     )
     return replace(record, results=_with_measured(record))

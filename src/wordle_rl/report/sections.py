@@ -155,21 +155,20 @@ def frequent_section(evaluations: Mapping[str, Evaluation]) -> str:
     for place, (player, evaluation) in enumerate(evaluations.items()):
         games = [record for record in evaluation.records if record.turns]
         said = Counter(word for record in games for word in {turn.guess for turn in record.turns if turn.guess})
-        words = ", ".join(
-            f"{escape(word)} <small>{100 * count / len(games):.1f} %</small>" for word, count in said.most_common(_MOST)
-        )
+        most = sorted(said.items(), key=lambda item: (-item[1], item[0]))[:_MOST]  # of equals by the alphabet
+        words = ", ".join(f"{escape(word)} <small>{format_value(n / len(games), True)}</small>" for word, n in most)
         if words:
             rows += (
                 f"<tr><th scope='row'><i class='swatch c{place % NUM_COLORS}'></i>{escape(player)}</th>"
-                f"<td class='words'>{words}</td><td>{len(said):,}</td></tr>"
+                f"<td>{words}</td><td>{len(said):,}</td></tr>"
             )
     if not rows:
         return ""
     return (
         "<section><h2>Words said most</h2><p>With the share of evaluated games in which each was guessed, the opener "
         "included. A player that has collapsed says the same few words in every game.</p><div class='scroll'>"
-        "<table><thead><tr><th scope='col'>player</th><th scope='col'>words</th><th scope='col'>different words</th>"
-        f"</tr></thead><tbody>{rows}</tbody></table></div></section>"
+        "<table class='said'><thead><tr><th scope='col'>player</th><th scope='col'>words</th>"
+        f"<th scope='col'>different words</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback
 from trl import DPOConfig, DPOTrainer
@@ -34,8 +33,7 @@ from wordle_rl.rl.games import Board, GameSetup, Scored, boards_of
 from wordle_rl.rl.rounds import Numbers, Round, Rounds, Row, forward_restored
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.training.loop import RunCallback, WholeCheckpoints, train_epochs
-from wordle_rl.training.optimizer import wants_bf16
+from wordle_rl.training.loop import RunCallback, WholeCheckpoints, train_epochs, trainer_arguments
 
 NAME = "dpo"
 
@@ -210,24 +208,18 @@ def _arguments(settings: DPOSettings, checkpoints: Path, seed: int) -> DPOConfig
     likelihood: dict[str, Any] = {"loss_type": [settings.loss_type]}
     if settings.sft_weight:
         likelihood = {"loss_type": [settings.loss_type, "sft"], "loss_weights": [1.0, settings.sft_weight]}
+    common = trainer_arguments(
+        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
+    )
     return DPOConfig(
-        output_dir=str(checkpoints),
+        **common,
         per_device_train_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         num_train_epochs=settings.epochs,
         max_length=None,
         beta=settings.beta,
-        max_grad_norm=settings.optimizer.max_grad_norm,
-        learning_rate=settings.optimizer.learning_rate,
-        bf16=wants_bf16(settings.precision),
-        use_cpu=not torch.cuda.is_available(),
-        gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=1,
         save_strategy="no",
-        save_total_limit=1,
         report_to=[],
-        seed=seed,
-        disable_tqdm=True,
-        log_level="error",
         **likelihood,
     )

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -41,8 +40,9 @@ from wordle_rl.training.loop import (
     known_warnings_silenced,
     make_scheduler,
     train_to_end,
+    trainer_arguments,
 )
-from wordle_rl.training.optimizer import make_optimizer, wants_bf16
+from wordle_rl.training.optimizer import make_optimizer
 
 
 def train_grpo(
@@ -173,8 +173,11 @@ def _arguments(
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
+    common = trainer_arguments(
+        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
+    )
     return GRPOConfig(
-        output_dir=str(checkpoints),
+        **common,
         per_device_train_batch_size=micro,
         gradient_accumulation_steps=rows // micro,
         num_generations=settings.group_size * rows_per_game,
@@ -188,21 +191,12 @@ def _arguments(
         importance_sampling_level="sequence" if settings.sequence_importance else "token",
         scale_rewards="none",
         disable_dropout=True,  # games were played without it, so their tokens must be scored without it
-        learning_rate=settings.optimizer.learning_rate,
-        max_grad_norm=settings.optimizer.max_grad_norm,
-        bf16=wants_bf16(settings.precision),
-        use_cpu=not torch.cuda.is_available(),
-        gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=1,
         # With validation, the last step needs a checkpoint in case the validation after it is interrupted.
         save_strategy="steps" if settings.save_steps or settings.validate_every_steps else "no",
         save_steps=settings.save_steps or max(1, settings.steps),
-        save_total_limit=1,
         ddp_find_unused_parameters=False,
         report_to=list(report_to),
-        seed=seed,
-        disable_tqdm=True,
-        log_level="error",
         log_completions=False,
         **engine,
     )

@@ -31,7 +31,7 @@ from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rl.games import GameSetup, transcript_row
 from wordle_rl.rollout import Start, play
-from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.runs import CHOICE_FILE, Run, read_object, write_json
 from wordle_rl.runs.trackers import SampleGames
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler, without_autocast
@@ -39,8 +39,6 @@ from wordle_rl.samplers.transformers import TransformersSampler, without_autocas
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-CHOICE_FILE = "selected.json"
-"""Beside the model: the step of its weights, their share in the interpolation from the start, and their costs."""
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"

@@ -22,6 +22,7 @@ from wordle_rl.runs.files import (
     write_text_atomically,
 )
 from wordle_rl.runs.run import (
+    CHOICE_FILE,
     LOCK_FILE,
     BufferedRun,
     Run,
@@ -34,6 +35,7 @@ from wordle_rl.runs.run import (
 )
 
 __all__ = [
+    "CHOICE_FILE",
     "LOCK_FILE",
     "BufferedRun",
     "NoLockError",

@@ -35,6 +35,8 @@ from wordle_rl.runs.files import (
 from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.split import Split
 
+CHOICE_FILE = "selected.json"
+"""Beside GRPO's model: the step its weights are of, the share of the way from the start to them, and their costs."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 

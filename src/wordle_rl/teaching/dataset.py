@@ -320,25 +320,28 @@ def write_dataset(
             rejected[fault] += 1
     train = [trace for trace in accepted if split.part_of(trace.secret) != "val"]
     val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
+    distinct: set[int] = set()
     files = {
-        "sft_train": (row for trace in train for row in _sft_rows(trace, prompter)),
-        "sft_val": (row for trace in val for row in _sft_rows(trace, prompter)),
+        "sft_train": _sft_rows(train, prompter, distinct),
+        "sft_val": _sft_rows(val, prompter, distinct),
         "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
         "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
         "rl_start_states": (_start_row(trace) for trace in train if len(trace.turns) > 1),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
-    distinct = len({hash(json.dumps(row)) for trace in accepted for row in _sft_rows(trace, prompter)})
     return {
         "rows": counts,
-        "repeated": counts["sft_train"] + counts["sft_val"] - distinct,
+        "repeated": counts["sft_train"] + counts["sft_val"] - len(distinct),
         "rejected": dict(sorted(rejected.items())),
     }
 
 
-def _sft_rows(trace: Trace, prompter: Prompter) -> Iterator[dict[str, Any]]:
-    for messages in _dialogues(trace, prompter):
-        yield {"messages": messages}
+def _sft_rows(traces: Iterable[Trace], prompter: Prompter, distinct: set[int]) -> Iterator[dict[str, Any]]:
+    """The rows of some games; the hash of each goes into `distinct`."""
+    for trace in traces:
+        for messages in _dialogues(trace, prompter):
+            distinct.add(hash(json.dumps(messages)))
+            yield {"messages": messages}
 
 
 def _start_row(trace: Trace) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from wordle_rl.config import OptimizerSettings
+from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.processes import check_sharded
 from wordle_rl.progress import ProgressCallback
 from wordle_rl.runs import Run, RunError, is_number
@@ -25,7 +25,7 @@ from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training.checkpoints import last_checkpoint, step_of
 from wordle_rl.training.guard import StepGuard, in_any_process
 from wordle_rl.training.interrupt import StopRequest
-from wordle_rl.training.optimizer import make_optimizer, rate_factor
+from wordle_rl.training.optimizer import make_optimizer, rate_factor, wants_bf16
 
 STATE_FILE = "wordle_rl_state.json"
 """In every checkpoint of a training that plays: its record beside weights and optimizer."""
@@ -108,6 +108,24 @@ class RunCallback(TrainerCallback):
 def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings, total_steps: int) -> LambdaLR:
     """A scheduler that follows `rate_factor` for every parameter group."""
     return LambdaLR(optimizer, lambda step: rate_factor(settings, step, total_steps))
+
+
+def trainer_arguments(
+    optimizer: OptimizerSettings, precision: Precision, gradient_checkpointing: bool, checkpoints: Path, seed: int
+) -> dict[str, Any]:
+    """The arguments that all our trainings give their trainers alike."""
+    return {
+        "output_dir": str(checkpoints),
+        "learning_rate": optimizer.learning_rate,
+        "max_grad_norm": optimizer.max_grad_norm,
+        "bf16": wants_bf16(precision),
+        "use_cpu": not torch.cuda.is_available(),
+        "gradient_checkpointing": gradient_checkpointing,
+        "save_total_limit": 1,
+        "seed": seed,
+        "disable_tqdm": True,
+        "log_level": "error",
+    }
 
 
 class WholeCheckpoints(Trainer):

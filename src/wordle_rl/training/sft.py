@@ -42,8 +42,8 @@ from wordle_rl.training.loop import (
     check_launch,
     known_warnings_silenced,
     train_epochs,
+    trainer_arguments,
 )
-from wordle_rl.training.optimizer import wants_bf16
 
 _FILLER = Example([0, 0], [0, 0])
 """A row without a loss."""
@@ -224,25 +224,19 @@ def as_dataset(examples: Sequence[Example]) -> Dataset:
 
 def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: Sequence[str]) -> SFTConfig:
     extra: dict[str, Any] = {"save_strategy": "steps", "save_steps": settings.save_steps} if settings.save_steps else {}
+    common = trainer_arguments(
+        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
+    )
     return SFTConfig(
-        output_dir=str(checkpoints),
+        **common,
         per_device_train_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         num_train_epochs=settings.epochs,
         max_length=None,
-        max_grad_norm=settings.optimizer.max_grad_norm,
-        learning_rate=settings.optimizer.learning_rate,
-        bf16=wants_bf16(settings.precision),
-        use_cpu=not torch.cuda.is_available(),
-        gradient_checkpointing=settings.gradient_checkpointing,
         logging_steps=settings.logging_steps,
         dataset_kwargs={"skip_prepare_dataset": True},
         report_to=list(report_to),
-        seed=seed,
-        save_total_limit=1,
         ddp_find_unused_parameters=False,
         torch_compile=settings.compile,
-        disable_tqdm=True,
-        log_level="error",
         **({"save_strategy": "no"} | extra),
     )
