@@ -144,6 +144,9 @@ IMPOSSIBLE = {
     "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
     "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
+    "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "leaves nothing to train"),
+    "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path 'tiny'"),
+    "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
     "negative seed": ("seed = -1", "seed"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
 }

@@ -97,11 +97,11 @@ def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> Non
 
 def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    held_out = evaluation("base", [game(secret, "fuzzy", "lymph", secret) for secret in SPLIT.test])
-    held_out.save(run_dir / "eval" / "base.json")
+    held_out = evaluation("other", [game(secret, "fuzzy", "lymph", secret) for secret in SPLIT.test])
+    held_out.save(run_dir / "eval" / "other.json")
     results = read_run(run_dir).results
-    assert list(results) == ["sft", "grpo", "base"]
-    assert results["base"] == {"held_out": asdict(held_out.figures())}
+    assert list(results) == ["sft", "grpo", "other"]
+    assert results["other"] == {"held_out": asdict(held_out.figures())}
     assert "grpo on words that were never a secret in training" in read_page(run_dir).text
     (run_dir / "eval" / "grpo.json").unlink()
     (run_dir / "results.json").unlink()

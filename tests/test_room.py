@@ -114,7 +114,7 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
     section = config.dpo.model_copy(update={"sampling": config.grpo.sampling})
     config = config.model_copy(update={"algorithm": "dpo", "dpo": section})
     monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
-    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, those of the SFT model beside them"):
+    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, those it started from beside them"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 

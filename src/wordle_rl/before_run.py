@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from wordle_rl.checks.findings import refuse
 from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher_replies
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config import ConfigError, RunConfig, RunStage
 from wordle_rl.processes import check_processes
 from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
@@ -20,8 +19,6 @@ from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.training.memory import check_room
 from wordle_rl.words import WordList
-
-RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
 
 
 @dataclass(frozen=True)
@@ -66,19 +63,20 @@ def check_before_run(
     elif not is_run(directory):
         _check_taken_over(split, directory, config.algorithm)
     todo = _todo(config, directory, chain, anew=anew)
-    if todo.sft:
+    starts_from_base = todo.sft or (todo.play and config.start == "base")
+    if starts_from_base:
         _check_model(config, words)
     if config.traces.file is None and (todo.traces or config.algorithm == "dagger"):
         _check_opener(config, words)
     if config.traces.file is not None and todo.traces:
-        _check_given_games(config, words, split, learnt="sft" in chain)
+        _check_given_games(config, words, split, learnt=chain[-1] != "traces")
     ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
         ahead.add("eval")
     if ahead:
-        at_sft = config.model.model_copy(update={"path": str(directory / "sft")})
-        refuse(check_room(config, config.model if todo.sft else at_sft, ahead))
+        begins = config.model if starts_from_base else config.start_settings(directory)
+        refuse(check_room(config, begins, ahead))
     return todo
 
 
@@ -88,12 +86,12 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew
     def is_ahead(name: RunStage) -> bool:
         return name in chain and (anew or not is_trained(directory / name))
 
-    models: tuple[RunStage, ...] = ("sft",) if config.play_settings.is_skipped else ("sft", config.algorithm)
-    ahead = {name for name in models if is_ahead(name)}
-    labels = (*models, *(f"{name}-constrained" for name in models if config.eval.constrained))
+    ahead = {name for name in config.trained if is_ahead(name)}
+    names = config.evaluated
+    labels = (*names, *(f"{name}-constrained" for name in names if config.eval.constrained))
     evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
     return Todo(
-        traces=anew or not (directory / "traces.jsonl").is_file(),
+        traces="traces" in chain and (anew or not (directory / "traces.jsonl").is_file()),
         sft="sft" in ahead,
         play=config.algorithm in ahead,
         evaluate="report" in chain and not evaluated,

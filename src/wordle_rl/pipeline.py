@@ -17,12 +17,14 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.before_run import RunStage, check_before_run, is_trained
+from wordle_rl.before_run import check_before_run, is_trained
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
+    LoraSettings,
     ModelSettings,
     RunConfig,
+    RunStage,
     SamplingSettings,
 )
 from wordle_rl.display import game_counter
@@ -78,9 +80,10 @@ class Pipeline:
             ConfigError: If the chain has no such stage.
         """
         started = time.perf_counter()
-        chain: tuple[RunStage, ...] = ("traces", "sft", self.config.algorithm, "report")
+        chain = self.config.chain
         if until not in chain:
-            raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; set algorithm to {until}")
+            fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
+            raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
         chain = chain[: chain.index(until) + 1]
         directory = self.run.directory
         todo = check_before_run(self.config, self.words, self.split, directory, chain, anew=self._anew)
@@ -105,7 +108,8 @@ class Pipeline:
         """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
         if is_run(self.run.directory):
             return
-        found = [name for name in ("traces.jsonl", "sft") if (self.run.directory / name).exists()]
+        taken = ("traces.jsonl", "sft") if self.config.start == "sft" else ()
+        found = [name for name in taken if (self.run.directory / name).exists()]
         if found:
             holds = " and ".join(found)
             self.console.print(f"{self.run.directory} holds {holds} already: taken as they are", markup=False)
@@ -192,7 +196,8 @@ class Pipeline:
         from wordle_rl.rl.games import GameSetup
 
         with self.run.stage("setup"):
-            model, codec = load_model(self._model_at("sft"), self.config.seed)
+            start = self.config.start_settings(self.run.directory)
+            model, codec = load_model(start, self.config.seed)
         taught, secrets = self.split.shared(self.config.traces.rl_only_share)
         rehearsal = taught if taught != secrets else ()
         setup = GameSetup(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal)
@@ -209,12 +214,11 @@ class Pipeline:
                 progress=advance,
             )
         if is_first():
-            finish_model(directory, trained_further(self.run.directory / "sft", self.config.game, self._lesson))
+            finish_model(directory, trained_further(Path(start.path), self.config.game, self._lesson))
 
     def _report(self) -> dict[str, Any]:
-        names = [name for name in ("sft", self.config.algorithm) if is_trained(self.run.directory / name)]
         results: dict[str, Any] = {}
-        for name in names:
+        for name in self.config.evaluated:
             evaluations = [self._evaluate(name)]
             if self.config.eval.constrained:
                 evaluations.append(self._evaluate(name, constrained=True))
@@ -228,8 +232,7 @@ class Pipeline:
         results["peak_memory_gib"] = round(self._peak_memory_gib, 2)
         write_json(self.run.directory / "results.json", results)
         write_report(self.run.directory)
-        if names:
-            write_cards(self.run.directory, anew=False)
+        write_cards(self.run.directory, anew=False)
         return results
 
     def _evaluate(self, name: str, *, constrained: bool = False) -> Evaluation:
@@ -246,8 +249,9 @@ class Pipeline:
             max_completion_tokens=self.config.eval.max_completion_tokens,
             max_batch_size=self.config.eval.max_batch_size,
         )
+        model = self._player(name)
         played_with = {
-            "weights": weights_mark(self.run.directory / name),
+            "weights": weights_mark(Path(model.path)),
             "words": self.words.fingerprint,
             **self.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
         }
@@ -256,11 +260,10 @@ class Pipeline:
             before = journal.kept(secrets)
             tell = held.enter_context(self._stage("eval", f"Evaluating {label}", len(secrets), len(before)))
             engine, seed = self.config.eval.engine, self.config.seed
-            model = self._model_at(name)
             sampler = model_sampler(model, self.words, self.prompter, sampling, seed, engine, constrained=constrained)
             planned = Evaluation(
                 name=name,
-                player=str(self.run.directory / name),
+                player=model.path,
                 parts=(),
                 rules=self.prompter.rules,
                 fingerprint=self.words.fingerprint,
@@ -285,8 +288,11 @@ class Pipeline:
                 sampler.close()
         return evaluation
 
-    def _model_at(self, name: str) -> ModelSettings:
-        return self.config.model.model_copy(update={"path": str(self.run.directory / name)})
+    def _player(self, name: str) -> ModelSettings:
+        """Where the model of an evaluation is; the base plays without the adapters that training would add."""
+        if name == "base":
+            return self.config.model.model_copy(update={"lora": LoraSettings()})
+        return self.config.model_at(self.run.directory / name)
 
     @contextmanager
     def _stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[ProgressCallback]:

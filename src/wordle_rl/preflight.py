@@ -178,7 +178,7 @@ class _Planned:
 
 def _check_launch(config: RunConfig) -> list[Finding]:
     try:
-        check_processes(config, ("sft", config.algorithm))
+        check_processes(config, config.trained)
     except ConfigError as error:
         return [Finding("problem", str(error))]
     return []
@@ -200,22 +200,23 @@ def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, 
 def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
     """What chat template, prompts and teacher games come to in tokens, and what is wrong with that."""
     config, words, prompter = planned.config, planned.words, planned.prompter
-    taught = teacher_examples(config, words, planned.split, prompter, codec, planned.solver)
+    learns = "sft" in config.trained
+    taught = list(teacher_examples(config, words, planned.split, prompter, codec, planned.solver)) if learns else []
     lengths = [len(example.token_ids) for example in taught]
     return replace(
         report,
         findings=(
             *report.findings,
             *check_model(config, words, prompter, codec, numbers),
-            *check_teacher(lengths, config.sft.max_length),
-            *_check_replies(config, taught),
+            *(check_teacher(lengths, config.sft.max_length) if taught else ()),
+            *(_check_replies(config, taught) if taught else ()),
         ),
         template_changes=changes_of(str(codec.tokenizer.chat_template)),
         turn_end=codec.frame.turn_end,
         stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
         longest_reply=longest_reply(words, prompter, codec),
         longest_game=max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values()),
-        longest_teacher_game=max(lengths),
+        longest_teacher_game=max(lengths, default=None),
         picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
     )
 

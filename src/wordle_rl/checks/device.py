@@ -31,7 +31,7 @@ _COUNTED: Mapping[MemoryStage, str] = {
     "sft": _TRAINED,
     "grpo": _TRAINED,
     "expert_iteration": _TRAINED,
-    "dpo": "weights, those of the SFT model beside them, gradients and optimizer",
+    "dpo": "weights, those it started from beside them, gradients and optimizer",
     "dagger": _TRAINED,
     "eval": "weights",
 }

@@ -181,8 +181,7 @@ def stage_works(
         works["grpo"] = _grpo_work(config, game_length, bf16["grpo"])
     else:
         works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
-    if play.is_skipped:
-        del works[config.algorithm]
+    works = {stage: work for stage, work in works.items() if stage in config.trained}
     games = min(config.eval.max_batch_size, num_secrets)
     works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=games)
     return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}

@@ -38,9 +38,10 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     """Whether the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
-    stages: dict[str, OptimizerSettings] = {"sft": config.sft.optimizer}
-    if not config.play_settings.is_skipped:
-        stages[config.algorithm] = config.play_settings.optimizer
+    optimizers: dict[str, OptimizerSettings] = {
+        "sft": config.sft.optimizer,
+        config.algorithm: config.play_settings.optimizer,
+    }
     return [
         Finding(
             "warning",
@@ -48,8 +49,8 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
             'cannot hold so small a change; set model.dtype to "float32" (the arithmetic stays as precision says), or '
             "model.lora.rank",
         )
-        for name, settings in stages.items()
-        if settings.learning_rate < _SMALL_RATE
+        for name, settings in optimizers.items()
+        if name in config.trained and settings.learning_rate < _SMALL_RATE
     ]
 
 

@@ -13,10 +13,9 @@ from typing import Annotated, Literal, TypeVar
 
 import tyro
 
-from wordle_rl.before_run import RunStage
 from wordle_rl.cli.options import STYLE, Json
 from wordle_rl.commands import training as command
-from wordle_rl.config import ConfigError, RunConfig, load_config, own_weights, two_rewards
+from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, own_weights, two_rewards
 
 DESCRIPTIONS = {
     "run": "The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.",

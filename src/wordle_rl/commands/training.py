@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl import display
-from wordle_rl.before_run import RunStage
 from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Preflight, preflight
@@ -36,7 +35,7 @@ def run(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
     config = load_config(directory / "config.json")
     split = split_secrets(load_words(config.words.source), config.words.split_seed)
-    names = [name for name in ("sft", config.algorithm) if name in results]
+    names = [name for name in config.evaluated if name in results]
     figures = {name: {part: Figures(**values) for part, values in results[name].items()} for name in names}
     last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
@@ -86,7 +85,8 @@ def _show_preflight(path: str, report: Preflight) -> None:
         facts["chat template"] = "; ".join(report.template_changes) or "as it stands"
         facts["a turn ends with"] = f"{report.turn_end}; sampling stops at {', '.join(report.stop_tokens)}"
         facts["longest guess"] = f"{report.longest_reply} tokens"
-        facts["longest game"] = f"{report.longest_game} tokens; the teacher's {report.longest_teacher_game}"
+        taught = f"; the teacher's {report.longest_teacher_game}" if report.longest_teacher_game else ""
+        facts["longest game"] = f"{report.longest_game} tokens{taught}"
     if played is not None:
         facts["games played"] = (
             f"{played.num_games}: {played.win_rate:.0%} won, "

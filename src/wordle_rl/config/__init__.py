@@ -13,7 +13,7 @@ from wordle_rl.config.playing import (
     GRPOSettings,
     RoundSettings,
 )
-from wordle_rl.config.run import RunConfig, describe, load_config, own_weights
+from wordle_rl.config.run import RunConfig, RunStage, describe, load_config, own_weights
 from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
 from wordle_rl.config.training import (
     OptimizerSettings,
@@ -48,6 +48,7 @@ __all__ = [
     "RewardSettings",
     "RoundSettings",
     "RunConfig",
+    "RunStage",
     "SFTSettings",
     "SamplingSettings",
     "Section",

@@ -31,6 +31,8 @@ class EvalSettings(PlaySettings):
 
     max_completion_tokens: int = Field(512, ge=1)
     """Bound on one turn's reply."""
+    base: bool = False
+    """Evaluate the model of model.path too, as it was before the run; without SFT that is always done."""
     constrained: bool = False
     """Play held-out secrets once more with guesses limited to listed words; shown apart, never in place of the rest."""
 

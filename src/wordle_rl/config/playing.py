@@ -55,7 +55,7 @@ class GRPOSettings(Section):
     epsilon_high: float = Field(0.28, gt=0)
     """Upper clip range (clip-higher); see `epsilon`."""
     beta: float = Field(0.0, ge=0)
-    """Weight of the KL divergence to the SFT model (with adapters: to the SFT adapter)."""
+    """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     replay_games: int = Field(0, ge=0)
     """Teacher games (of `game.shape = "state"`: turns of them) whose SFT loss is added in every step, against
     forgetting (PPO-ptx); 0: none."""
@@ -108,6 +108,11 @@ class GRPOSettings(Section):
     def is_skipped(self) -> bool:
         """Whether there is nothing to train."""
         return self.steps == 0
+
+    @property
+    def replays(self) -> bool:
+        """Whether it goes over teacher games, too."""
+        return self.replay_games > 0
 
     @property
     def importance_cap(self) -> float:
@@ -201,6 +206,11 @@ class RoundSettings(Section):
         """Whether there is nothing to train."""
         return self.rounds == 0
 
+    @property
+    def replays(self) -> bool:
+        """Whether it goes over teacher games, too."""
+        return getattr(self, "replay_share", 0.0) > 0  # not all have one
+
     _learns_from_single_games: ClassVar[bool] = False
     """Whether a group may be one game, which may then be greedy."""
 
@@ -239,7 +249,7 @@ class DPOSettings(RoundSettings):
     pairs_per_board: int = Field(2, ge=1)
     """The best guess of a board is paired with up to so many others, the worst first."""
     beta: float = Field(0.1, gt=0)
-    """How closely the policy is held to the SFT model."""
+    """How closely the policy is held to the model that DPO starts from."""
     loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
     """TRL's loss of a pair."""
     sft_weight: float = Field(0.0, ge=0)

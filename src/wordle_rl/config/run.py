@@ -26,6 +26,9 @@ from wordle_rl.config.training import RewardSettings, SFTSettings, two_rewards
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Thinking
 
+RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
+"""What a run goes through."""
+
 
 class RunConfig(Section):
     """A whole run: words, teacher games, SFT, learning by play, evaluation."""
@@ -41,7 +44,7 @@ class RunConfig(Section):
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
     algorithm: Algorithm = "grpo"
-    """How the SFT model then learns from its own games; the section of that name has its settings."""
+    """How the model then learns from its own games; the section of that name has its settings."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
     expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
@@ -78,11 +81,56 @@ class RunConfig(Section):
                 f"grpo.sequence_importance would average the advantages of credit {grpo.credit!r} over each game; "
                 'set grpo.credit to "game"'
             )
+        if not self.sft.epochs:
+            self._check_without_sft()
         for name in ALGORITHM_NAMES:
             max_given = getattr(self, name).max_given
             if max_given >= self.game.max_turns:
                 raise ValueError(f"{name}.max_given {max_given} leaves none of {self.game.max_turns} turns to play")
         return self
+
+    def _check_without_sft(self) -> None:
+        if self.play_settings.is_skipped:
+            raise ValueError(f"sft.epochs is 0 and {self.algorithm} is skipped, which leaves nothing to train")
+        needs = {
+            "model.path 'tiny' is untrained and would win nothing to learn from": self.model.path == "tiny",
+            "traces.file has games that nobody learns": self.traces.file is not None and not self.play_settings.replays,
+        }
+        for reason, there in needs.items():
+            if there:
+                raise ValueError(f"sft.epochs is 0, but {reason}; set sft.epochs above 0, or leave the other out")
+
+    @property
+    def start(self) -> Literal["base", "sft"]:
+        """What learning by play starts from: the SFT model, or without SFT the model of `model.path`."""
+        return "sft" if self.sft.epochs else "base"
+
+    def start_settings(self, directory: Path) -> ModelSettings:
+        """Where the model that learning by play starts from is, in a run's directory or outside it."""
+        return self.model_at(directory / "sft") if self.start == "sft" else self.model
+
+    def model_at(self, directory: Path) -> ModelSettings:
+        """A trained model, held as this run holds its models."""
+        return self.model.model_copy(update={"path": str(directory)})
+
+    @property
+    def trained(self) -> tuple[RunStage, ...]:
+        """The stages that leave a model, in their order."""
+        sft: tuple[RunStage, ...] = ("sft",) if self.sft.epochs else ()
+        return sft if self.play_settings.is_skipped else (*sft, self.algorithm)
+
+    @property
+    def chain(self) -> tuple[RunStage, ...]:
+        """All stages of this run, in their order."""
+        if self.sft.epochs:
+            return ("traces", "sft", self.algorithm, "report")
+        return ("traces", self.algorithm, "report") if self.play_settings.replays else (self.algorithm, "report")
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The models that the run evaluates: `base`, if asked for or trained without SFT, and those it trained."""
+        base = ("base",) if self.eval.base or self.start == "base" else ()
+        return (*base, *self.trained)
 
     @property
     def play_settings(self) -> GRPOSettings | ExpertIterationSettings | DPOSettings | DaggerSettings:

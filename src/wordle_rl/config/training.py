@@ -62,8 +62,8 @@ class OptimizerSettings(Section):
 class SFTSettings(Section):
     """Supervised fine-tuning on teacher games."""
 
-    epochs: float = Field(1.0, gt=0)
-    """Passes over the games."""
+    epochs: float = Field(1.0, ge=0)
+    """Passes over the games; 0: no SFT, learning by play starts from the model of model.path."""
     batch_size: Count = Field(256, ge=1)
     """Games per batch and process."""
     gradient_accumulation_steps: int = Field(1, ge=1)

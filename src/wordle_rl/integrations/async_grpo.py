@@ -29,12 +29,12 @@ from wordle_rl.before_run import is_trained
 from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.budgets import outgrown
 from wordle_rl.config import ConfigError, RunConfig, load_config
-from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, sft_codec
+from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, leave_process_group, wait_for_all
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run, RunError
-from wordle_rl.runs.lineage import LINEAGE_FILE, lesson_of, trained_further
+from wordle_rl.runs.lineage import lesson_of, trained_further
 from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
@@ -110,13 +110,13 @@ def make_trainer(
 
     Args:
         config: Every setting.
-        run: The run, with its model of SFT.
+        run: The run, with its model of SFT if it has that stage.
         server: Address of the vLLM server, which serves that model.
         max_length: The most tokens the server takes.
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
     """
-    words, grpo, start = load_words(config.words.source), config.grpo, run.directory / "sft"
+    words, grpo, start = load_words(config.words.source), config.grpo, config.start_settings(run.directory).path
     secrets = list(split_secrets(words, config.words.split_seed).train)
     random.Random(config.seed).shuffle(secrets)
     games = grpo.groups_per_step * grpo.group_size
@@ -125,7 +125,7 @@ def make_trainer(
         config=config,
         run_directory=run.directory,
         max_length=max_length,
-        model_name=str(start),
+        model_name=start,
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": secret}] for secret in secrets]}),
         num_generations=grpo.group_size,
         max_inflight_tasks=2 * games,
@@ -160,10 +160,10 @@ def make_trainer(
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
     trainer = WordleAsyncTrainer(
-        model=str(start),
+        model=start,
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": secrets}),
-        processing_class=sft_codec(config, run.directory).tokenizer,
+        processing_class=start_codec(config, run.directory).tokenizer,
         rollout_worker=worker,  # type: ignore[arg-type]  # its queues are of one of the two kinds asked for
         weight_transfer=weight_transfer,
         callbacks=[guard, RunCallback(run, "grpo", stop, None, "win_rate", guard)],
@@ -177,7 +177,7 @@ def make_trainer(
 
 
 def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any = None) -> Path:
-    """Train the SFT model of a run and leave the result in `<run>/grpo`, where `wordle-rl run` finds it.
+    """Train what GRPO starts from and leave the result in `<run>/grpo`, where `wordle-rl run` finds it.
 
     Returns:
         The model directory.
@@ -189,14 +189,15 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     """
     check_settings(config)
     check_vllm("asynchronous GRPO")
-    if not (directory / "sft" / LINEAGE_FILE).is_file():
+    start = config.start_settings(directory).path
+    if config.start == "sft" and not is_trained(directory / "sft"):
         raise ConfigError(
             f"{directory} has no model of SFT; make it with `wordle-rl sft CONFIG.toml --out {directory}`"
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
-    max_length, words = server_length(server, str(directory / "sft")), load_words(config.words.source)
-    check_length(config, words, sft_codec(config, directory), max_length)
+    max_length, words = server_length(server, start), load_words(config.words.source)
+    check_length(config, words, start_codec(config, directory), max_length)
     split = split_secrets(words, config.words.split_seed)
     if is_first():
         Run.create(directory, config, split)
@@ -207,9 +208,9 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         trainer = make_trainer(config, run, server, max_length, stop, weight_transfer)
         trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
     trainer.guard.check(checkpoints)
-    save_trained(trainer, sft_codec(config, run.directory), target)
+    save_trained(trainer, start_codec(config, run.directory), target)
     if is_first():
-        finish_model(target, trained_further(directory / "sft", config.game, lesson_of(config.words, split)))
+        finish_model(target, trained_further(Path(start), config.game, lesson_of(config.words, split)))
     leave_process_group()
     return target
 

@@ -11,7 +11,7 @@ from typing import Any
 from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import ModelSettings, RunConfig
+from wordle_rl.config import RunConfig
 from wordle_rl.env import random_given
 from wordle_rl.models.loading import load_codec
 from wordle_rl.rollout import (
@@ -43,7 +43,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
 
     Args:
         config: Every setting.
-        run_directory: Where the model of SFT is, and where the secrets are written down.
+        run_directory: Where a model of SFT is, and where the secrets are written down.
         max_length: The most tokens the server takes, a reply included.
         given: What TRL's loop takes besides.
     """
@@ -54,7 +54,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         self.config, self._run_directory = config, run_directory
         self.words = load_words(config.words.source)
         self.prompter = config.game.prompter(self.words.word_length)
-        self.codec = sft_codec(config, run_directory)
+        self.codec = start_codec(config, run_directory)
         self._solver = Solver(self.words)
         self._schedule = config.grpo.reward.schedule()
         self._max_prompt_tokens = max_length - config.grpo.sampling.max_completion_tokens
@@ -136,7 +136,6 @@ class WordleRolloutWorker(AsyncRolloutWorker):
     _loop_cls = WordleRolloutLoop
 
 
-def sft_codec(config: RunConfig, run_directory: Path) -> ChatCodec:
-    """Tokenizer and chat template of a run's model of SFT."""
-    settings = ModelSettings(path=str(run_directory / "sft"), template_kwargs=config.model.template_kwargs)
-    return load_codec(settings)[0]
+def start_codec(config: RunConfig, run_directory: Path) -> ChatCodec:
+    """Tokenizer and chat template of the model that GRPO starts from."""
+    return load_codec(config.start_settings(run_directory))[0]

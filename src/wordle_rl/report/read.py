@@ -11,7 +11,7 @@ from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
 from wordle_rl.runs import CHOICE_FILE, read_jsonl, read_object
 
-FIRST_PLAYERS = ("sft", *ALGORITHM_NAMES)
+FIRST_PLAYERS = ("base", "sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
 
 _PART_SPLITS = ("train", "val", "test")
@@ -76,7 +76,7 @@ def read_run(run_dir: Path) -> RunRecord:
     metrics = _metrics(run_dir / "metrics.jsonl", missing)
     games = _games(run_dir / "games.jsonl", missing)
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
-    trained = ("sft", str(config.get("algorithm", "grpo")))
+    trained = (*(["sft"] if _has_sft(config) else []), str(config.get("algorithm", "grpo")))
     missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
         raise ReportError(
@@ -103,13 +103,19 @@ def kept_weights(run: RunRecord) -> str:
     if not run.chosen:
         return ""
     step, share = run.chosen.get("step"), float(run.chosen.get("share", 1.0))
+    start = "SFT model" if _has_sft(run.config) else "base model"
     if step == 0:
-        kept = "those of the SFT model, since none that GRPO came to played better"
+        kept = f"those of the {start}, since none that GRPO came to played better"
     elif share == 1.0:
         kept = f"those of step {step}"
     else:
-        kept = f"those {share:.0%} of the way from the SFT model to step {step}".replace("%", " %")
+        kept = f"those {share:.0%} of the way from the {start} to step {step}".replace("%", " %")
     return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
+
+
+def _has_sft(config: Mapping[str, Any]) -> bool:
+    """Whether a stored config has that stage."""
+    return bool(config.get("sft", {}).get("epochs", 1))
 
 
 def in_order(players: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from html import escape
 from typing import Any
 
@@ -17,6 +17,7 @@ from wordle_rl.runs import is_number
 from wordle_rl.stats import Estimate
 
 _SHOWN_PARTS = ("held_out", "train", "all")
+_TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
 _MISSING = "–"
 _MOST = 8
 """Words listed for each player."""
@@ -42,7 +43,7 @@ def headline(results: Results) -> str:
     if not players:
         return ""
     last = next((name for name in (*ALGORITHM_NAMES, "sft") if name in players), players[-1])
-    before = "sft" if last != "sft" and "sft" in players else None
+    before = _stage_before(last, players)
     figures = results[last]["held_out"]
     cards = (
         ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
@@ -57,6 +58,14 @@ def headline(results: Results) -> str:
     )
     label = f"{escape(last)} on words that were never a secret in training"
     return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
+
+
+def _stage_before(player: str, players: Collection[str]) -> str | None:
+    """The model that a stage started from, if it is among the players."""
+    if player not in ("sft", *ALGORITHM_NAMES):
+        return None
+    starts = ("base",) if player == "sft" else ("sft", "base")
+    return next((name for name in starts if name in players), None)
 
 
 def results_section(results: Results, kept: str = "") -> str:
@@ -87,15 +96,16 @@ def results_section(results: Results, kept: str = "") -> str:
 
 
 def comparison_section(run: RunRecord) -> str:
-    """The model that learnt by play against SFT on the same secrets, separately for each part of the split."""
-    player = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
-    if player is None or "sft" not in run.evaluations:
+    """The last model against the one it started from on the same secrets, separately for each part of the split."""
+    player = next((name for name in (*ALGORITHM_NAMES, "sft") if name in run.evaluations), "")
+    start = _stage_before(player, run.evaluations)
+    if start is None:
         return ""
-    title = ALGORITHM_NAMES[player]
-    heading = f"{title[0].upper()}{title[1:]}"
+    title, start_title = _TITLES[player], _TITLES[start]
+    heading = f"{title[0].upper()}{title[1:]} against {start_title}"
     rows = ""
     notes: dict[str, list[str]] = {}  # and the parts they hold for
-    before, after = run.evaluations["sft"], run.evaluations[player]
+    before, after = run.evaluations[start], run.evaluations[player]
     quoted = quoted_parts(before.secrets & after.secrets, run.split_of)
     for part in (part for part in _SHOWN_PARTS if part in quoted):
         wanted = None if part == "all" else run.secrets_of(part)
@@ -105,7 +115,7 @@ def comparison_section(run: RunRecord) -> str:
         try:
             found = compare(a, b)
         except EvaluationError as error:
-            return f"<section><h2>{heading} against SFT</h2><p>No comparison: {escape(str(error))}</p></section>"
+            return f"<section><h2>{heading}</h2><p>No comparison: {escape(str(error))}</p></section>"
         for note in comparison_notes(found):
             notes.setdefault(note, []).append(PART_NAMES[part])
         cells = (
@@ -118,7 +128,7 @@ def comparison_section(run: RunRecord) -> str:
         rows += f"<tr><th scope='row'>{PART_NAMES[part]}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     heads = (
         "both won",
-        "only SFT",
+        f"only {start_title}",
         f"only {title}",
         "neither",
         "win rate, points",
@@ -129,10 +139,10 @@ def comparison_section(run: RunRecord) -> str:
     columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     told = "".join(f"<p class='muted'>{', '.join(parts)}: {escape(note)}</p>" for note, parts in notes.items())
     return (
-        f"<section><h2>{heading} against SFT, secret by secret</h2><p>Differences are {title} minus SFT on the same "
-        "secrets, with 95 % intervals: Tango's score interval for the win rate (a paired bootstrap if secrets were "
-        "played more than once) and a paired bootstrap for guesses, where losses count as above. p is from McNemar's "
-        "exact test for wins and from the exact sign-flip test for guesses.</p>"
+        f"<section><h2>{heading}, secret by secret</h2><p>Differences are {title} minus {start_title}, on the "
+        "same secrets, with 95 % intervals: Tango's score interval for the win rate (a paired bootstrap if secrets "
+        "were played more than once) and a paired bootstrap for guesses, where losses count as above. p is from "
+        "McNemar's exact test for wins and from the exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{told}</section>"
     )

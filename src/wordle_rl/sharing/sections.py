@@ -180,6 +180,8 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     """How many teacher games there were, and who played them."""
     traces = run.config.get("traces", {})
     given = traces.get("file") is not None
+    if not run.config.get("sft", {}).get("epochs", 1):
+        return "none, there was no supervised fine-tuning"
     if teachers:
         named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
         said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items())
