@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wordle_rl.checks.template import unwritable
 from wordle_rl.config import (
     ConfigError,
     EngineName,
@@ -23,7 +24,7 @@ from wordle_rl.config import (
     load_config,
 )
 from wordle_rl.endpoints.providers import find_endpoint
-from wordle_rl.prompt import Prompter, Thinking
+from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler
@@ -251,7 +252,7 @@ def model_sampler(
     `constrained` limits its guesses to listed words.
 
     Raises:
-        ConfigError: If it cannot be had, or vLLM cannot serve it.
+        ConfigError: If it cannot be had, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
     """
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained)
@@ -260,6 +261,7 @@ def model_sampler(
         from wordle_rl.samplers.vllm import check_vllm, make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
+    _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     return make_engine(Path(model.path), codec, sampling, constraint, seed)
 
@@ -277,8 +279,14 @@ def _own_sampler(
         from wordle_rl.models.loading import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
     loaded, codec = load_model(model, seed)
+    _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     return TransformersSampler(loaded, codec, sampling, seed, constraint)
+
+
+def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
+    if prompter.system_prompt and (missing := unwritable(codec, system_prompt(prompter))):
+        raise ConfigError(f"the model's tokenizer has no tokens for {missing} in the system prompt; leave that out")
 
 
 @contextmanager

@@ -66,8 +66,9 @@ def fit_problems(
         if budget < reply:
             problems.append(f"{name} {budget} is too small: to guess a word takes up to {reply} tokens")
         if context is not None and (told := outgrown(words, prompter, codec, name, budget, "model", context)):
+            shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
             fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
-            problems.append(f"{told}; lower {name}, {fix}")
+            problems.append(f"{told}; lower {name}{shorter}, {fix}")
     return problems
 
 

@@ -10,7 +10,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.budgets import fit_problems, outgrown
 from wordle_rl.checks.findings import Finding
 from wordle_rl.checks.memory import ModelNumbers
-from wordle_rl.checks.template import check_stops, check_template, sample_game
+from wordle_rl.checks.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.config import OptimizerSettings, RunConfig
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import WordList
@@ -27,6 +27,7 @@ def check_model(
     fits = fit_problems(words, prompter, codec, numbers.context, budgets_of(config))
     return [
         *check_template(codec, game, prompter.thinking),
+        *check_wording(prompter),
         *check_stops(codec, game, numbers.vocab_size),
         *(Finding("problem", message) for message in fits),
         *check_engine_length(config, words, prompter, codec),

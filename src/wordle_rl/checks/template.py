@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wordle_rl.chat import ChatCodec
 from wordle_rl.checks.findings import Finding
 from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.prompt import Message, Prompter, Shape, Thinking
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
 from wordle_rl.words import WordList
 
 _CLOSED_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
@@ -87,8 +87,13 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
         )
     unknown = tokenizer.unk_token_id
     if unknown is not None and unknown not in codec.stop_ids and unknown in ids:
+        missing = unwritable(codec, "".join(message["content"] for message in game)) or "parts of the frame"
         findings.append(
-            Finding("problem", "the tokenizer has no tokens for parts of the prompts; choose another game.style")
+            Finding(
+                "problem",
+                f"the tokenizer has no tokens for parts of the prompts ({missing}); choose another game.style, or "
+                "other words for game.system_prompt",
+            )
         )
     if tokenizer.eos_token_id != end:
         findings.append(
@@ -108,6 +113,29 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
             )
         )
     return findings
+
+
+def unwritable(codec: ChatCodec, text: str) -> str:
+    """The characters of a text that the tokenizer has no tokens for; empty if it has tokens for all of it."""
+    unknown = codec.tokenizer.unk_token_id
+    if unknown is None or unknown in codec.stop_ids or unknown not in codec.encode(text):
+        return ""
+    alone = [character for character in dict.fromkeys(text) if unknown in codec.encode(character)]
+    return ", ".join(map(repr, alone)) or "some of the words"
+
+
+def check_wording(prompter: Prompter) -> list[Finding]:
+    """Whether a system prompt of one's own shows how to reply; an empty one is not meant to."""
+    told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
+    if not prompter.system_prompt or (opened in told and closed in told):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"game.system_prompt shows no reply: neither {opened} and {closed} nor {{example}} is in it, so that a "
+            "model that has not learnt to reply cannot know how; put {example} into it",
+        )
+    ]
 
 
 def token_text(codec: ChatCodec, token: int) -> str:

@@ -27,6 +27,7 @@ from wordle_rl.cli import data, evaluating, finished, play, training, words
 from wordle_rl.cli.options import STYLE
 from wordle_rl.config import ConfigError, describe
 from wordle_rl.evaluate import EvaluationError
+from wordle_rl.prompt import PromptError
 from wordle_rl.report import ReportError
 from wordle_rl.reward import RewardError
 from wordle_rl.runs import RunError
@@ -40,6 +41,7 @@ _USER_ERRORS = (
     SolverError,
     RunError,
     EvaluationError,
+    PromptError,
     RewardError,
     ReportError,
     ChatTemplateError,

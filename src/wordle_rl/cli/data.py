@@ -90,6 +90,7 @@ def dataset(
     style: Style = Style.ENGLISH,
     shape: Shape = Shape.TRANSCRIPT,
     thinking: Thinking = Thinking.OPTIONAL,
+    system_prompt: str | None = None,
     max_turns: int | None = None,
     game_turns: int | None = None,
     max_words: int = 4096,
@@ -109,6 +110,8 @@ def dataset(
         shape: One growing conversation, or a fresh prompt every turn.
         thinking: Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted;
             `required` rejects games with a taught guess without thinking.
+        system_prompt: Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a
+            well-formed reply, are filled in. Empty: no system message.
         max_turns: Games of more guesses are rejected; left out: the same as --game-turns.
         game_turns: Guesses that the rules of the games allowed, which the prompts state; left out: what is recorded
             beside a language model's traces, else 6.
@@ -122,7 +125,7 @@ def dataset(
             without a count (the solver's, or of an endpoint that does not count); 0: no bound.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
-    command.dataset(traces, out, words, split_seed, style, shape, limits, game_turns, as_json)
+    command.dataset(traces, out, words, split_seed, style, shape, system_prompt, limits, game_turns, as_json)
 
 
 def import_data(

@@ -33,6 +33,7 @@ def evaluate(
     style: Style | None = None,
     shape: Shape | None = None,
     thinking: Thinking | None = None,
+    system_prompt: str | None = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -56,13 +57,15 @@ def evaluate(
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.
+        system_prompt: Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a
+            well-formed reply, are filled in. Empty: no system message. Left out: the model's own, else the style's.
     """
     sampling = SamplingSettings(
         temperature=0.0 if temperature is None else temperature,
         max_completion_tokens=reply_bound(player, settings.max_completion_tokens),
         max_batch_size=settings.max_batch_size,
     )
-    wording = Wording(style, shape, thinking)
+    wording = Wording(style, shape, thinking, system_prompt)
     endpoint_default_sampling = temperature is None
     asked = Asked(
         player,

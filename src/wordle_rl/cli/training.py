@@ -122,7 +122,7 @@ def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
 
 
 _TYRO_PREFIX = re.compile(
-    r"^Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:Value error, |(\w+) (?=Input ))?"
+    r"^Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:(\w+) (?=Input |Value error))?(?:Value error, )?"
 )
 
 

@@ -164,6 +164,7 @@ def dataset(
     split_seed: int,
     style: Style,
     shape: Shape,
+    system_prompt: str | None,
     limits: DatasetLimits,
     game_turns: int | None,
     as_json: bool,
@@ -180,7 +181,8 @@ def dataset(
             f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
             f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
         )
-    prompter = Prompter(style, shape, limits.thinking, found.word_length, Rules(max_turns=turns))
+    rules = Rules(max_turns=turns)
+    prompter = Prompter(style, shape, limits.thinking, found.word_length, rules, system_prompt)
     counts = write_dataset(_games(path), found, split_secrets(found, split_seed), prompter, limits, stem)
     if as_json:
         print_json(counts)

@@ -43,6 +43,7 @@ class Wording:
     style: Style | None
     shape: Shape | None
     thinking: Thinking | None
+    system_prompt: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl import display
+from wordle_rl.checks.template import check_wording
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.commands.eval_request import Asked, Outputs, Source
 from wordle_rl.config import ConfigError, check_seed
@@ -30,6 +31,7 @@ from wordle_rl.evaluate import (
     write_rows,
 )
 from wordle_rl.players import Player, weights_mark
+from wordle_rl.prompt import name_of
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, SplitName, split_secrets
@@ -50,6 +52,9 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     split = split_secrets(found, settings.split_seed)
     solver = Solver(found)
     who = asked.going_on(outputs).make(found, solver)
+    if asked.wording.system_prompt is not None:  # a model's own was looked at before it was trained
+        for finding in check_wording(who.prompter):
+            messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
     secrets = source.secrets(split)
     planned = _planned(who, split, source, asked)
     outputs.check_replaced(planned, secrets)
@@ -111,6 +116,7 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
     if asked.endpoint_default_sampling:
         drawing |= {"temperature": None, "top_p": None}
+    told = who.prompter.system_prompt
     return {
         "player": who.label,
         "base_url": bare_address(asked.base_url) if asked.base_url else None,
@@ -120,6 +126,7 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_
         "style": who.prompter.style.value,
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,
+        "system_prompt": None if told is None else name_of(told),
         **asdict(who.prompter.rules),
         **drawing,
         "constrain": "words" if asked.constrained else "none",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, tidied
 
 
 class WordSettings(Section):
@@ -37,6 +37,18 @@ class GameSettings(Section):
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
     """Whether a reply may or must reason before its guess."""
+    system_prompt: str | None = None
+    """Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
+    filled in, and a brace that is meant is doubled. Empty: no system message at all."""
+
+    @field_validator("system_prompt")
+    @classmethod
+    def _can_be_filled(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if fault := fault_in(text):
+            raise ValueError(fault)
+        return tidied(text)
 
     @property
     def rules(self) -> Rules:
@@ -45,7 +57,7 @@ class GameSettings(Section):
 
     def prompter(self, word_length: int) -> Prompter:
         """The prompter these settings describe, for words of this length."""
-        return Prompter(self.style, self.shape, self.thinking, word_length, self.rules)
+        return Prompter(self.style, self.shape, self.thinking, word_length, self.rules, self.system_prompt)
 
 
 class LoraSettings(Section):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from wordle_rl.config import EngineName, SamplingSettings
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 from wordle_rl.samplers.base import TokenSampler
 
 
@@ -23,6 +23,8 @@ class Conditions:
         max_completion_tokens: Limit on a reply; None: a player that draws no tokens, such as the solver.
         engine: What drew the tokens on this machine; None: an endpoint drew them, or no tokens were drawn.
         seed: Seed of random draws; None: nothing was drawn at random, or the seed is not known.
+        system_prompt: What it was told instead of the style's own rules, placeholders as they stand; empty: nothing;
+            None: those rules.
     """
 
     style: Style
@@ -33,11 +35,12 @@ class Conditions:
     max_completion_tokens: int | None = None
     engine: EngineName | None = None
     seed: int | None = None
+    system_prompt: str | None = None
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None) -> Conditions:
         """The conditions that prompter and sampler state themselves; the seed is not among them."""
-        worded = cls(prompter.style, prompter.shape, prompter.thinking)
+        worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
         if not isinstance(sampler, TokenSampler):
             return worded
         return worded.drawing(sampler.settings, engine=sampler.sampled_by)
@@ -53,7 +56,9 @@ class Conditions:
         """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
-        return Conditions(self.style, self.shape, self.thinking, temperature, top_p, limit, engine, seed)
+        return replace(
+            self, temperature=temperature, top_p=top_p, max_completion_tokens=limit, engine=engine, seed=seed
+        )
 
 
 def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
@@ -61,7 +66,7 @@ def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
     values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(Conditions)}
     if None in values["seed"]:
         del values["seed"]
-    return {name: (_shown(was), _shown(other)) for name, (was, other) in values.items() if was != other}
+    return {name: (_shown(name, was), _shown(name, other)) for name, (was, other) in values.items() if was != other}
 
 
 def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
@@ -79,7 +84,9 @@ def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
     return f"{name_a} and {name_b} were asked under different conditions: {listed}" if listed else ""
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
+    if name == "system_prompt":
+        return name_of(None if value is None else str(value))
     if value is None:
         return "the endpoint's own"
     return f"{value:g}" if isinstance(value, float) else str(value)

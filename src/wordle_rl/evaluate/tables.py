@@ -42,6 +42,8 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
     about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
     about |= {name: _plain(getattr(evaluation.conditions, name)) for name in _CONDITIONS}
+    if evaluation.conditions.system_prompt == "":  # which None would be
+        about["system_prompt"] = _NONE
     rows = [{**_row(record), "split": split.part_of(record.secret), **about} for record in evaluation.records]
     write_rows(path, rows)
 
@@ -126,6 +128,7 @@ def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
     records = []
     try:
         for row in rows:
+            row.setdefault("system_prompt", "")  # older tables have no column for it
             same = {name: row[name] for name in (*_ABOUT, *_RULES, *_CONDITIONS)}
             if about not in (None, same):
                 raise ValueError("its player, rules or conditions differ from the first row's")
@@ -135,6 +138,8 @@ def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
             raise ValueError("it has no games")
         rules = {name: about[name] for name in _RULES}
         asked = {name: about[name] or None for name in _CONDITIONS}
+        if asked["system_prompt"] == _NONE:
+            asked["system_prompt"] = ""
         whole = {name: about[name] for name in _ABOUT} | {"parts": about["parts"].split(), "rules": rules}
         return _EVALUATION.validate_python({**whole, "conditions": asked, "records": records})
     except (KeyError, ValueError, csv.Error) as error:

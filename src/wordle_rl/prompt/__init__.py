@@ -2,10 +2,12 @@
 
 reply.py       the grammar of a reply: what is a guess, and why something is none
 knowledge.py   what the marks so far prove, and saying it in plain sentences
+own_text.py    a system prompt of one's own, and its placeholders
 prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
+from wordle_rl.prompt.own_text import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, system_prompt
 from wordle_rl.prompt.reply import (
     THINK_TAGS,
@@ -24,13 +26,17 @@ __all__ = [
     "Knowledge",
     "Message",
     "ParseFailure",
+    "PromptError",
     "Prompter",
     "Shape",
     "Style",
     "Thinking",
     "describe_knowledge",
+    "fault_in",
     "knowledge_of",
+    "name_of",
     "parse_reply",
     "system_prompt",
+    "tidied",
     "with_opened_thought",
 ]

@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
+from wordle_rl.prompt.own_text import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
 
 
@@ -97,8 +98,12 @@ _DESCRIBE: dict[Style, Callable[[Turn], str]] = {
 class Prompter:
     """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
 
+    `system_prompt` is told instead of the style's own rules, its placeholders filled in; empty: there is no system
+    message.
+
     Raises:
         ValueError: If there is no such style, shape or setting of thinking.
+        PromptError: If the system prompt has an unknown placeholder or a single brace.
     """
 
     style: Style = Style.ENGLISH
@@ -106,12 +111,17 @@ class Prompter:
     thinking: Thinking = Thinking.OPTIONAL
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
+    system_prompt: str | None = None
 
     def __post_init__(self) -> None:
         # Plain strings equal the members but are not them, so a style "compact" would half work.
         object.__setattr__(self, "style", Style(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
+        if self.system_prompt is not None:
+            if fault := fault_in(self.system_prompt):
+                raise PromptError(f"system_prompt: {fault}")
+            object.__setattr__(self, "system_prompt", tidied(self.system_prompt))
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply by this style's grammar."""
@@ -160,7 +170,7 @@ class Prompter:
         describe = _DESCRIBE[self.style]
         if self.style is Style.COMPACT:
             board = "\n".join([self._start(), *(describe(turn) for turn in turns)])
-            return [Message(role="user", content=board)]
+            return [*self._system(), Message(role="user", content=board)]
         lines = ["Guesses so far:", *(describe(turn) for turn in turns)]
         if self.style is Style.ENGLISH:
             lines += describe_knowledge(knowledge_of(turns, self.word_length))
@@ -187,7 +197,16 @@ _EXAMPLE = {len(word): word for word in _EXAMPLES}
 
 @lru_cache(maxsize=64)
 def system_prompt(prompter: Prompter) -> str:
-    """The rules as told to a language model, worded for the prompter's style; the compact style says nothing."""
+    """What the system message says; empty if there is none.
+
+    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them.
+    """
+    word = _EXAMPLE[prompter.word_length]
+    required = prompter.thinking is Thinking.REQUIRED
+    example = prompter.reply(word, "…").replace("\n", "") if required else prompter.reply(word)
+    if prompter.system_prompt is not None:
+        facts = {"word_length": prompter.word_length, "max_turns": prompter.rules.max_turns, "example": example}
+        return filled(prompter.system_prompt, facts)
     if prompter.style is Style.COMPACT:
         return ""
     legend = {
@@ -197,11 +216,10 @@ def system_prompt(prompter: Prompter) -> str:
         "⬛ no (further) copy in it",
         Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
     }[prompter.style]
-    word = _EXAMPLE[prompter.word_length]
     form = {
-        Thinking.OFF: f"Reply with nothing but {prompter.reply(word)}.",
-        Thinking.OPTIONAL: f"Reply with {prompter.reply(word)}; you may reason first inside <think>…</think>.",
-        Thinking.REQUIRED: f"Reason first, briefly, then guess: {prompter.reply(word, '…')}".replace("\n", ""),
+        Thinking.OFF: f"Reply with nothing but {example}.",
+        Thinking.OPTIONAL: f"Reply with {example}; you may reason first inside <think>…</think>.",
+        Thinking.REQUIRED: f"Reason first, briefly, then guess: {example}",
     }[prompter.thinking]
     dictionary = {
         Dictionary.STRICT: "Guesses must be listed words; any other reply wastes the turn.",

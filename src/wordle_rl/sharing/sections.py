@@ -30,8 +30,9 @@ def opening(run: RunRecord, name: str) -> str:
         ", hard mode" if game.get("hard_mode") else ""
     )
     return (
-        f"Plays Wordle as a conversation ({rules}; prompts: {game.get('style')} wording, {game.get('shape')} shape, "
-        f"thinking {game.get('thinking')}). Base: {made}. Last stage of training: {stage_name(name)}."
+        f"Plays Wordle as a conversation ({rules}; prompts: {game.get('style')} wording{_told(game)}, "
+        f"{game.get('shape')} shape, thinking {game.get('thinking')}). Base: {made}. "
+        f"Last stage of training: {stage_name(name)}."
     )
 
 
@@ -160,6 +161,14 @@ def stage_name(name: str) -> str:
         str(key): said for key, said in ALGORITHM_NAMES.items()
     }
     return names.get(name, name)
+
+
+def _told(game: Mapping[str, Any]) -> str:
+    """That the rules are told in words of one's own, or not at all; empty if they are the style's."""
+    text = game.get("system_prompt")
+    if text is None:
+        return ""
+    return " with a system prompt of its own (`game.system_prompt` below)" if text else " without a system message"
 
 
 def _result_row(label: str, figures: Mapping[str, Any]) -> str:
