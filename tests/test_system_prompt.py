@@ -1,6 +1,7 @@
 """Laws of a system prompt of one's own: told in every style and shape, filled in, checked early, carried along."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -144,6 +145,14 @@ def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told:
     code, out, err = cli("eval", "--player", "solver", "--system-prompt", text)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"error: system_prompt: {told}" in err
+
+
+def test_the_text_in_the_documents_can_be_told(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    (block,) = [found for found in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "system_prompt" in found]
+    prompter = load(tmp_path, block).game.prompter(5)
+    assert "word of 5 letters in 6 guesses." in system_prompt(prompter)
+    assert prompter.reply("crane") in system_prompt(prompter)
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
