@@ -79,7 +79,9 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
 
 def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    config = without_sft(tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__blends="1")
+    config = without_sft(
+        tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__candidate_shares="[0.5, 1.0]"
+    )
     Pipeline(config, run, QUIET)("grpo")
     told = kept_weights(read_run(run))
     assert "base model" in told or "step 2" in told

@@ -99,8 +99,9 @@ class GRPOSettings(Section):
     """Play the validation secrets, greedily and as in training, and some training secrets greedily, before the first
     step, every so many steps and at the end. Those weights are kept whose greedy play needs the fewest guesses, a loss
     counted as one more than the game allows. 0: keep the last weights."""
-    blends: int = Field(0, ge=0)
-    """Number of interpolated weights between start and last step, evenly spaced, that are also validated at the end."""
+    candidate_shares: tuple[float, ...] = (1.0,)
+    """Which weights are validated at the end: so much of the way from the start to the last step, 0 to 1. Without 1
+    among them neither those of the last step nor of any before it may be kept."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
 
@@ -146,6 +147,17 @@ class GRPOSettings(Section):
             )
         return self
 
+    def _check_shares(self) -> None:
+        shares = self.candidate_shares
+        if not shares or not all(0 < share <= 1 for share in shares):
+            raise ValueError(f"candidate_shares {list(shares)}: give one or more, above 0 and at most 1")
+        if shares == (1.0,):
+            return
+        if not self.validate_every_steps:
+            raise ValueError("candidate_shares are chosen from by validation; set validate_every_steps")
+        if self.engine == "vllm":
+            raise ValueError("candidate_shares other than 1 are played by transformers; leave them out, or the engine")
+
     @model_validator(mode="after")
     def _can_learn(self) -> Self:
         if self.sampling.temperature == 0:
@@ -154,10 +166,7 @@ class GRPOSettings(Section):
             raise ValueError(
                 "scout_every_steps finds out which secrets to prefer, and focus 0 prefers none; raise focus"
             )
-        if self.blends and not self.validate_every_steps:
-            raise ValueError("blends are chosen from by validation; set validate_every_steps")
-        if self.blends and self.engine == "vllm":
-            raise ValueError('blends are played by transformers; set blends to 0, or engine to "transformers"')
+        self._check_shares()
         reply = self.sampling.max_completion_tokens
         if self.engine == "vllm" and 0 < self.vllm.max_length <= reply:
             raise ValueError(

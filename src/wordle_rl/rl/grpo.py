@@ -153,7 +153,8 @@ def _best_weights(
         engine,
         rollouts.reward_of,
     )
-    best = BestWeights(model, validation, settings.validate_every_steps, book.run, directory / "best", settings.blends)
+    every, shares = settings.validate_every_steps, settings.candidate_shares
+    best = BestWeights(model, validation, every, book.run, directory / "best", shares)
     trainer.add_callback(best)
     return best
 

@@ -2,8 +2,8 @@
 
 Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
 Sampled play improves through most of training; greedy play declines if it goes on too long. Weights interpolated
-between the start and the end of a training often have most of the gain and none of that loss; `blends` of them are
-tried too.
+between the start and the end of a training often have most of the gain and none of that loss, so such weights can be
+candidates, too, or the only ones.
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
@@ -148,7 +148,8 @@ class BestWeights(TrainerCallback):
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept during training.
-        blends: How many weights between start and end are tried at the end.
+        shares: Which weights are candidates at the end, as shares of the way from the start to the last step; the
+            start is one in any case, and those of the steps only with 1 among them.
     """
 
     def __init__(
@@ -158,16 +159,18 @@ class BestWeights(TrainerCallback):
         every_steps: int,
         run: Run,
         directory: Path,
-        blends: int = 0,
+        shares: Sequence[float] = (1.0,),
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
-        self._run, self._directory, self._blends = run, directory, blends
+        self._run, self._directory = run, directory
+        self._between = sorted(share for share in shares if share < 1)
+        self._takes_steps = 1 in shares
         self._last_validated: int | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate what training starts from, unless it goes on from a checkpoint."""
         if state.global_step == 0:
-            if self._blends and is_first():
+            if self._between and is_first():
                 self._keep(_START_FILE)
             self._consider(0)
 
@@ -202,14 +205,13 @@ class BestWeights(TrainerCallback):
 
     def _blend(self, last_step: int) -> None:
         """Try weights between those of the start and those of the last step."""
-        if not self._blends:
+        if not self._between:
             return
         wait_for_all()
         start = load_file(self._directory / _START_FILE)
         now = _trained(self._model)
         end = {name: weight.clone() for name, weight in now.items()}
-        for number in range(1, self._blends + 1):
-            share = number / (self._blends + 1)
+        for share in self._between:
             for name, last in end.items():
                 now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, share))
             self._consider(last_step, share)
@@ -222,6 +224,8 @@ class BestWeights(TrainerCallback):
         where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
         self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
+        if step and share == 1 and not self._takes_steps:
+            return
         costs = {name: figures[name] for name in _COSTS}
         if step and record.is_file():
             best = read_object(record)
