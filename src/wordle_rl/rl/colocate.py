@@ -73,7 +73,7 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
     if is_text_part(model.name_or_path):
         raise ConfigError(
             f'grpo.engine "vllm" reads all of {model.name_or_path}, of which the text part alone is trained here; use '
-            'grpo.engine "transformers", or train without model.lora: what SFT saves is the text part'
+            'grpo.engine "transformers", or begin with an SFT without model.lora: what that saves is the text part'
         )
     quiet_vllm()
 
