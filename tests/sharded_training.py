@@ -56,7 +56,7 @@ def train(words: str, games: Path, out: Path, stop_after: int = 0) -> torch.nn.M
     model = make_model(codec.tokenizer, **SIZE, seed=0)
     progress = StopAt(stop_after) if stop_after else None
     try:
-        train_sft(model, codec, examples, settings, Run(out), progress=progress)
+        train_sft(model, codec, examples, settings, Run(out), validation=examples[:5], progress=progress)
     except KeyboardInterrupt:
         if not stop_after:
             raise

@@ -208,5 +208,6 @@ def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
     assert len(errors) == 1
     assert "free space" in errors[0]
     assert not [path for path in run.rglob("*") if path.name.endswith((".partial", ".safetensors"))]
-    whole = {"config.json", "manifest.json", "timings.json", "metrics.jsonl", "sft", LOCK_FILE}
+    logs = {"validation_traces.jsonl", "metrics.jsonl"}
+    whole = {"config.json", "manifest.json", "timings.json", "sft", LOCK_FILE} | logs
     assert {path.name for path in run.glob("*")} - before <= whole

@@ -53,6 +53,17 @@ def test_a_language_models_games_are_checked_and_the_solvers_probes_are_kept(giv
     assert games.rejected == {"not_won": 1, "violates_clues": 1, "wrong_marks": 1}
 
 
+def test_sound_games_of_validation_secrets_are_kept_apart_wherever_they_stand(given, sixty) -> None:
+    split = split_secrets(sixty)
+    taught, (first, second, *_) = split.train[0], split.val
+    learnt, lost = game(taught, taught), game(first, taught)
+    apart = [game(second, taught, second), game(first, first), game(first, taught, first)]
+    games = given(learnt, lost, apart[0], game(split.test[0], split.test[0]), *apart[1:], num_games=2)
+    assert games.of_validation() == apart[:2]
+    assert list(games) == [learnt]
+    assert games.rejected == {"val_secret": 4, "test_secret": 1}
+
+
 def test_no_more_games_than_wanted_are_taken_each_time_from_the_start(given, sixty) -> None:
     secrets = split_secrets(sixty).train[:5]
     games = given(*(game(secret, secret) for secret in secrets), num_games=3)
@@ -168,6 +179,9 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     learnt = rows(directory / "traces.jsonl")
     assert {row["secret"] for row in learnt} == {*split.train[1:]}
     assert {row["teacher"] for row in learnt} == {"some/model"}
+    validation = rows(directory / "validation_traces.jsonl")
+    assert [(row["secret"], row["teacher"]) for row in validation] == [(s, "some/model") for s in sorted(split.val)]
+    assert [row for row in rows(directory / "metrics.jsonl") if "validation_loss" in row]
     assert audit(directory).num_secrets["traces.jsonl"] == len(split.train) - 1
     assert not audit(directory).leaks
     assert (directory / "sft" / "model.safetensors").is_file()

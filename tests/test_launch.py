@@ -112,10 +112,14 @@ def test_gathered_shards_are_what_one_process_learns_from_the_same_batches(shard
 
 
 def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_does(sharded) -> None:
-    one, two = (rows(directory / "metrics.jsonl") for directory in (sharded.alone, sharded.finished))
+    found = [rows(directory / "metrics.jsonl") for directory in (sharded.alone, sharded.finished)]
+    one, two = ([row for row in part if "loss" in row] for part in found)
     assert [row["step"] for row in one] == [row["step"] for row in two] == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
     for name in ("loss", "grad_norm"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-4)
+    one, two = ({row["step"]: row["validation_loss"] for row in part if "validation_loss" in row} for part in found)
+    assert one == pytest.approx(two, rel=1e-4)
+    assert list(two) == [STEPS_PER_EPOCH * (epoch + 1) for epoch in range(EPOCHS)]
     assert_alike(sharded.finished / "sft", sharded.alone / "sft", sharded.games, 1e-5)
     assert not (sharded.finished / "sft" / "checkpoints").exists()
 
@@ -123,7 +127,9 @@ def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_doe
 def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_directory, tmp_path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16", sft__logging_steps="1")
     said = launch("ddp.yaml", "-m", "wordle_rl.cli", "sft", config, "--out", tmp_path / "run")
-    steps = [row["step"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
+    found = rows(tmp_path / "run" / "metrics.jsonl")
+    steps = [row["step"] for row in found if "loss" in row]
+    assert [row["step"] for row in found if "validation_loss" in row] == [-(-200 // 32)]
     assert steps == list(range(1, -(-200 // 32) + 1)), "two batches of 16 a step"
     assert model_in(tmp_path / "run" / "sft").num_parameters() > 0
     assert said.count("model: ") <= 1, "one process speaks"

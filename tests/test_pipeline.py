@@ -119,6 +119,8 @@ def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
     assert not held_out & {row["secret"] for row in rows(finished_run / "traces.jsonl")}
     assert not held_out & {s for row in rows(finished_run / "secrets.jsonl") for s in row["secrets"]}
     assert audit(finished_run).clean
+    assert [row["secret"] for row in rows(finished_run / "validation_traces.jsonl")] == list(split.val)
+    assert [r["step"] for r in rows(finished_run / "metrics.jsonl") if "validation_loss" in r] == [-(-200 // 32)]
 
 
 def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
@@ -145,6 +147,7 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert Pipeline(config, directory, QUIET)("traces") is None
     assert sorted(path.name for path in directory.iterdir()) == [
         ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "validation_traces.jsonl",
     ]  # fmt: skip
     traces = tree(directory)["traces.jsonl"]
     assert Pipeline(config, directory, QUIET)("sft") is None
@@ -185,6 +188,7 @@ def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) 
     Pipeline(load_config(directory / "config.json"), directory, QUIET, anew=True)("traces")
     assert sorted(path.name for path in directory.iterdir()) == [
         ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "validation_traces.jsonl",
     ]  # fmt: skip
 
 
@@ -248,7 +252,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
     assert interrupted > 0
     monkeypatch.setattr(pipeline_module.Run, "append", append)
     Pipeline(config, directory, QUIET)(stage)
-    steps = [row["step"] for row in rows(directory / "metrics.jsonl")]
+    steps = [row["step"] for row in rows(directory / "metrics.jsonl") if "validation_loss" not in row]
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) > 1
     assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
@@ -359,7 +363,7 @@ def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Pa
     (run / "notes.txt").write_text("mine")
     pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, anew=True)
     pipeline("traces")
-    made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl"}
+    made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
     assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
     assert (run / "notes.txt").read_text() == "mine"
 

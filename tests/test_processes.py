@@ -52,10 +52,13 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
             sampling=SamplingSettings(max_completion_tokens=6),
         )  # fmt: skip
         training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
-    examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: (STEPS - 1) * BATCH + LAST_BATCH]
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    taught = (STEPS - 1) * BATCH + LAST_BATCH
+    parts = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
     games = out / "games.json"
     traces = [trace.to_row() for trace in plain_traces]
-    shared = {"rows": training.given, "examples": [asdict(example) for example in examples], "traces": traces}
+    shared = {name: [asdict(example) for example in part] for name, part in parts.items()}
+    shared |= {"rows": training.given, "traces": traces}
     games.write_text(json.dumps(shared))
     started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +83,8 @@ def test_two_processes_really_ran(trained) -> None:
 
 @pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
 def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
-    one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
+    found = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
+    one, two = ([row for row in part if "loss" in row] for part in found)
     assert [row["step"] for row in one] == [row["step"] for row in two] == list(range(1, STEPS + 1))
     for name in ("loss", "grad_norm"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-4, abs=1e-6)
@@ -90,6 +94,14 @@ def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None
         assert torch.allclose(weight, weights[1][name], atol=2e-4), name
         assert torch.equal(weights[1][name], weights[2][name]), "both processes hold the same weights"
     assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
+
+
+def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
+    """Of 21 games, two batches of eight for each process; accelerate fills the last two up with games it repeats."""
+    one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if "validation_loss" in row] for n in (1, 2))
+    assert [row["step"] for row in one] == [row["step"] for row in two] == [STEPS]
+    for name in ("validation_loss", "validation_mean_token_accuracy"):
+        assert two[0][name] == pytest.approx(one[0][name], rel=1e-3)
 
 
 def make_model_state(seed: int) -> dict[str, torch.Tensor]:
@@ -122,7 +134,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     said, _ = first.communicate(timeout=120)
     assert first.returncode != 0, said
     [stopped_at] = [int(path.name.removeprefix("checkpoint-")) for path in checkpoints.glob("checkpoint-*")]
-    assert [row["step"] for row in rows(metrics)] == list(range(1, stopped_at + 1))
+    assert [row["step"] for row in rows(metrics) if "loss" in row] == list(range(1, stopped_at + 1))
     assert not (directory / "sft" / "model.safetensors").exists()
 
     again = torchrun(*command)
@@ -130,7 +142,9 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert again.returncode == 0, said
     num_steps = 12 * -(-200 // 32)
     assert 0 < stopped_at < num_steps
-    found = [(row["stage"], row["step"]) for row in rows(metrics)]
+    epochs = [row["step"] for row in rows(metrics) if "validation_loss" in row]
+    assert epochs == list(range(num_steps // 12, num_steps + 1, num_steps // 12))
+    found = [(row["stage"], row["step"]) for row in rows(metrics) if "validation_loss" not in row]
     assert found == [("sft", step) for step in range(1, num_steps + 1)] + [("grpo", 1), ("grpo", 2)]
     played = rows(directory / "secrets.jsonl")
     drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}

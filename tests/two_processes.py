@@ -65,7 +65,8 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     share = num_processes()
     sft = SFTSettings(batch_size=BATCH // share, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
     models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
-    train_sft(models[0], codec, [Example(**example) for example in found["examples"]], sft, run)
+    learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
+    train_sft(models[0], codec, learnt, sft, run, validation=validation)
     Replaying.played = found["rows"]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOSettings(

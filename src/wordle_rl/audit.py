@@ -94,7 +94,8 @@ def _from_before(directory: Path, stage: str, split: Split) -> list[str]:
 def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:
     """Every secret a training game had, with the file that says so. Teacher games are what SFT trains on.
 
-    Games by which weights are chosen have validation secrets and are none of training.
+    Games by which weights are chosen have validation secrets and are none of training; nor are those on which SFT takes
+    its validation loss, in a file of their own.
     """
     for name in ("traces.jsonl", "secrets.jsonl", "games.jsonl"):
         for row, secrets in _rows(directory / name):

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from wordle_rl.before_run import check_before_run, is_trained
+from wordle_rl.chat import ChatCodec
 from wordle_rl.config import (
     ALGORITHM_NAMES,
     ConfigError,
@@ -41,7 +42,7 @@ from wordle_rl.samplers.base import Closable
 from wordle_rl.sharing.card import CARD_FILE, write_cards
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
-from wordle_rl.teaching.dataset import encode_traces
+from wordle_rl.teaching.dataset import Example, encode_traces
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.traces import read_traces, write_solver_traces
 from wordle_rl.words import WordList, load_words
@@ -130,13 +131,14 @@ class Pipeline:
         return self._report() if "report" in chain and is_first() else None
 
     def _traces(self) -> None:
-        path = self.run.directory / "traces.jsonl"
+        path, validation = (self.run.directory / name for name in ("traces.jsonl", "validation_traces.jsonl"))
         if path.is_file() or not is_first():
             return
         settings = self.config.traces
         if settings.file is not None:
             given = GivenTraces(self.words, self.split, settings, self.config.game)
             with self.run.stage("traces"):
+                write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
                 count = write_jsonl(path, (trace.to_row() for trace in given))
             left_out = f"; left out: {text}" if (text := given.left_out()) else ""
             self.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
@@ -149,6 +151,7 @@ class Pipeline:
                 settings,
                 self.config.seed,
                 lambda done: advance(done, settings.num_games, ""),
+                validation,
             )
 
     def _sft(self) -> None:
@@ -174,6 +177,7 @@ class Pipeline:
         if encoded.rejected:
             left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
             self.console.print(f"left out: {left_out}")
+        validation = self._validation_examples(codec, limit)
         with self._stage("sft", "SFT", 0) as advance:
             directory = train_sft(
                 model,
@@ -181,12 +185,25 @@ class Pipeline:
                 encoded.examples,
                 self.config.sft,
                 self.run,
+                validation=validation,
                 seed=self.config.seed,
                 report_to=self.config.report_to,
                 progress=advance,
             )
         if is_first():
             finish_model(directory, trained_further(Path(self.config.model.path), self.config.game, self._lesson))
+
+    def _validation_examples(self, codec: ChatCodec, limit: int) -> list[Example]:
+        """The run's teacher games of validation secrets as token sequences of at most `limit` tokens."""
+        path = self.run.directory / "validation_traces.jsonl"
+        if not self.config.sft.validations_per_epoch:
+            return []
+        traces = read_traces(path) if path.is_file() else ()
+        held_out = (trace for trace in traces if self.split.part_of(trace.secret) == "val")
+        examples = encode_traces(held_out, self.prompter, codec, limit).examples
+        if not examples:
+            self.console.print("no validation loss: there are no teacher games of validation secrets")
+        return examples
 
     def _learn_by_play(self) -> None:
         name, settings = self.config.algorithm, self.config.play_settings

@@ -48,7 +48,8 @@ class TraceSettings(Section):
     """Learn from the games of this file of `wordle-rl traces`, or of this directory of wordle_data_WORD.csv, instead of
     playing new ones. Left out are games whose secret may not be taught, and games that come out differently when played
     again by the rules of the run. Games that the solver did not play are also left out for the reasons of `wordle-rl
-    dataset`, such as being lost. Of the settings here, only `num_games` and `rl_only_share` still apply."""
+    dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
+    only `num_games` and `rl_only_share` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)

@@ -80,6 +80,9 @@ class SFTSettings(Section):
     """Checkpoint every so many steps; 0: at the end only."""
     logging_steps: int = Field(10, ge=1)
     """Write metrics every so many steps."""
+    validations_per_epoch: int = Field(1, ge=0)
+    """Take the loss on teacher games of validation secrets, which are never trained on, so many times per epoch, evenly
+    spaced, and after the last step; 0: never."""
     save_each_epoch: bool = False
     """Keep model and tokenizer after each epoch, in sft/epochs."""
     compile: bool = False

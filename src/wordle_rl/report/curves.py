@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.report.charts import NUM_COLORS, Series, line_chart, time_bar
-from wordle_rl.runs import is_number
+from wordle_rl.runs import VALIDATED, is_number
 
 _CURVES = {
     "win_rate": (
@@ -69,6 +69,10 @@ _STAGE_NAMES = {
     "validation": "Choice of weights, on validation secrets",
     "blend": "Blends of first and last weights, by percent of the last, on validation secrets",
 }
+_VALIDATION_NOTE = (
+    " Validation: teacher games of the validation secrets, which are never trained on; if that curve turns back while "
+    "training goes on improving, games are learnt by heart."
+)
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
 _NOT_CURVES = {
     "stage", "step", "seconds", "epoch", "skipped_steps",
@@ -84,21 +88,27 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     # Games that are learnt once, by the weights that played them, are never clipped.
     series = {name: s for name, s in series.items() if not name.startswith("clip_ratio/") or s.values.any()}
+    validated = {n.removeprefix(VALIDATED): series.pop(n) for n in list(series) if n.startswith(VALIDATED)}
     rewards = [name for name in series if name.startswith("reward/")]
-    known = [name for name in _CURVES if name in series]
+    known = [name for name in _CURVES if name in series or name in validated]
     others = sorted(set(series) - set(known) - set(rewards) - {n for n in series if n.startswith("seconds/")})
     charts = []
     for name in known + others:
         title, note = _CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
-        charts.append(line_chart(title, note, [series[name]], percent=_is_rate(name), smooth=name not in _EXACT))
+        curves = [series[name]] if name in series else []
+        if name in validated:
+            note += _VALIDATION_NOTE
+            curves = [*(_named("training", c) for c in curves), _named("validation", validated[name])]
+        charts.append(line_chart(title, note, curves, percent=_is_rate(name), smooth=name not in _EXACT))
     beside_reward = known.index("reward") + 1 if "reward" in known else 0
     charts[beside_reward:beside_reward] = _reward_charts([series[name] for name in rewards])
     times = [
         (name.removeprefix("seconds/"), float(s.values.mean())) for name, s in series.items() if "seconds/" in name
     ]
+    num_steps = len({row["step"] for row in rows})
     return (
         f"<section><h2>{escape(_STAGE_NAMES.get(stage, stage))}</h2>"
-        f"<p>{len(rows)} logged steps.{_skipped(rows)} Faint lines: each value; bold lines: running mean. "
+        f"<p>{num_steps} logged steps.{_skipped(rows)} Faint lines: each value; bold lines: running mean. "
         "Point at a curve to read its values.</p>"
         f"<div class='grid'>{''.join(charts)}</div>{time_bar('Mean seconds of a step', times)}</section>"
     )
@@ -106,12 +116,16 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _reward_charts(components: Sequence[Series]) -> list[str]:
     """All reward components in one chart, or in several if there are more of them than colours."""
-    short = [Series(c.name.removeprefix("reward/"), c.steps, c.values) for c in components]
+    short = [_named(c.name.removeprefix("reward/"), c) for c in components]
     note = "Mean of each component over the games, before its weight."
     return [
         line_chart(_components_title(short), note, short[first : first + NUM_COLORS])
         for first in range(0, len(short), NUM_COLORS)
     ]
+
+
+def _named(name: str, curve: Series) -> Series:
+    return Series(name, curve.steps, curve.values)
 
 
 def _components_title(components: Sequence[Series]) -> str:

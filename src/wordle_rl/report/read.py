@@ -9,7 +9,7 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
-from wordle_rl.runs import CHOICE_FILE, read_jsonl, read_object
+from wordle_rl.runs import CHOICE_FILE, VALIDATED, read_jsonl, read_object
 
 FIRST_PLAYERS = ("base", "sft", *ALGORITHM_NAMES)
 """The order in which the stages of a run are shown; other players follow by name."""
@@ -32,7 +32,8 @@ class RunRecord:
         facts: What else results.json holds, such as seconds per stage.
         manifest: Versions, split, hardware, command.
         config: Every setting, resolved.
-        metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step.
+        metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step; SFT's rows of
+            training and of validation are not taken for each other.
         games: Rows of games.jsonl, oldest first.
         evaluations: Player -> every game it played.
         split_of: Secret -> `train`, `val` or `test`.
@@ -162,12 +163,12 @@ def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
     if not path.is_file():
         missing.append(path.name)
         return {}
-    stages: dict[str, dict[float, dict[str, Any]]] = {}
+    stages: dict[str, dict[tuple[float, bool], dict[str, Any]]] = {}
     for number, row in enumerate(read_jsonl(path), start=1):
         stage, step = row.get("stage"), row.get("step")
         if not isinstance(stage, str) or not isinstance(step, int | float):
             raise ReportError(f"{path}:{number} lacks a stage or a step; delete the line")
-        stages.setdefault(stage, {})[step] = row
+        stages.setdefault(stage, {})[step, any(name.startswith(VALIDATED) for name in row)] = row
     return {stage: [rows[step] for step in sorted(rows)] for stage, rows in stages.items()}
 
 

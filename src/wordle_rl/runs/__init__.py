@@ -24,6 +24,7 @@ from wordle_rl.runs.files import (
 from wordle_rl.runs.run import (
     CHOICE_FILE,
     LOCK_FILE,
+    VALIDATED,
     BufferedRun,
     Run,
     check_place,
@@ -37,6 +38,7 @@ from wordle_rl.runs.run import (
 __all__ = [
     "CHOICE_FILE",
     "LOCK_FILE",
+    "VALIDATED",
     "BufferedRun",
     "NoLockError",
     "Run",

@@ -2,7 +2,8 @@
 
 A game is learnt only if its secret may be taught and it comes out the same when played again by the rules of the run. A
 game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
-`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose.
+`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Sound
+games of validation secrets are never learnt, but SFT is measured by them.
 """
 
 from __future__ import annotations
@@ -63,6 +64,15 @@ class GivenTraces:
         if not found:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
+    def of_validation(self) -> list[Trace]:
+        """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never learnt.
+
+        Raises:
+            RunError: If there is no such file or a line is not a trace.
+        """
+        games = (trace for trace in read_games(self.path) if self._split.part_of(trace.secret) == "val")
+        return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
+
     def left_out(self) -> str:
         """The rejected games by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
@@ -79,8 +89,11 @@ class GivenTraces:
         fault = self._split.held_out_reason(trace.secret)
         if fault is None and trace.secret in self._rl_only:
             fault = "rl_only_secret"
-        if fault is None and trace.teacher != "solver":
-            fault = fault_of(trace, self._words, self._limits)
+        return fault or self._fault_of_game(trace)
+
+    def _fault_of_game(self, trace: Trace) -> str | None:
+        """What is wrong with a game, whatever its secret."""
+        fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
         return fault or replay_fault(trace, self._words, self._rules)
 
 

@@ -189,16 +189,39 @@ def solver_traces(
             on_progress(min(start + _CHUNK, len(secrets)))
 
 
+def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
+    """One game of the teacher per validation secret, to measure SFT by and never to be learnt.
+
+    The teacher plays as in the games that are learnt, noise included: a part of every loss is what nobody can foresee,
+    and a model that learns the noise by heart loses most just there. Its chances are drawn apart from those of the
+    training games, whose random openings it would otherwise repeat.
+    """
+    play = settings.teacher.model_copy(update={"reveal_rate": 0.0})  # both are for secrets outside the answers
+    inside = settings.model_copy(update={"outside_choice": 1, "teacher": play})
+    seed = random.Random(f"validation {seed}").getrandbits(31)
+    return solver_traces(teacher.words, split.val, teacher, inside, seed)
+
+
 def write_solver_traces(
-    path: Path, split: Split, solver: Solver, settings: TraceSettings, seed: int, on_progress: Callable[[int], None]
+    path: Path,
+    split: Split,
+    solver: Solver,
+    settings: TraceSettings,
+    seed: int,
+    on_progress: Callable[[int], None],
+    validation: Path | None = None,
 ) -> int:
     """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
 
+    Its `validation_traces` are written first, to the file `validation`, if that is given.
+
     Raises:
         WordListError: If the opener is not listed.
-        RunError: If the file cannot be written.
+        RunError: If a file cannot be written.
     """
     teacher = SolverTeacher(solver)
+    if validation is not None:
+        write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
     secrets = draw_secrets(solver.words, split, settings, seed)
     games = solver_traces(solver.words, secrets, teacher, settings, seed, on_progress)
     with teacher.helped_by(_num_helpers(settings.num_games)):

@@ -20,7 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.processes import check_sharded
 from wordle_rl.progress import ProgressCallback
-from wordle_rl.runs import Run, RunError, is_number
+from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training.checkpoints import last_checkpoint, step_of
 from wordle_rl.training.guard import StepGuard, in_any_process
@@ -68,8 +68,10 @@ class RunCallback(TrainerCallback):
         logs: dict[str, Any] = kwargs.get("logs") or {}
         if "train_runtime" in logs or not state.is_world_process_zero:
             return
-        numbers: dict[str, Any] = {name: value for name, value in logs.items() if is_number(value)}
-        lost = [name for name, value in logs.items() if isinstance(value, float) and not math.isfinite(value)]
+        if "eval_runtime" in logs:
+            self._write_validation(state.global_step, logs)
+            return
+        numbers, lost = _numbers(logs)
         if skipped := self.guard.take_skipped():
             numbers["skipped_steps"] = skipped
             if skipped >= state.global_step - self._last_logged and "loss" in numbers:
@@ -83,6 +85,12 @@ class RunCallback(TrainerCallback):
         self.write(state.global_step, numbers)
         if self._headline in numbers:
             self._note = f"{self._headline} {numbers[self._headline]:.3f}"
+
+    def _write_validation(self, step: int, logs: dict[str, Any]) -> None:
+        """Write the figures of validation games, without transformers' clocks."""
+        names = ("eval_loss", "eval_mean_token_accuracy")
+        numbers, lost = _numbers({VALIDATED + name.removeprefix("eval_"): logs[name] for name in names})
+        self.write(step, numbers | ({"not_finite": lost} if lost else {}))
 
     def write(self, step: int, numbers: dict[str, Any]) -> None:
         """Write the numbers of a step."""
@@ -103,6 +111,12 @@ class RunCallback(TrainerCallback):
         if (skipped := self.guard.take_skipped()) and state.is_world_process_zero:
             row = {"stage": self._stage, "step": state.global_step, "skipped_steps": skipped, "not_finite": ["loss"]}
             self._run.append("metrics.jsonl", row)
+
+
+def _numbers(logs: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The finite numbers of a log, and the names of those that are not finite."""
+    lost = [name for name, value in logs.items() if isinstance(value, float) and not math.isfinite(value)]
+    return {name: value for name, value in logs.items() if is_number(value)}, lost
 
 
 def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings, total_steps: int) -> LambdaLR:

@@ -44,6 +44,7 @@ from wordle_rl.training.loop import (
     train_epochs,
     trainer_arguments,
 )
+from wordle_rl.training.validation import ValidationTimes, figures, random_stream_kept, sums_by_game
 
 _FILLER = Example([0, 0], [0, 0])
 """A row without a loss."""
@@ -56,6 +57,7 @@ def train_sft(
     settings: SFTSettings,
     run: Run,
     *,
+    validation: Sequence[Example] = (),
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
@@ -68,6 +70,8 @@ def train_sft(
         examples: Token sequences with loss masks.
         settings: Batch, optimizer, precision.
         run: Where metrics, checkpoints and the model go.
+        validation: Games that are not trained on, whose loss is logged now and then; none: no such loss. The weights
+            that training ends with are the same with and without.
         seed: Seed of the batch order.
         report_to: Experiment trackers, by TRL's names.
         progress: Told of every step.
@@ -87,7 +91,17 @@ def train_sft(
     with held_interrupt() as stop, known_warnings_silenced():
         guard = StepGuard("sft", settings.optimizer.max_bad_steps)
         callback = RunCallback(run, "sft", stop, progress, "loss", guard)
-        trainer = fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed, report_to=report_to)
+        trainer = fit_games(
+            model,
+            codec,
+            examples,
+            settings,
+            checkpoints,
+            callback,
+            validation=validation,
+            seed=seed,
+            report_to=report_to,
+        )
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
         drop_checkpoints(checkpoints)
@@ -102,6 +116,7 @@ def fit_games(
     checkpoints: Path,
     callback: RunCallback,
     *,
+    validation: Sequence[Example] = (),
     seed: int = 0,
     report_to: Sequence[str] = (),
 ) -> GameSFTTrainer:
@@ -110,7 +125,9 @@ def fit_games(
         model=model,
         args=_arguments(settings, checkpoints, seed, report_to),
         train_dataset=as_dataset([*examples, *_fillers(len(examples), settings.batch_size, num_processes())]),
+        eval_dataset=as_dataset(sorted(validation, key=lambda e: len(e.token_ids))) if validation else None,
         processing_class=codec.tokenizer,
+        compute_metrics=figures,
         callbacks=[callback.guard, callback],
     )
     trainer.remove_callback(PrinterCallback)
@@ -120,6 +137,8 @@ def fit_games(
     if settings.save_each_epoch:
         epochs = checkpoints.parent / "epochs"
         trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, epochs / name)))
+    if validation and settings.validations_per_epoch:
+        trainer.add_callback(ValidationTimes(settings.validations_per_epoch))
     trainer.lengths = [len(example.token_ids) for example in examples]
     train_epochs(trainer, model, settings.optimizer, checkpoints)
     return trainer
@@ -164,13 +183,9 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         """The summed cross-entropy of the learnt tokens over `num_items_in_batch`."""
-        vocabulary = self.accelerator.unwrap_model(model).config.get_text_config().vocab_size
-        if return_outputs or vocabulary > SMALL_VOCABULARY:
+        if return_outputs or not self._is_small(model):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-untyped-call]
-        targets = inputs["labels"][:, 1:]  # (B, T - 1)
-        learnt = targets != -100
-        logits = model(input_ids=inputs["input_ids"], use_cache=False).logits[:, :-1][learnt].float()  # (N, V)
-        targets = targets[learnt]
+        logits, targets, _ = _learnt_logits(model, inputs)
         count = len(targets) if num_items_in_batch is None else num_items_in_batch
         loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / max(int(count), 1)
         if len(targets):  # else all rows are fillers
@@ -179,6 +194,46 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes
         return loss
+
+    def _is_small(self, model: torch.nn.Module) -> bool:
+        vocabulary: int = self.accelerator.unwrap_model(model).config.get_text_config().vocab_size
+        return vocabulary <= SMALL_VOCABULARY
+
+    def prediction_step(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[None, torch.Tensor, torch.Tensor]:
+        """What `figures` adds up: for each game `sums_by_game`, shape (B, 2), and its number of tokens, shape (B,)."""
+        del prediction_loss_only, ignore_keys
+        inputs = self._prepare_inputs(inputs)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            if self._is_small(model):
+                logits, targets, learnt = _learnt_logits(model, inputs)
+                losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+                right = logits.argmax(-1) == targets
+            else:
+                found = model(**inputs, use_cache=False, fused_lm_head=True)
+                learnt = found.label_mask
+                losses, right = -found.log_probs[learnt].float(), found.is_top1[learnt]
+        return None, sums_by_game(losses, right, learnt), learnt.sum(-1)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """As transformers does; the training that goes on is the same as without."""
+        with random_stream_kept(self.args.device):
+            found: dict[str, float] = super().evaluate(*args, **kwargs)
+        self.model.train()  # type: ignore[union-attr]  # there is one
+        return found
+
+
+def _learnt_logits(model: torch.nn.Module, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Logits (N, V) and targets (N,) of the tokens that are learnt, and which those are, (B, T - 1)."""
+    targets = inputs["labels"][:, 1:]  # (B, T - 1)
+    learnt = targets != -100
+    logits = model(input_ids=inputs["input_ids"], use_cache=False).logits[:, :-1][learnt].float()
+    return logits, targets[learnt], learnt
 
 
 class EpochOrder(LengthGroupedSampler):
@@ -230,6 +285,7 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
     return SFTConfig(
         **common,
         per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         num_train_epochs=settings.epochs,
         max_length=None,
