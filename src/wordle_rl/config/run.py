@@ -92,13 +92,13 @@ class RunConfig(Section):
     def _check_without_sft(self) -> None:
         if self.play_settings.is_skipped:
             raise ValueError(f"sft.epochs is 0 and {self.algorithm} is skipped, which leaves nothing to train")
-        needs = {
-            "model.path 'tiny' is untrained and would win nothing to learn from": self.model.path == "tiny",
-            "traces.file has games that nobody learns": self.traces.file is not None and not self.play_settings.replays,
-        }
-        for reason, there in needs.items():
-            if there:
-                raise ValueError(f"sft.epochs is 0, but {reason}; set sft.epochs above 0, or leave the other out")
+        if self.model.path == "tiny":
+            raise ValueError(
+                "sft.epochs is 0 and model.path 'tiny' was never trained, so it would win nothing to learn from; name "
+                "a trained model, or set sft.epochs above 0"
+            )
+        if self.traces.file is not None and not self.play_settings.replays:
+            raise ValueError("sft.epochs is 0, so nothing learns the games of traces.file; leave one of them out")
 
     @property
     def start(self) -> Literal["base", "sft"]:
