@@ -22,6 +22,10 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
 _VLLM_IMPORTANCE_CAP = 2.0
 
 
+def _asks_no_win(reward: RewardSettings) -> bool:
+    return bool({"regret", "quick_regret"} & {*reward.schedule().rubric_at(0).weights})
+
+
 class GRPOSettings(Section):
     """Multi-turn GRPO."""
 
@@ -122,10 +126,14 @@ class GRPOSettings(Section):
             return _VLLM_IMPORTANCE_CAP if self.engine == "vllm" else 0.0
         return self.max_importance_ratio
 
+    @property
+    def learns_without_wins(self) -> bool:
+        """Whether a game that nobody can win may teach something."""
+        return _asks_no_win(self.reward)
+
     @model_validator(mode="after")
     def _pays_without_a_win(self) -> Self:
-        asks_no_win = {"regret", "quick_regret"} & {*self.reward.schedule().rubric_at(0).weights}
-        if self.outside_rate and not asks_no_win:
+        if self.outside_rate and not self.learns_without_wins:
             raise ValueError(
                 "outside_rate needs a reward that does not ask for a win; give reward.weights quick_regret"
             )
@@ -220,6 +228,11 @@ class RoundSettings(Section):
         """Whether it goes over teacher games, too."""
         return getattr(self, "replay_share", 0.0) > 0  # not all have one
 
+    @property
+    def learns_without_wins(self) -> bool:
+        """Whether a game that nobody can win may teach something."""
+        return False
+
     _learns_from_single_games: ClassVar[bool] = False
     """Whether a group may be one game, which may then be greedy."""
 
@@ -264,6 +277,11 @@ class DPOSettings(RoundSettings):
     sft_weight: float = Field(0.0, ge=0)
     """Weight of the chosen replies' own likelihood in the loss, so that it does not fall along with the rejected."""
 
+    @property
+    def learns_without_wins(self) -> bool:
+        """Whether a game that nobody can win may teach something; `information` prefers the secret to all else."""
+        return self.judge == "regret" or (self.judge == "outcome" and _asks_no_win(self.reward))
+
     @model_validator(mode="after")
     def _has_pairs(self) -> Self:
         if self.judge == "outcome" and self.group_size < 2:
@@ -288,5 +306,10 @@ class DaggerSettings(RoundSettings):
     """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
     replay_share: float = Field(0.25, ge=0, lt=1)
     """Share of teacher games among all games that a round trains on, kept rounds included, against forgetting."""
+
+    @property
+    def learns_without_wins(self) -> bool:
+        """The teacher does not know the secret, and names an answer that fits."""
+        return True
 
     _learns_from_single_games = True

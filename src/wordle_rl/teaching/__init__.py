@@ -13,5 +13,6 @@ dataset.py       traces -> checked examples and rows
 preview.py       a few teacher games as token sequences, to be measured before a run
 row_files.py     which files rows may replace
 given_traces.py  a run's own teacher games, from a file
+given_starts.py  boards that groups start from, from a file
 imports.py       other people's rows
 """
