@@ -205,14 +205,14 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
     if group_size < 1 or len(trajectories) % group_size:
         raise ValueError(f"{len(trajectories)} trajectories are no whole number of groups of {group_size}")
     groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
-    if any(len({_start_of(trajectory) for trajectory in group}) > 1 for group in groups):
+    if any(len({start_of(trajectory.transcript) for trajectory in group}) > 1 for group in groups):
         raise ValueError(f"every {group_size} trajectories in a row must share their secret and their given turns")
     return groups
 
 
-def _start_of(trajectory: Trajectory) -> Start:
-    played = trajectory.transcript.turns
-    return Start(trajectory.transcript.secret, tuple(turn.turn.guess or "" for turn in played if turn.given))
+def start_of(transcript: Transcript) -> Start:
+    """Where a game began."""
+    return Start(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
 
 
 def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:

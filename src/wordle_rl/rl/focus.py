@@ -43,6 +43,10 @@ class SecretPicker:
         self._seed = seed
         self._worth = np.full(len(self._secrets), np.nan)
 
+    def __contains__(self, secret: object) -> bool:
+        """Say whether a secret is one to choose from."""
+        return secret in self._index
+
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
         """Draw `count` secrets, without repeats in a process while there are enough.
 

@@ -15,7 +15,7 @@ from wordle_rl.models.loading import context_length
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.credit import TurnValues
-from wordle_rl.rollout import Trajectory
+from wordle_rl.rollout import Start, Trajectory
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -28,7 +28,8 @@ class GameSetup:
     """What the games of a training are played with.
 
     `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
-    latter are training secrets of SFT that this training leaves out.
+    latter are training secrets of SFT that this training leaves out. `starts_share` of the groups start from one of
+    `given_starts`, if there are any.
     """
 
     words: WordList
@@ -37,6 +38,8 @@ class GameSetup:
     solver: Solver
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
+    given_starts: Sequence[Start] = ()
+    starts_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

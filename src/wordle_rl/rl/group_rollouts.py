@@ -56,6 +56,8 @@ class GroupRollouts:
             focus=settings.focus,
             outside_rate=settings.outside_rate,
             max_given=settings.max_given,
+            given_starts=setup.given_starts,
+            starts_share=setup.starts_share,
         )
         self._fitting = fitting_answers(setup.solver)
         self.best_compliance: float | None = None

@@ -116,7 +116,14 @@ class Rounds:
         self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
         self._starts = GroupStarts(
-            setup.words, setup.prompter, setup.secrets, seed, outside_rate=outside_rate, max_given=settings.max_given
+            setup.words,
+            setup.prompter,
+            setup.secrets,
+            seed,
+            outside_rate=outside_rate,
+            max_given=settings.max_given,
+            given_starts=setup.given_starts,
+            starts_share=setup.starts_share,
         )
         self._trackers = [make() for make in get_reporting_integration_callbacks(list(report_to))]
         self.checkpoints = run.directory / name / "checkpoints"

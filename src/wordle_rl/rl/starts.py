@@ -12,7 +12,7 @@ from typing import Any
 from wordle_rl.env import Transcript, random_given
 from wordle_rl.prompt import Prompter
 from wordle_rl.rl.focus import SecretPicker, draw_numbers, with_outside
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import Start, start_of
 from wordle_rl.runs import Run
 from wordle_rl.words import WordList
 
@@ -28,6 +28,8 @@ class GroupStarts:
         focus: See `SecretPicker`.
         outside_rate: Share of secrets that are listed words outside the answers.
         max_given: 0 to so many random turns are already played.
+        given_starts: Starts that some groups take instead of one drawn here.
+        starts_share: Share of those groups, if there are such starts.
 
     Raises:
         ValueError: If there are no secrets.
@@ -43,9 +45,13 @@ class GroupStarts:
         focus: float = 0.0,
         outside_rate: float = 0.0,
         max_given: int = 0,
+        given_starts: Sequence[Start] = (),
+        starts_share: float = 0.0,
     ) -> None:
         self._words, self._prompter, self._seed = words, prompter, seed
         self._outside_rate, self._max_given = outside_rate, max_given
+        self._given_starts, self._starts_share = given_starts, starts_share
+        self._given_boards = frozenset(start for start in given_starts if start.given)
         self.picker = SecretPicker(list(secrets), focus, seed)
 
     def draw(
@@ -68,11 +74,26 @@ class GroupStarts:
         for secret in with_outside(secrets, self._words, self._outside_rate, rng):
             given = random_given(self._words, secret, rng, self._max_given, hard_mode=hard_mode)
             starts.append(Start(secret, given))
-        return starts
+        return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
+
+    def _with_given(self, starts: Sequence[Start], numbers: Sequence[int]) -> list[Start]:
+        """Replace each start, with probability `starts_share`, by a given one; without repeats while there are enough.
+
+        The random stream is one of its own, so that all others stay as they were.
+        """
+        rng = random.Random(":".join(map(str, (self._seed, *numbers, "given"))))
+        places = [place for place in range(len(starts)) if rng.random() < self._starts_share]
+        repeats = len(places) > len(self._given_starts)
+        draw = rng.choices if repeats else rng.sample
+        replaced = dict(zip(places, draw(self._given_starts, k=len(places)), strict=True))
+        return [replaced.get(place, start) for place, start in enumerate(starts)]
 
     def note(self, transcript: Transcript, spread: float) -> None:
-        """Remember the standard deviation of a group's rewards; `transcript`: any game of the group."""
-        if transcript.secret in self._words.answer_index:
+        """Remember the standard deviation of a group's rewards; `transcript`: any game of the group.
+
+        A group that went on from a given board says nothing of its secret's games from the start.
+        """
+        if transcript.secret in self.picker and start_of(transcript) not in self._given_boards:
             self.picker.update(transcript.secret, spread)
 
     def state(self) -> dict[str, Any]:
