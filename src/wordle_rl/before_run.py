@@ -13,8 +13,10 @@ from wordle_rl.config import ConfigError, RunConfig, RunStage
 from wordle_rl.processes import check_processes
 from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
+from wordle_rl.runs.run import BOARDS_FILE
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
+from wordle_rl.teaching.given_starts import read_starts
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.training.memory import check_room
@@ -54,7 +56,8 @@ def check_before_run(
         ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
             memory does not suffice, or what is to be read lies in what is to be removed; or the directory is no run yet
             and holds games or a model that know validation or test secrets of the run.
-        RunError: If the directory is a file, what is to be removed is no run, or given teacher games cannot be read.
+        RunError: If the directory is a file, what is to be removed is no run, or given teacher games or starts cannot
+            be read.
     """
     check_place(directory)
     if anew:
@@ -70,6 +73,10 @@ def check_before_run(
         _check_opener(config, words)
     if config.traces.file is not None and todo.traces:
         _check_given_games(config, words, split, learnt=chain[-1] != "traces")
+    if config.starts_file is not None and todo.play:
+        kept = directory / BOARDS_FILE
+        path = config.starts_file if anew or not kept.is_file() else kept
+        read_starts(path, words, split, config.game.rules, outside=config.play_settings.learns_without_wins)
     ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
@@ -105,7 +112,8 @@ def is_trained(directory: Path) -> bool:
 
 def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
     removed = [part.resolve() for part in parts_of(directory)]
-    for setting, path in (("model.path", config.model.path), ("traces.file", config.traces.file)):
+    inputs = {"model.path": config.model.path, "traces.file": config.traces.file, "starts_file": config.starts_file}
+    for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
             raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
 

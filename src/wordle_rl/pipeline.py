@@ -35,14 +35,17 @@ from wordle_rl.processes import is_first, leave_process_group, wait_for_all
 from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
+from wordle_rl.rollout import Start
 from wordle_rl.runs import LOCK_FILE, Run, exclusive_lock, is_run, read_object, start_anew, write_json, write_jsonl
 from wordle_rl.runs.lineage import Lineage, leak_warning, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.provenance import peak_memory_gib
+from wordle_rl.runs.run import BOARDS_FILE
 from wordle_rl.samplers.base import Closable
 from wordle_rl.sharing.card import CARD_FILE, write_cards
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teaching.dataset import Example, encode_traces
+from wordle_rl.teaching.given_starts import read_starts
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.traces import read_traces, write_solver_traces
 from wordle_rl.words import WordList, load_words
@@ -109,7 +112,8 @@ class Pipeline:
         """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
         if is_run(self.run.directory):
             return
-        taken = ("traces.jsonl", "sft") if self.config.start == "sft" else ()
+        taken = ["traces.jsonl", "sft"] if self.config.start == "sft" else []
+        taken += [BOARDS_FILE] if self.config.starts_file is not None else []
         found = [name for name in taken if (self.run.directory / name).exists()]
         if found:
             holds = " and ".join(found)
@@ -217,7 +221,8 @@ class Pipeline:
             model, codec = load_model(start, self.config.seed)
         taught, secrets = self.split.shared(self.config.traces.rl_only_share)
         rehearsal = taught if taught != secrets else ()
-        setup = GameSetup(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal)
+        boards, share = self._given_starts(), self.config.starts_share
+        setup = GameSetup(self.words, self.prompter, secrets, self.solver, self.split.val, rehearsal, boards, share)
         title = ALGORITHM_NAMES[name]
         with self._stage(name, title[0].upper() + title[1:], 0) as advance:
             directory = _training_of(self.config)(
@@ -232,6 +237,20 @@ class Pipeline:
             )
         if is_first():
             finish_model(directory, trained_further(Path(start.path), self.config.game, self._lesson))
+
+    def _given_starts(self) -> tuple[Start, ...]:
+        """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
+        if self.config.starts_file is None:
+            return ()
+        outside = self.config.play_settings.learns_without_wins
+        read = partial(read_starts, words=self.words, split=self.split, rules=self.prompter.rules, outside=outside)
+        kept = self.run.directory / BOARDS_FILE
+        if is_first() and not kept.is_file():
+            given = read(self.config.starts_file)
+            write_jsonl(kept, given.rows())
+            self.console.print(given.counted(), markup=False, highlight=False)
+        wait_for_all()
+        return read(kept).starts
 
     def _report(self) -> dict[str, Any]:
         results: dict[str, Any] = {}

@@ -23,10 +23,12 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.credit import CREDITS, is_constant
 from wordle_rl.rollout import Start, groups_of, play
+from wordle_rl.runs import RunError
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teaching.dataset import Example
+from wordle_rl.teaching.given_starts import read_starts
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.templates import ChatTemplateError, changes_of
 from wordle_rl.training.memory import engine_beside, stage_memory
@@ -148,7 +150,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     planned = _Planned.of(config)
     numbers, codec, unreadable = _look_up(config)
-    findings = (*_check_launch(config), *check_engines(config), *unreadable)
+    findings = (*_check_launch(config), *_check_starts(planned), *check_engines(config), *unreadable)
     if numbers is None:
         return Preflight(findings)
     report = Preflight(findings, numbers, device=device_memory())
@@ -182,6 +184,18 @@ def _check_launch(config: RunConfig) -> list[Finding]:
     except ConfigError as error:
         return [Finding("problem", str(error))]
     return []
+
+
+def _check_starts(planned: _Planned) -> list[Finding]:
+    config = planned.config
+    if config.starts_file is None or config.play_settings.is_skipped:
+        return []
+    outside = config.play_settings.learns_without_wins
+    try:
+        given = read_starts(config.starts_file, planned.words, planned.split, config.game.rules, outside=outside)
+    except (ConfigError, RunError) as error:
+        return [Finding("problem", str(error))]
+    return [Finding("note", given.counted())]
 
 
 def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, list[Finding]]:

@@ -141,8 +141,8 @@ def import_data(
     """Turn other data sets (CSV, JSON lines, parquet) into rows of ours; rows left out are counted by reason.
 
     grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
-    from, marked again by the rules. instruction: rows of instruction, output become messages to fine-tune on. Rows of
-    held-out secrets are left out.
+    from, here (`run --starts-file`) or elsewhere, marked again by the rules. instruction: rows of instruction, output
+    become messages to fine-tune on. Rows of held-out secrets are left out.
 
     Args:
         data: The file to read.

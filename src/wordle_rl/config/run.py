@@ -53,6 +53,14 @@ class RunConfig(Section):
     """DPO on pairs of guesses."""
     dagger: DaggerSettings = DaggerSettings()
     """DAgger."""
+    starts_file: Path | None = None
+    """Learning by play, whichever the algorithm, starts some groups from the boards of this file of `wordle-rl import
+    --format grpo`, or of the `_rl_start_states.jsonl` of `wordle-rl dataset`. Left out and counted are boards of
+    validation and test secrets, boards that are over or break the rules of the run, and, where only wins teach, boards
+    whose secret is no answer."""
+    starts_share: float = Field(0.5, gt=0, le=1)
+    """Share of groups that start from a board of starts_file, each board as likely as another. The others are drawn as
+    without a file."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
     seed: int = Field(0, ge=0, le=LARGEST_SEED)

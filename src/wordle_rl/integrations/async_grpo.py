@@ -76,6 +76,7 @@ def check_settings(config: RunConfig) -> None:
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
         "grpo.outside_rate: secrets are answers; set it to 0": grpo.outside_rate > 0,
         "traces.rl_only_share: all training secrets are played; set it to 0": config.traces.rl_only_share > 0,
+        "starts_file: groups start with secrets that take turns; leave it out": config.starts_file is not None,
         "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
         "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
         "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,

@@ -5,6 +5,7 @@ runs/NAME/
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
+  boards.jsonl    boards of starts_file from which groups may start
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
                   expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
@@ -38,6 +39,8 @@ from wordle_rl.split import Split
 
 CHOICE_FILE = "selected.json"
 """Beside GRPO's model: the step its weights are of, the share of the way from the start to them, and their costs."""
+BOARDS_FILE = "boards.jsonl"
+"""The usable boards of starts_file, kept so that a training that goes on draws from the same."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 VALIDATED = "validation_"
@@ -164,7 +167,8 @@ def is_run(directory: Path) -> bool:
 
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    logs = ("traces.jsonl", "validation_traces.jsonl", "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
+    games = ("traces.jsonl", "validation_traces.jsonl", BOARDS_FILE)
+    logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
     names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
     return [directory / name for name in names]
 
