@@ -51,7 +51,7 @@ HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safe
 TENSOR_ROOMS = {"models", "training", "rl"}
 LIGHT_MODULES = {
     "models", "training", "rl", "rl.credit", "rl.branching", "rl.focus", "rl.starts", "training.interrupt",
-    "training.memory",
+    "training.estimates",
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing", "samplers.kv_cache",

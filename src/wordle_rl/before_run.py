@@ -19,7 +19,7 @@ from wordle_rl.split import Split
 from wordle_rl.teaching.given_starts import read_starts
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
-from wordle_rl.training.memory import check_room
+from wordle_rl.training.estimates import check_room
 from wordle_rl.words import WordList
 
 

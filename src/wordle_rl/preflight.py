@@ -31,7 +31,7 @@ from wordle_rl.teaching.dataset import Example
 from wordle_rl.teaching.given_starts import read_starts
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.templates import ChatTemplateError, changes_of
-from wordle_rl.training.memory import engine_beside, stage_memory
+from wordle_rl.training.estimates import engine_beside, stage_memory
 from wordle_rl.words import WordList, load_words
 
 

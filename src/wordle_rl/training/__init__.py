@@ -7,6 +7,6 @@ checkpoints.py  whole checkpoints, the trained model
 guard.py        steps that are not finite
 interrupt.py    Ctrl-C
 optimizer.py    AdamW or Muon by parameter, learning rate schedules
-memory.py       what each stage takes on this machine
+estimates.py    what each stage takes on this machine
 muon.py         Muon on matrices in groups
 """
