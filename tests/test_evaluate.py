@@ -278,6 +278,22 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str, place: str) -> No
         Evaluation.load(path)
 
 
+def test_only_a_run_s_own_damaged_evaluation_is_to_be_deleted(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("letter.txt", "eval/sft.json", "run/sft.json", "run/eval/sft.json")]
+    (tmp_path / "run" / "eval").mkdir(parents=True)
+    (tmp_path / "eval").mkdir()
+    for path in (*paths, tmp_path / "run" / "config.json", tmp_path / "run" / "manifest.json"):
+        path.write_text("dear diary")
+    *others, own = paths
+    for path in others:
+        with pytest.raises(
+            EvaluationError, match=r"is no evaluation: .*; name a file that .* wrote, or one in the eval"
+        ):
+            Evaluation.load(path)
+    with pytest.raises(EvaluationError, match=r"is no evaluation: .*; delete it, and `wordle-rl run` evaluates again$"):
+        Evaluation.load(own)
+
+
 def test_a_directory_is_told_from_an_evaluation_in_it(tmp_path: Path) -> None:
     said = f"{tmp_path} is a directory; name an evaluation in it, such as {tmp_path / 'eval'}"
     with pytest.raises(EvaluationError, match=f"{re.escape(said)}.grpo.json"):

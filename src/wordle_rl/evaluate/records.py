@@ -13,7 +13,7 @@ from wordle_rl.config import Constrain
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.game import Outcome, Rules
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.split import Split, SplitName
 from wordle_rl.stats import clustered_wilson_interval
 
@@ -179,13 +179,17 @@ class Evaluation:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
-            raise EvaluationError(
-                f"{path} is no evaluation: {place}: {first['msg']}; name a file that `wordle-rl eval --out` wrote, "
-                "or delete it from its run, which then evaluates again"
-            ) from None
+            raise EvaluationError(f"{path} is no evaluation: {place}: {first['msg']}; {_fix_of(path)}") from None
 
 
 _EVALUATION = TypeAdapter(Evaluation)
+
+
+def _fix_of(path: Path) -> str:
+    """What to do about a file that is no evaluation: only a run makes its own again."""
+    if path.parent.name == "eval" and is_run(path.parent.parent):
+        return "delete it, and `wordle-rl run` evaluates again"
+    return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"
 
 
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
