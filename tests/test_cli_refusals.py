@@ -52,8 +52,20 @@ BAD = {
     "no value": (RUN + " --sft.epochs", "error: Missing value for argument '--sft.epochs'."),
     "a stage of SFT": ("sft {here}/mini.toml --out {here}/out --until traces", "Unrecognized options: --until, traces"),
     "a stage of GRPO": ("grpo {here}/mini.toml --out {here}/out --until sft", "Unrecognized options: --until, sft"),
-    "no run directory": ("run {here}/mini.toml --out=", "--out is empty; name a run directory"),
-    "no run directory to tune": ("sft --out= --traces.num-games 3", "--out is empty; name a run directory"),
+    "unknown flag of a smaller command": ("audit {run} --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
+    "unknown command": ("nosuch", "error: Unrecognized options: nosuch; Available subcommands: words, solve, "),
+    "no repository": (
+        "push {run}",
+        "error: Missing from wordle-rl push: --repo STR USER/NAME; made if it is not there.",
+    ),
+    "rate of a teacher out of range": (
+        "traces --out {here}/t.jsonl --teacher.reveal-rate -1",
+        "error: teacher.reveal_rate: Input should be greater than or equal to 0\n",
+    ),
+    "rules with an unknown word to fill in": (
+        "traces --out {here}/t.jsonl --teacher openai --model m --game.system-prompt {{tag}}",
+        "error: game.system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
+    ),
     "misspelt flag": (RUN + " --grpo.group-sise 4", "--grpo.group-sise"),
     "no turn left": (RUN + " --grpo.max-given 6", "leaves none of 6 turns"),
     "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
@@ -169,6 +181,42 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     assert named.format(here=here, run=finished_run) in err
     assert out == ""
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("--out", "run {here}/mini.toml"),
+        ("--out", "sft --traces.num-games 3"),
+        ("--out", "merge {run}"),
+        ("--out", "consolidate {run}/sft"),
+        ("--out", "eval --player random"),
+        ("--csv", "eval --player random --system-prompt="),
+        ("--player", "eval"),
+        ("--out", "traces --num-games 3"),
+        ("--words-file", "traces --out {here}/t.jsonl --teacher openai --model m"),
+        ("--traces.file", RUN),
+        ("--model.path", RUN),
+        ("an argument", "report"),
+        ("an argument", "compare {run}/eval/sft.json"),
+    ],
+)
+def test_an_empty_value_is_refused_and_is_not_the_current_directory(
+    option: str, command: str, cli, here, finished_run, monkeypatch
+) -> None:
+    shutil.copytree(finished_run, here / "there")
+    monkeypatch.chdir(here / "there")
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    given = command.format(here=here, run=finished_run).split()
+    for empty in ([""],) if option == "an argument" else ([option, ""], [f"{option}="]):
+        assert cli(*given, *empty) == (2, "", f"error: {option} is empty; give it a value\n")
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+def test_what_may_be_empty_is_taken(cli, word_directory, tmp_path: Path) -> None:
+    run = ("run", write_config(tmp_path / "mini.toml", word_directory), "--out", tmp_path / "run", "--until", "traces")
+    assert cli(*run, "--game.system-prompt", "", "--model.template-kwargs", "tools", "")[0] == 0
+    assert cli(*run, "--game.system_prompt=", "--overwrite")[0] == 0
 
 
 def test_the_process_itself_ends_with_code_2_and_without_a_traceback(tmp_path: Path) -> None:

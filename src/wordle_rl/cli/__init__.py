@@ -1,6 +1,7 @@
 """The `wordle-rl` command: argument parsing, and nothing that another room could do.
 
     options.py      what several commands share
+    refusals.py     wrong arguments in one line
     words.py        words, solve
     data.py         traces, analyze, dataset, import
     training.py     run, sft, grpo, preflight
@@ -13,10 +14,12 @@ Each calls the module of the same name in `commands`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import tyro
 from pydantic import ValidationError
@@ -25,6 +28,7 @@ from rich.markup import escape
 
 from wordle_rl.cli import data, evaluating, finished, play, training, words
 from wordle_rl.cli.options import STYLE
+from wordle_rl.cli.refusals import check_no_empty_value, plain_refusals
 from wordle_rl.config import ConfigError, describe
 from wordle_rl.evaluate import EvaluationError
 from wordle_rl.prompt import PromptError
@@ -73,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     # It warns of a kernel that nothing here asks for, before every command that loads a model.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
+        check_no_empty_value(given)
         if given[:1] == ["run"]:
             training.run_config(given[1:])
         elif given[:1] == ["preflight"]:
@@ -80,14 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif given[:1] == ["sft"] or given[:1] == ["grpo"]:
             training.stage_config(given[1:], "sft" if given[0] == "sft" else "grpo")
         else:
-            overview = {**_COMMANDS, **{name: _described(name) for name in training.DESCRIPTIONS}}
-            tyro.extras.subcommand_cli_from_dict(
-                overview,
-                prog="wordle-rl",
-                description="Teach language models to play Wordle, and measure honestly what they learned.",
-                args=given or ["--help"],
-                config=STYLE,
-            )
+            _parse(given or ["--help"])()
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (*_USER_ERRORS, ValidationError) as error:
@@ -98,6 +96,30 @@ def main(arguments: list[str] | None = None) -> int:
         Console(stderr=True, soft_wrap=True).print(_stopped(given))
         return 130
     return 0
+
+
+def _parse(arguments: list[str]) -> Callable[[], None]:
+    """The command that is asked for, with its arguments."""
+    overview = {**_COMMANDS, **{name: _described(name) for name in training.DESCRIPTIONS}}
+    with plain_refusals():
+        asked: Callable[[], None] = tyro.extras.subcommand_cli_from_dict(
+            {name: _to_be_called(command) for name, command in overview.items()},
+            prog="wordle-rl",
+            description="Teach language models to play Wordle, and measure honestly what they learned.",
+            args=arguments,
+            config=STYLE,
+        )
+    return asked
+
+
+def _to_be_called(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The same command, not called yet: what it prints is not part of reading its arguments."""
+
+    @functools.wraps(command)
+    def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return functools.partial(command, *args, **kwargs)
+
+    return with_arguments
 
 
 def _stopped(given: list[str]) -> str:

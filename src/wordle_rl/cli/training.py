@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import tyro
 
 from wordle_rl.cli.options import STYLE, Json
+from wordle_rl.cli.refusals import plain_refusals
 from wordle_rl.commands import training as command
 from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, own_weights, two_rewards
 
@@ -63,14 +59,14 @@ Arguments = TypeVar("Arguments", StageArguments, RunArguments, PreflightArgument
 def run_config(arguments: list[str]) -> None:
     """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to `--until`."""
     path, base, options = _config_file(arguments)
-    parsed = _parse("run", RunArguments(_directory(path, options), config=base), options)
+    parsed = _parse("run", RunArguments(_directory(path), config=base), options)
     command.run(parsed.config, parsed.out, parsed.overwrite, parsed.until, parsed.as_json)
 
 
 def stage_config(arguments: list[str], last: Literal["sft", "grpo"]) -> None:
     """`sft CONFIG.toml --out DIR [--sft.epochs 2 …]`: the chain up to a stage."""
     path, base, options = _config_file(arguments)
-    parsed = _parse(last, StageArguments(_directory(path, options), config=base), options)
+    parsed = _parse(last, StageArguments(_directory(path), config=base), options)
     command.run(parsed.config, parsed.out, parsed.overwrite, last, parsed.as_json)
 
 
@@ -93,10 +89,8 @@ def _config_file(arguments: list[str]) -> tuple[Path | None, RunConfig, list[str
     return path, base, options
 
 
-def _directory(path: Path | None, options: list[str]) -> Path:
-    """The run directory where none is named; an empty name is refused, for it would be the current directory."""
-    if "--out=" in options or ("--out", "") in pairwise(options):
-        raise ConfigError("--out is empty; name a run directory")
+def _directory(path: Path | None) -> Path:
+    """The run directory where none is named."""
     return Path("runs") / (path.stem if path else "run")
 
 
@@ -110,7 +104,7 @@ def _refuse_hidden_presets(path: Path, base: RunConfig, options: list[str]) -> N
 
 
 def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
-    with _plain_refusals():
+    with plain_refusals():
         return tyro.cli(
             type(default),
             prog=f"wordle-rl {name} [CONFIG.toml]",
@@ -119,28 +113,3 @@ def _parse(name: str, default: Arguments, options: list[str]) -> Arguments:
             args=options,
             config=STYLE,
         )
-
-
-_TYRO_PREFIX = re.compile(
-    r"^Error parsing config\.(\S+): \d+ validation errors? for \w+ (?:(\w+) (?=Input |Value error))?(?:Value error, )?"
-)
-
-
-def _named_setting(found: re.Match[str]) -> str:
-    return ".".join(name for name in found.groups() if name) + ": "
-
-
-@contextmanager
-def _plain_refusals() -> Iterator[None]:
-    """Say in one line, as for a config file, what tyro would draw a box around."""
-    heard = io.StringIO()
-    try:
-        with redirect_stderr(heard):
-            yield
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        _, _, text = heard.getvalue().partition("\n")  # without the title, which says nothing more
-        words = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", text).split())
-        message = _TYRO_PREFIX.sub(_named_setting, words)
-        raise ConfigError(re.split(r" (?:\[type=|Argument helptext:|For full helptext)", message)[0]) from None
