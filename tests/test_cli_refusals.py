@@ -126,6 +126,11 @@ BAD = {
     "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
     "no opener to list": ("solve --top -1", "--top -1 lists no opener"),
     "no opener at all": ("solve --top 0", "give at least 1"),
+    "no turn to import": ("import {here}/bad.json --out {here}/o --format grpo --max-turns 0", "give at least 1"),
+    "fewer words than none": (
+        "compare {run}/eval/sft.json {run}/eval/grpo.json --top -1",
+        "give at least 1, or 0: none",
+    ),
     "damaged evaluation": ("compare {here}/bad.json {here}/bad.json", "bad.json is no evaluation"),
     "runs to compare": (
         "compare {run} {run}",

@@ -97,6 +97,6 @@ def compare(
         runs: Evaluation files (JSON or CSV), two or more; the first is the base.
         names: What to call them; left out: their own names.
         csv: Also write a row per evaluation to this file, unless it holds something else.
-        top: Words shown, those that differ most.
+        top: Words shown, those that differ most; 0: none.
     """
     command.compare_files(runs, names, csv, top, as_json)

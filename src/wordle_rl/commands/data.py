@@ -214,6 +214,8 @@ def import_data(
     as_json: bool,
 ) -> None:
     """Other people's rows as ours."""
+    if max_turns < 1:
+        raise ConfigError(f"--max-turns {max_turns} makes no game; give at least 1")
     found = load_words(source)
     prompter = Prompter(thinking=thinking, word_length=found.word_length, rules=Rules(max_turns=max_turns))
     counts = import_rows(path, target, form, found, split_secrets(found, split_seed), prompter)

@@ -198,6 +198,8 @@ def _tell_errors(evaluation: Evaluation, outputs: Outputs) -> None:
 
 def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | None, top: int, as_json: bool) -> None:
     """Any number of evaluations side by side, each against the first."""
+    if top < 0:
+        raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
     if names and len(names) != len(paths):
         raise ConfigError(f"{len(names)} names for {len(paths)} evaluations; give one for each")
     evaluations = [load_evaluation(path) for path in paths]
