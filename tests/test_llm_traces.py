@@ -15,6 +15,7 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, chat
 from training_fixtures import rows
 
+from wordle_rl.config import LARGEST_SEED
 from wordle_rl.runs import RunError, exclusive_lock
 
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
@@ -51,6 +52,12 @@ def test_the_same_command_plays_only_what_is_missing(serve, buy, split) -> None:
     code, out, _ = buy(endpoint, "--max-secrets", 4, "--games-per-word", 2)
     assert (code, len(endpoint.requests)) == (0, asked)
     assert "8 were there" in out
+
+
+def test_games_of_a_word_have_seeds_that_could_be_asked_for(serve, buy, split) -> None:
+    largest = ("--max-secrets", 1, "--games-per-word", 3, "--seed", LARGEST_SEED)
+    assert buy(serve(guesser(split.train[0])), *largest)[0] == 0
+    assert [row["seed"] for row in rows(Path("t.jsonl"))] == [LARGEST_SEED, 0, 1]
 
 
 def test_the_address_goes_by_two_names_of_which_one_is_given(serve, cli, word_directory, split, tmp_path: Path) -> None:

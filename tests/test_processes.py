@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -20,9 +21,9 @@ from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, tr
 
 import wordle_rl.rl.grpo as grpo_module  # noqa: E402
 from wordle_rl.audit import audit  # noqa: E402
-from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SamplingSettings  # noqa: E402
+from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOSettings, RunConfig, SamplingSettings  # noqa: E402
 from wordle_rl.models.tiny import make_model  # noqa: E402
-from wordle_rl.processes import check_processes, is_first, num_processes, wait_for_all  # noqa: E402
+from wordle_rl.processes import check_processes, is_first, num_processes, seed_for_all, wait_for_all  # noqa: E402
 from wordle_rl.rl.grpo_trainer import merged, together  # noqa: E402
 from wordle_rl.split import split_secrets  # noqa: E402
 from wordle_rl.teaching.dataset import encode_traces  # noqa: E402
@@ -125,7 +126,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     )  # fmt: skip
     directory = tmp_path / "run"
     metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"
-    command = ("-m", "wordle_rl.cli", "run", config, "--out", directory)
+    command = ("-m", "wordle_rl.cli", "run", config, "--out", directory, "--seed", LARGEST_SEED)
     first = torchrun(*command)
     deadline = time.monotonic() + 200
     while not metrics.is_file() and first.poll() is None and time.monotonic() < deadline:
@@ -158,6 +159,15 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
     assert said.count("report: ") == 1, "one process speaks"
+
+
+def test_the_sum_of_a_seed_and_a_process_is_one_that_generators_take(monkeypatch) -> None:
+    """TRL adds them up; the run on two processes above has the largest seed."""
+    for count in (1, 2, 8):
+        monkeypatch.setenv("WORLD_SIZE", str(count))
+        np.random.seed(seed_for_all(LARGEST_SEED) + count - 1)
+        assert seed_for_all(LARGEST_SEED - 7) == LARGEST_SEED - 7
+        assert seed_for_all(0) == 0
 
 
 def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> None:

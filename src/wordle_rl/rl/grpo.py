@@ -20,7 +20,7 @@ from wordle_rl.chat import ChatCodec
 from wordle_rl.config import GRPOSettings
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
-from wordle_rl.processes import is_first, whole_weights_reason
+from wordle_rl.processes import is_first, seed_for_all, whole_weights_reason
 from wordle_rl.progress import ProgressCallback
 from wordle_rl.rl.colocate import check_colocated, colocated_player, release_engine, vllm_arguments
 from wordle_rl.rl.games import GameSetup, prompt_budget
@@ -175,7 +175,7 @@ def _arguments(
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
     common = trainer_arguments(
-        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
+        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed_for_all(seed)
     )
     return GRPOConfig(
         **common,

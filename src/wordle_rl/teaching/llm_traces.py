@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after
 from wordle_rl.endpoints.providers import find_endpoint
 from wordle_rl.progress import show_progress
 from wordle_rl.runs import exclusive_lock
@@ -120,7 +120,9 @@ def collect(
         asked, record = _asked_for(words, settings), SettingsFile(path)
         if any(model == settings.model for _, _, model in file.finished):
             record.check(settings.model, asked)
-        jobs = [Job(secret, seed + number) for number in range(settings.games_per_word) for secret in secrets]
+        jobs = [
+            Job(secret, seed_after(seed, number)) for number in range(settings.games_per_word) for secret in secrets
+        ]
         missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
         teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
         try:
