@@ -64,7 +64,7 @@ def train(finished_run, word_directory, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "check_vllm", lambda _: None)
         monkeypatch.setattr(module, "server_length", lambda *_: 128)
         monkeypatch.setattr(module, "WordleRolloutWorker", lambda **_: Given(bad_steps))
-        shutil.copytree(finished_run / "sft", tmp_path / "run" / "sft")
+        shutil.copytree(finished_run / "sft", tmp_path / "run" / "sft", dirs_exist_ok=True)
         changes = {
             "grpo__credit": '"game"', "grpo__scale_advantages": "true", "grpo__steps": str(STEPS),
             "grpo__save_steps": "1", "grpo.optimizer__learning_rate": "1e-3",
@@ -115,3 +115,15 @@ def test_too_many_bad_steps_in_a_row_stop_the_asynchronous_trainer(train, tmp_pa
     with pytest.raises(RunError, match=r"grpo stopped at step 3: .* 2 steps in a row; .*checkpoint-1; lower"):
         train(bad_steps={2, 3}, max_bad_steps=2)
     assert not (tmp_path / "run" / "grpo" / "model.safetensors").exists()
+
+
+def test_an_asynchronous_training_stopped_after_its_last_step_is_only_saved(train, tmp_path) -> None:
+    *_, last = train(bad_steps=set())
+    model, metrics = tmp_path / "run" / "grpo", tmp_path / "run" / "metrics.jsonl"
+    for file in [path for path in model.iterdir() if path.is_file()]:
+        file.unlink()
+    logged = rows(metrics)
+    assert [row["step"] for row in logged] == [1, 2, 3]
+    assert train(bad_steps=set()) == [], "no weights are sent to the server, and no games are asked for"
+    assert rows(metrics) == logged
+    assert same(trained(model), last)

@@ -40,7 +40,7 @@ from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
-from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler, trainer_arguments
+from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
 from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -207,7 +207,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     checkpoints = target / "checkpoints"
     with held_interrupt() as stop:
         trainer = make_trainer(config, run, server, max_length, stop, weight_transfer)
-        trainer.train(resume_from_checkpoint=last_checkpoint(checkpoints))
+        train_to_end(trainer, last_checkpoint(checkpoints), config.grpo.steps)
     trainer.guard.check(checkpoints)
     save_trained(trainer, start_codec(config, run.directory), target)
     if is_first():
