@@ -56,6 +56,16 @@ def test_a_table_of_words_replaces_an_earlier_one_and_nothing_else(kind: str, ca
     assert [line.split(",")[-1] for line in table.read_text().splitlines()] == ["part", "train", "train"]
 
 
+def test_one_lost_game_of_many_is_not_all_won(call, games: Path) -> None:
+    games.write_text("".join(games.read_text().splitlines(keepends=True)[:1] * 1999))
+    assert "1,999 games, 100.0% won" in call("analyze")[1]
+    row = json.loads(games.read_text().splitlines()[0])
+    row["turns"] = [{**turn, "guess": "zzzzz", "marks": "XXXXX"} for turn in row["turns"]]
+    with games.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    assert "2,000 games, 99.95% won" in call("analyze")[1]
+
+
 @pytest.mark.parametrize("top", [0, -3])
 def test_a_number_of_rows_below_one_is_refused(top: int, call) -> None:
     code, out, err = call("analyze", f"--top={top}")

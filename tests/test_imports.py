@@ -26,6 +26,7 @@ ORDER = (
     "runs",
     "progress",
     "endpoints",
+    "percent",
     "checks",
     "samplers",
     "rollout",

@@ -18,6 +18,7 @@ from rich.text import Text
 from wordle_rl.checks.memory import MemoryEstimate, MemoryStage
 from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
 from wordle_rl.game import Outcome
+from wordle_rl.percent import in_percent
 from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.stats import Estimate
 
@@ -297,7 +298,7 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows
 
 def percent_text(rate: float | None) -> str:
     """A rate of 0 to 1 in percent; a dash for none."""
-    return _MISSING if rate is None else f"{100 * rate:.1f}"
+    return _MISSING if rate is None else in_percent(rate)
 
 
 def number_text(value: float | None, digits: int = 3) -> str:

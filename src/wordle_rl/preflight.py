@@ -18,6 +18,7 @@ from wordle_rl.checks.memory import Device, MemoryEstimate, MemoryStage, ModelNu
 from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
 from wordle_rl.checks.template import sample_game, token_text
 from wordle_rl.config import ConfigError, GRPOSettings, RunConfig
+from wordle_rl.percent import in_percent
 from wordle_rl.processes import check_processes, sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
@@ -76,19 +77,19 @@ def check_play(played: Played, limit: int, section: str = "grpo") -> list[Findin
     findings = []
     if played.overlong_share > 0.1:
         message = (
-            f"{played.overlong_share:.0%} of the replies are cut at {limit} tokens; raise "
+            f"{in_percent(played.overlong_share, 0)}% of the replies are cut at {limit} tokens; raise "
             f"{section}.sampling.max_completion_tokens or let the model think less"
         )
         findings.append(Finding("warning", message))
     if played.format_compliance < 0.5:
-        message = f"only {played.format_compliance:.0%} of the replies hold a listed word; have SFT teach that first"
+        share = in_percent(played.format_compliance, 0)
+        message = f"only {share}% of the replies hold a listed word; have SFT teach that first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
         more = f"raise {section}.sampling.temperature or {section}.group_size"
         fix = more if played.win_rate else "train SFT first, or longer"
-        message = (
-            f"{played.zero_variance_share:.0%} of the groups teach nothing, since all their games earn the same; {fix}"
-        )
+        share = in_percent(played.zero_variance_share, 0)
+        message = f"{share}% of the groups teach nothing, since all their games earn the same; {fix}"
         findings.append(Finding("warning", message))
     return findings
 

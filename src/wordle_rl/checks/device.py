@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from wordle_rl.checks.findings import Finding
 from wordle_rl.checks.memory import Device, MemoryEstimate, MemoryStage
 from wordle_rl.config import VLLMSettings
+from wordle_rl.percent import in_percent
 from wordle_rl.processes import Sharding
 
 _GIB = 1024**3
@@ -61,7 +62,8 @@ def check_memory(
         shared = engine is not None and stage == "grpo"
         share = engine.gpu_memory_share if engine is not None and shared and not engine.sleep else 0.0
         room = device.num_bytes * (1 - share)
-        told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB" + (f", {share:.0%} of it vLLM's" if share else "")
+        taken = f", {in_percent(share, 0)}% of it vLLM's" if share else ""
+        told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
         spread = _UNSHARDED if stage == "eval" else sharding
         least = needed.counted_on_each(spread)
         if least > room and not spread.offloaded:

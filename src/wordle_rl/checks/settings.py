@@ -12,6 +12,7 @@ from wordle_rl.checks.findings import Finding
 from wordle_rl.checks.memory import ModelNumbers
 from wordle_rl.checks.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.config import OptimizerSettings, RunConfig
+from wordle_rl.percent import in_percent
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import WordList
 
@@ -105,7 +106,8 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
     if not left_out:
         return []
     message = (
-        f"sft.max_length {max_length} leaves out {left_out:.0%} of the teacher's games; raise it to {max(lengths)}"
+        f"sft.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
+        f"raise it to {max(lengths)}"
     )
     return [Finding("problem" if left_out == 1 else "warning", message)]
 
@@ -118,8 +120,8 @@ def check_teacher_replies(lengths: Sequence[int], budgets: Mapping[str, int]) ->
         cut = sum(length > budget for length in lengths) / len(lengths)
         if cut > _MANY_CUT:
             message = (
-                f"{cut:.0%} of the teacher's replies take more than {name} {budget}, so what is learnt would be cut "
-                f"before its guess; raise it (95 % take at most {enough})"
+                f"{in_percent(cut, 0)}% of the teacher's replies take more than {name} {budget}, so what is learnt "
+                f"would be cut before its guess; raise it (95 % take at most {enough})"
             )
             findings.append(Finding("problem" if cut > _MOST_CUT else "warning", message))
     return findings

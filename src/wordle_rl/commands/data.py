@@ -14,6 +14,7 @@ from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
 from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules
+from wordle_rl.percent import in_percent
 from wordle_rl.progress import show_progress
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.solver import Solver
@@ -125,7 +126,7 @@ def analyze(path: Path, csv_path: Path | None, source: str, split_seed: int, top
         secrets = {row["secret"] for row in rows}
         print_json({**totals, "num_secrets": len(secrets), "teachers": teachers, "words": rows})
         return
-    won = f"{num_wins / num_games:.1%} won" if num_games else "none finished"
+    won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
     if len(teachers) > 1 or num_errors:
         out.print(_summary_table(teachers, "teacher", "teachers"))
     out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))

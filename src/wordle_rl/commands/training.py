@@ -10,6 +10,7 @@ from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
+from wordle_rl.percent import in_percent
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import Preflight, preflight
 from wordle_rl.processes import is_first
@@ -89,10 +90,10 @@ def _show_preflight(path: str, report: Preflight) -> None:
         facts["longest game"] = f"{report.longest_game} tokens{taught}"
     if played is not None:
         facts["games played"] = (
-            f"{played.num_games}: {played.win_rate:.0%} won, "
-            f"{played.format_compliance:.0%} of replies with a listed word, "
-            f"{played.overlong_share:.0%} cut, {played.mean_reply_tokens:.0f} tokens each, "
-            f"{played.zero_variance_share:.0%} of groups without a difference"
+            f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "
+            f"{in_percent(played.format_compliance, 0)}% of replies with a listed word, "
+            f"{in_percent(played.overlong_share, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
+            f"{in_percent(played.zero_variance_share, 0)}% of groups without a difference"
         )
     for name, value in facts.items():
         out.print(f"{name:<17} {value}", highlight=False, markup=False)

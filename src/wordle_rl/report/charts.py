@@ -11,6 +11,8 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.percent import in_percent
+
 Floats = npt.NDArray[np.float64]
 
 MAX_POINTS = 300
@@ -74,7 +76,7 @@ def bar_of_shares(parts: Sequence[tuple[str, float]], unit: str) -> str:
     )
     rows = "".join(
         f'<tr><td><i class="swatch c{place % NUM_COLORS}"></i>{escape(name)}</td>'
-        f"<td>{format_value(amount)} {unit}</td><td>{100 * amount / total:.1f} %</td></tr>"
+        f"<td>{format_value(amount)} {unit}</td><td>{in_percent(amount / total)} %</td></tr>"
         for place, (name, amount) in enumerate(ordered)
     )
     return f'<div class="shares" aria-hidden="true">{pieces}</div><table class="amounts"><tbody>{rows}</tbody></table>'
@@ -99,9 +101,9 @@ def nice_ticks(low: float, high: float) -> list[float]:
 
 
 def format_value(value: float, percent: bool = False) -> str:
-    """A number as a reader wants it: percent with one decimal, whole numbers whole, others to three digits."""
+    """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to three digits."""
     if percent:
-        return f"{100 * value:.1f} %"
+        return f"{in_percent(value)} %"
     if abs(value) < 1e-12:  # what rounding leaves of zero
         return "0"
     if value == int(value) and abs(value) < 1e7:
@@ -178,7 +180,7 @@ def _path(x: Floats, y: Floats, css_class: str) -> str:
 def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
     heights = frame.y(np.array(ticks)).tolist()
     # Whole percents on the axis unless the ticks are closer together than that.
-    digits = 0 if all(abs(100 * tick - round(100 * tick)) < 1e-6 for tick in ticks) else 1
+    digits = next((n for n in range(6) if all(abs(100 * tick - round(100 * tick, n)) < 1e-6 for tick in ticks)), 6)
     lines = "".join(
         f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
         f'<text x="{_LEFT - 6}" y="{height + 3.5:.1f}" text-anchor="end">'

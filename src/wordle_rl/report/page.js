@@ -18,8 +18,15 @@ function make(tag, className, text) {
 
 // --- curves: read the values under the pointer ---
 
+// Reads as 0 or 100 only if it is.
+function inPercent(rate, digits = 1) {
+  const text = (100 * rate).toFixed(digits);
+  const isWhole = Math.min(Math.abs(rate), Math.abs(1 - rate)) < 1e-9;
+  return !isWhole && [0, 100].includes(Number(text)) ? inPercent(rate, digits + 1) : text;
+}
+
 function format(value, percent) {
-  if (percent) return (100 * value).toFixed(1) + " %";
+  if (percent) return inPercent(value) + " %";
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
+from wordle_rl.percent import in_percent
 from wordle_rl.runs import CHOICE_FILE, VALIDATED, read_jsonl, read_object
 
 FIRST_PLAYERS = ("base", "sft", *ALGORITHM_NAMES)
@@ -110,7 +111,7 @@ def kept_weights(run: RunRecord) -> str:
     elif share == 1.0:
         kept = f"those of step {step}"
     else:
-        kept = f"those {share:.0%} of the way from the {start} to step {step}".replace("%", " %")
+        kept = f"those {in_percent(share, 0)} % of the way from the {start} to step {step}"
     return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
 
 

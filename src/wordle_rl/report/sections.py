@@ -11,6 +11,7 @@ from typing import Any
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import comparison_notes
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, Evaluation, EvaluationError, compare, quoted_parts
+from wordle_rl.percent import in_percent
 from wordle_rl.report.charts import NUM_COLORS, format_value, time_bar
 from wordle_rl.report.read import RunRecord
 from wordle_rl.runs import is_number
@@ -229,7 +230,7 @@ def _guess_panel(results: Results, part: str) -> str:
             count, share = counts.get(key, 0), counts.get(key, 0) / sum(counts.values())
             bars += (
                 f"<div class='bar' title='{escape(player)}: {count}'><i class='c{place % NUM_COLORS}' "
-                f"style='width:{78 * share / tallest:.2f}%'></i><span>{100 * share:.1f} %</span></div>"
+                f"style='width:{78 * share / tallest:.2f}%'></i><span>{in_percent(share)} %</span></div>"
             )
         rows += f"<div class='guesses'><span>{escape(key)}</span><div>{bars}</div></div>"
     legend = "".join(f"<li><i class='swatch c{p % NUM_COLORS}'></i>{escape(n)}</li>" for n, (p, _) in shown.items())
@@ -257,7 +258,7 @@ def _difference(estimate: Estimate, scale: float, digits: str) -> str:
 
 def _interval(figures: Mapping[str, Any]) -> str:
     low, high = figures.get("win_rate_low"), figures.get("win_rate_high")
-    return f"{100 * low:.1f}–{100 * high:.1f} %" if is_number(low) and is_number(high) else ""
+    return f"{in_percent(low)}–{in_percent(high)} %" if is_number(low) and is_number(high) else ""
 
 
 def _value(value: Any, percent: bool) -> str:
