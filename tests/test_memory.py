@@ -7,7 +7,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import family_config  # noqa: E402
-from transformers import AutoModelForCausalLM, Qwen3Config  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoModelForCausalLM,
+    DynamicCache,
+    Gemma3nTextConfig,
+    Gemma3TextConfig,
+    Gemma4TextConfig,
+    Qwen3Config,
+)
 
 import wordle_rl.checks.memory as memory_module  # noqa: E402
 from wordle_rl.checks.memory import (  # noqa: E402
@@ -21,6 +28,7 @@ from wordle_rl.checks.memory import (  # noqa: E402
 )
 from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig  # noqa: E402
 from wordle_rl.models.loading import load_numbers  # noqa: E402
+from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers  # noqa: E402
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
@@ -77,6 +85,41 @@ def test_activations_are_within_a_factor_of_what_autograd_keeps(name: str, atten
     numbers = ModelNumbers(num, num, 2, 4, 1, 32, 128, 384, 300, 4)
     work = Work(rows=4, length=120, compute_bytes=2 if half else 4, eager_attention=attention == "eager")
     assert 0.7 < estimate(numbers, work).activations / measured < 1.45
+
+
+SIX = {
+    "hidden_size": 32, "num_hidden_layers": 6, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+    "intermediate_size": 48, "vocab_size": 96, "pad_token_id": 0,
+}  # fmt: skip
+SHARING = {
+    "num_kv_shared_layers": 3, "sliding_window": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+}  # fmt: skip
+CACHED = {
+    "all layers": Qwen3Config(**SIX),
+    "sliding windows": Gemma3TextConfig(**SIX, sliding_window=8),
+    "shared layers": Gemma3nTextConfig(**SIX, **SHARING, laurel_rank=4, activation_sparsity_pattern=[0.0] * 6),
+    "shared layers of different heads": Gemma4TextConfig(**SIX, **SHARING, global_head_dim=24),
+}
+
+
+@pytest.mark.parametrize("kind", CACHED)
+def test_the_cache_is_counted_as_our_sampler_holds_it(kind: str, tmp_path: Path) -> None:
+    config = CACHED[kind]
+    config.save_pretrained(tmp_path)
+    counted = cache_bytes(load_numbers(ModelSettings(path=str(tmp_path))), 40, 3)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    ids = torch.randint(1, 96, (3, 40))
+    games = GameCache(6 - num_shared_layers(config), 3, ids.device)
+    mask, positions = games.append_mask(torch.ones_like(ids))
+    model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=games.cache, use_cache=True)
+    held = sum(states.nbytes for layer in games.cache.layers for states in (layer.keys, layer.values))
+    assert counted == held if kind != "shared layers of different heads" else held < counted < 1.5 * held
+    theirs = DynamicCache(config=config)
+    model(input_ids=ids, past_key_values=theirs, use_cache=True)
+    kept = [layer.keys.nbytes + layer.values.nbytes for layer in theirs.layers if layer.keys is not None]
+    assert len(kept) == len(games.cache.layers)
+    assert sum(kept) == held if kind == "all layers" else sum(kept) < held, "theirs drops what a window has passed"
 
 
 def test_a_group_takes_as_many_caches_as_it_has_games() -> None:

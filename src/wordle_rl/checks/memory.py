@@ -40,6 +40,8 @@ class ModelNumbers:
     size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
     None if it does not say. `num_four_bit` of the parameters are held in 4 bits instead. `trainable_bytes` is the size
     of one number that gets gradients, where it is another (peft keeps adapters in float32); 0: `weight_bytes`.
+    `num_shared_layers`, the last ones, read the keys and values of earlier layers. Where layers differ in their heads
+    or their width, each is counted as the largest.
     """
 
     num_parameters: int
@@ -55,6 +57,7 @@ class ModelNumbers:
     context: int | None = None
     num_four_bit: int = 0
     trainable_bytes: int = 0
+    num_shared_layers: int = 0
 
     @property
     def num_whole(self) -> int:
@@ -239,12 +242,18 @@ def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -
 def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
     """The key/value cache of games of so many tokens: a key and a value per token, layer and key/value head.
 
+    Layers that read the keys and values of earlier ones have no cache. A sliding window spares nothing here: our
+    sampler keeps every token in every layer, where a cache of transformers' own would drop those outside the window.
+    It is an upper bound for games that end early, for tokens that several games of a batch share, and for models
+    whose layers have heads of different sizes; room that is kept free for the next tokens is not counted.
+
     Examples:
         >>> qwen3_4b = ModelNumbers(4_022_468_096, 4_022_468_096, 36, 32, 8, 128, 2560, 9728, 151_936, 2)
         >>> [round(cache_bytes(qwen3_4b, 4096, games) / 2**30, 2) for games in (1, 16, 512)]
         [0.56, 9.0, 288.0]
     """
-    per_token = 2 * model.num_layers * model.num_kv_heads * model.head_dim * model.weight_bytes
+    num_layers = model.num_layers - model.num_shared_layers
+    per_token = 2 * num_layers * model.num_kv_heads * model.head_dim * model.weight_bytes
     return per_token * length * games
 
 

@@ -40,6 +40,7 @@ from wordle_rl.models.adapters import (
 from wordle_rl.models.text_part import language_config, load_language_model
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
+from wordle_rl.samplers.kv_cache import num_shared_layers
 from wordle_rl.templates import training_template
 
 SMALL_VOCABULARY = 4096
@@ -277,23 +278,33 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
     parameters = list(model.parameters())
     heads, hidden = int(text.num_attention_heads), int(text.hidden_size)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
-    inside = getattr(text, "moe_intermediate_size", None) or getattr(text, "intermediate_size", None) or 4 * hidden
+    inside = _largest(text, "moe_intermediate_size") or _largest(text, "intermediate_size") or 4 * hidden
     return ModelNumbers(
         num_parameters=sum(parameter.numel() for parameter in parameters),
         num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         num_layers=int(text.num_hidden_layers),
         num_heads=heads,
-        num_kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
-        head_dim=int(getattr(text, "head_dim", None) or hidden // heads),
+        num_kv_heads=_largest(text, "num_key_value_heads") or heads,
+        head_dim=_largest(text, "head_dim") or hidden // heads,
         hidden_size=hidden,
-        intermediate_size=int(inside) * experts,
+        intermediate_size=inside * experts,
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
         # Beside 4-bit layers peft trains with all else in float32, whatever it was stored in.
         weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
         context=_context_of(model.config),
         num_four_bit=four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
+        num_shared_layers=num_shared_layers(text),
     )
+
+
+def _largest(text: PreTrainedConfig, name: str) -> int | None:
+    """A size of every layer, of the largest one where they differ; None if the configuration has none."""
+    sizes: list[int] = []
+    for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases have one for all layers
+        size = getattr(layer, name, None)
+        sizes += size if isinstance(size, list) else [size or 0]
+    return max(sizes, default=0) or None
 
 
 def device_memory() -> Device:

@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer
+
+
+def num_shared_layers(text_config: PreTrainedConfig) -> int:
+    """How many of a model's layers, the last ones, read the keys and values of earlier layers and have none."""
+    return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
 
 
 class GrowingLayer(DynamicLayer):

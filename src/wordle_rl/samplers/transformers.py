@@ -22,7 +22,7 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.kv_cache import GameCache
+from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -104,8 +104,7 @@ class TransformersSampler:
         self._constraint = constraint
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         text_config = model.config.get_text_config()
-        # The last layers of some models read the keys and values of earlier ones and have none of their own.
-        self._num_layers = text_config.num_hidden_layers - getattr(text_config, "num_kv_shared_layers", 0)
+        self._num_layers = text_config.num_hidden_layers - num_shared_layers(text_config)
         self._window = _sliding_window(text_config)
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
