@@ -14,15 +14,14 @@ pytest.importorskip("torch")
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, rows, write_config
 
-import wordle_rl.pipeline as pipeline_module
 from wordle_rl.audit import audit
 from wordle_rl.before_run import check_before_run
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.evaluate import Evaluation
-from wordle_rl.pipeline import Pipeline
+from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.players import find_model
 from wordle_rl.report.read import read_run
-from wordle_rl.runs import LOCK_FILE, RunError, exclusive_lock, read_object
+from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, read_object
 from wordle_rl.split import split_secrets
 from wordle_rl.words import load_words
 
@@ -127,8 +126,8 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("a finished stage was worked on again")
 
-    for name in ("write_solver_traces", "encode_traces", "evaluate"):
-        monkeypatch.setattr(pipeline_module, name, refuse)
+    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate")):
+        monkeypatch.setattr(room, name, refuse)
     before, results = tree(finished_run), results_of(finished_run)
     again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
     assert again == results == results_of(finished_run)
@@ -235,7 +234,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
         copy = shutil.copytree if (finished_run / name).is_dir() else shutil.copy
         copy(finished_run / name, directory / name)
 
-    append = pipeline_module.Run.append
+    append = Run.append
 
     def interrupting(self, name, row) -> None:
         append(self, name, row)
@@ -244,13 +243,13 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
 
     config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
     (directory / "config.json").unlink()
-    monkeypatch.setattr(pipeline_module.Run, "append", interrupting)
+    monkeypatch.setattr(Run, "append", interrupting)
     with pytest.raises(KeyboardInterrupt):
         Pipeline(config, directory, QUIET)(stage)
     assert list((directory / stage / "checkpoints").glob("checkpoint-*"))
     interrupted = json.loads((directory / "timings.json").read_text())["seconds"][stage]
     assert interrupted > 0
-    monkeypatch.setattr(pipeline_module.Run, "append", append)
+    monkeypatch.setattr(Run, "append", append)
     Pipeline(config, directory, QUIET)(stage)
     steps = [row["step"] for row in rows(directory / "metrics.jsonl") if "validation_loss" not in row]
     assert steps == list(range(1, len(steps) + 1))
@@ -342,11 +341,12 @@ def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_
     config = mini(tmp_path, word_directory)
     section = getattr(config, algorithm).model_copy(update={"sampling": config.grpo.sampling})
     config = config.model_copy(update={"algorithm": algorithm, algorithm: section})
-    pipeline = Pipeline(config, tmp_path / "run", QUIET)
     with pytest.raises(ConfigError, match=message):
-        pipeline()
+        Pipeline(config, tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
-    todo = check_before_run(config, pipeline.words, pipeline.split, tmp_path / "run", ("traces", "sft"), anew=False)
+    words = load_words(config.words.source)
+    split = split_secrets(words, config.words.split_seed)
+    todo = check_before_run(config, words, split, tmp_path / "run", ("traces", "sft"), anew=False)
     assert todo.sft
 
 

@@ -121,11 +121,10 @@ def test_a_language_models_games_are_told_with_wins_errors_and_cost(serve, small
 
 def test_a_stage_of_a_run_is_told(tmp_path: Path, clock) -> None:
     from wordle_rl.config import RunConfig
-    from wordle_rl.pipeline import Pipeline
+    from wordle_rl.pipeline.work import RunWork
 
     shown = console()
-    pipeline = Pipeline(RunConfig(), tmp_path, shown)
-    with pipeline._stage("grpo", "GRPO", 0) as tell:
+    with RunWork.of(RunConfig(), tmp_path, shown).stage("grpo", "GRPO", 0) as tell:
         for step in (1, 2, 3):
             clock.now += 20
             tell(step, 200, f"win_rate 0.{step}")

@@ -12,14 +12,13 @@ pytest.importorskip("torch")
 from rich.console import Console
 from training_fixtures import rows, write_config
 
-import wordle_rl.pipeline as pipeline_module
 from wordle_rl.audit import audit
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.game import score_guess
 from wordle_rl.integrations.async_grpo import check_settings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight import preflight
-from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs import Run, RunError, write_jsonl
 from wordle_rl.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -114,17 +113,17 @@ def test_boards_go_with_other_settings(changes, finished_run, word_directory, si
 
 def interrupted(directory: Path, config: RunConfig, monkeypatch) -> None:
     """Run up to Ctrl-C after the first step."""
-    append = pipeline_module.Run.append
+    append = Run.append
 
     def interrupting(self, name, row) -> None:
         append(self, name, row)
         if name == "metrics.jsonl" and row["step"] == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(pipeline_module.Run, "append", interrupting)
+    monkeypatch.setattr(Run, "append", interrupting)
     with pytest.raises(KeyboardInterrupt):
         Pipeline(config, directory, QUIET)(config.algorithm)
-    monkeypatch.setattr(pipeline_module.Run, "append", append)
+    monkeypatch.setattr(Run, "append", append)
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "dagger"])

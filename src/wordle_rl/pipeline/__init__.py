@@ -1,0 +1,12 @@
+"""A whole run: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or DAgger -> evaluation -> report.
+
+chain.py        `Pipeline`: which stages, in which order, in whose directory
+work.py         what all stages of a run work with, and how long they took
+stages.py       teacher games, SFT, learning by play
+evaluation.py   the models' evaluations, results and report
+"""
+
+from wordle_rl.pipeline.chain import Pipeline
+from wordle_rl.pipeline.stages import finish_model
+
+__all__ = ["Pipeline", "finish_model"]

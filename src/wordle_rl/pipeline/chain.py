@@ -1,0 +1,98 @@
+"""Which stages a run goes through, in which order, in whose directory.
+
+Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
+run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
+others wait for it and train with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from wordle_rl.before_run import check_before_run
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
+from wordle_rl.pipeline.evaluation import evaluate_and_report
+from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
+from wordle_rl.pipeline.work import RunWork
+from wordle_rl.processes import is_first, leave_process_group, wait_for_all
+from wordle_rl.runs import LOCK_FILE, Run, exclusive_lock, is_run, start_anew
+from wordle_rl.runs.lineage import leak_warning
+from wordle_rl.runs.run import BOARDS_FILE
+
+
+class Pipeline:
+    """One run of the chain.
+
+    Args:
+        config: Every setting.
+        directory: The run directory; it is created, or continued if it holds a run with the same settings.
+        console: Where progress is shown.
+        anew: Remove an earlier run in that directory first, after everything that can be checked beforehand has passed.
+
+    Raises:
+        ConfigError: If settings do not fit each other.
+        RunError: If the directory holds a different run.
+    """
+
+    def __init__(self, config: RunConfig, directory: Path, console: Console, *, anew: bool = False) -> None:
+        self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True))
+        self._anew = anew
+
+    def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
+        """Run all stages up to and including `until`. Returns the results if that is the report, in the first process.
+
+        Raises:
+            ConfigError: If the chain has no such stage.
+        """
+        started = time.perf_counter()
+        work, config, directory = self._work, self._work.config, self._work.directory
+        chain = config.chain
+        if until not in chain:
+            fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
+            raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
+        chain = chain[: chain.index(until) + 1]
+        todo = check_before_run(config, work.words, work.split, directory, chain, anew=self._anew)
+        wait_for_all()  # no process still looks at what the first one is about to change
+        with ExitStack() as held:
+            if is_first():
+                if self._anew:
+                    start_anew(directory)
+                held.enter_context(exclusive_lock(directory / LOCK_FILE))
+                _tell_what_is_taken_over(work)
+                work.run = Run.create(directory, config, work.split, adds=bool(todo))
+            wait_for_all()
+            self._anew = False  # what is there now belongs to this run
+            work.remember()
+            if todo.traces or todo.sft:
+                work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
+            stages: dict[RunStage, Callable[[RunWork], None]] = {
+                "traces": make_traces,
+                "sft": train_by_traces,
+                config.algorithm: learn_by_play,
+            }
+            for stage in chain:
+                if stage in stages:
+                    stages[stage](work)
+                    wait_for_all()
+            leave_process_group()
+            return evaluate_and_report(work) if "report" in chain and is_first() else None
+
+
+def _tell_what_is_taken_over(work: RunWork) -> None:
+    """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
+    if is_run(work.directory):
+        return
+    taken = ["traces.jsonl", "sft"] if work.config.start == "sft" else []
+    taken += [BOARDS_FILE] if work.config.starts_file is not None else []
+    found = [name for name in taken if (work.directory / name).exists()]
+    if found:
+        holds = " and ".join(found)
+        work.console.print(f"{work.directory} holds {holds} already: taken as they are", markup=False)
+    if doubt := leak_warning(Path(work.config.model.path), work.split):
+        work.console.print(f"model.path {doubt}", markup=False)

@@ -1,0 +1,100 @@
+"""The evaluations of a run's models, its results and its report."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.display import game_counter
+from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
+from wordle_rl.pipeline.work import RunWork
+from wordle_rl.players import model_sampler, weights_mark
+from wordle_rl.report import write_report
+from wordle_rl.runs import write_json
+from wordle_rl.samplers.base import Closable
+from wordle_rl.sharing.card import write_cards
+
+
+def evaluate_and_report(work: RunWork) -> dict[str, Any]:
+    """Evaluate every model that was not yet, write results, report and cards, and return the results."""
+    results: dict[str, Any] = {}
+    for name in work.config.evaluated:
+        evaluations = [_evaluate(work, name)]
+        if work.config.eval.constrained:
+            evaluations.append(_evaluate(work, name, constrained=True))
+        results[name] = {
+            part: asdict(figures)
+            for evaluation in evaluations
+            for part, figures in figures_by_split(evaluation, work.split).items()
+        }
+    results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
+    results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
+    results["peak_memory_gib"] = round(work.peak_memory_gib, 2)
+    write_json(work.directory / "results.json", results)
+    write_report(work.directory)
+    write_cards(work.directory, anew=False)
+    return results
+
+
+def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluation:
+    label = f"{name}-constrained" if constrained else name
+    path = work.directory / "eval" / f"{label}.json"
+    if path.is_file():
+        return Evaluation.load(path)
+    secrets = work.split.of_each_part(work.config.eval.max_games)
+    if constrained:
+        held_out = frozenset(work.split.test)
+        secrets = [secret for secret in secrets if secret in held_out]
+    sampling = SamplingSettings(
+        temperature=0.0,
+        max_completion_tokens=work.config.eval.max_completion_tokens,
+        max_batch_size=work.config.eval.max_batch_size,
+    )
+    model = _player(work, name)
+    played_with = {
+        "weights": weights_mark(Path(model.path)),
+        "words": work.words.fingerprint,
+        **work.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
+    }
+    with ExitStack() as held:
+        journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
+        before = journal.kept(secrets)
+        tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
+        engine, seed = work.config.eval.engine, work.config.seed
+        sampler = model_sampler(model, work.words, work.prompter, sampling, seed, engine, constrained=constrained)
+        planned = Evaluation(
+            name=name,
+            player=model.path,
+            parts=(),
+            rules=work.prompter.rules,
+            fingerprint=work.words.fingerprint,
+            records=(),
+            conditions=Conditions.of(work.prompter, sampler),
+            constrain="words" if constrained else "none",
+        )
+        evaluation = evaluate(
+            planned,
+            secrets,
+            work.words,
+            work.prompter,
+            sampler,
+            solver=work.solver if work.config.eval.regret else None,
+            batch_size=work.config.eval.max_batch_size,
+            journal=journal,
+            on_finished=game_counter(tell, len(secrets), before),
+        )
+        evaluation.save(path)
+        journal.discard()
+        if isinstance(sampler, Closable):
+            sampler.close()
+    return evaluation
+
+
+def _player(work: RunWork, name: str) -> ModelSettings:
+    """Where the model of an evaluation is; the base plays without the adapters that training would add."""
+    if name == "base":
+        return work.config.model.model_copy(update={"lora": LoraSettings()})
+    return work.config.model_at(work.directory / name)

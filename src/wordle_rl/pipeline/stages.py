@@ -1,0 +1,184 @@
+"""The stages that leave games and models: teacher games, SFT, learning by play.
+
+Each is skipped where its product is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from wordle_rl.before_run import is_trained
+from wordle_rl.chat import ChatCodec
+from wordle_rl.config import ALGORITHM_NAMES, RunConfig
+from wordle_rl.evaluate import journal_path
+from wordle_rl.pipeline.work import RunWork
+from wordle_rl.processes import is_first, wait_for_all
+from wordle_rl.rollout import Start
+from wordle_rl.runs import write_jsonl
+from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
+from wordle_rl.runs.run import BOARDS_FILE
+from wordle_rl.sharing.card import CARD_FILE
+from wordle_rl.teaching.dataset import Example, encode_traces
+from wordle_rl.teaching.given_starts import read_starts
+from wordle_rl.teaching.given_traces import GivenTraces
+from wordle_rl.teaching.traces import read_traces, write_solver_traces
+
+
+def make_traces(work: RunWork) -> None:
+    """Have the teacher play, or take the games of a file."""
+    path, validation = (work.directory / name for name in ("traces.jsonl", "validation_traces.jsonl"))
+    if path.is_file() or not is_first():
+        return
+    settings = work.config.traces
+    if settings.file is not None:
+        given = GivenTraces(work.words, work.split, settings, work.config.game)
+        with work.run.stage("traces"):
+            write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
+            count = write_jsonl(path, (trace.to_row() for trace in given))
+        left_out = f"; left out: {text}" if (text := given.left_out()) else ""
+        work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+        return
+    with work.stage("traces", "Teacher games", settings.num_games) as advance:
+        write_solver_traces(
+            path,
+            work.split,
+            work.solver,
+            settings,
+            work.config.seed,
+            lambda done: advance(done, settings.num_games, ""),
+            validation,
+        )
+
+
+def train_by_traces(work: RunWork) -> None:
+    """SFT on the teacher games."""
+    from wordle_rl.models.loading import context_length, load_model
+    from wordle_rl.training.sft import train_sft
+
+    if is_trained(work.directory / "sft"):
+        return
+    with work.run.stage("setup"):
+        model, codec = load_model(work.config.model, work.config.seed)
+    limit = min(work.config.sft.max_length, context_length(model) or work.config.sft.max_length)
+    path = work.directory / "traces.jsonl"
+    with path.open("rb") as lines:
+        num_games = sum(1 for _ in lines)
+    with work.stage("encode", "Encoding games", num_games) as advance:
+        encoded = encode_traces(
+            read_traces(path),
+            work.prompter,
+            codec,
+            limit,
+            lambda done: advance(done, num_games, ""),
+        )
+    if encoded.rejected:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
+        work.console.print(f"left out: {left_out}")
+    validation = _validation_examples(work, codec, limit)
+    with work.stage("sft", "SFT", 0) as advance:
+        directory = train_sft(
+            model,
+            codec,
+            encoded.examples,
+            work.config.sft,
+            work.run,
+            validation=validation,
+            seed=work.config.seed,
+            report_to=work.config.report_to,
+            progress=advance,
+        )
+    if is_first():
+        finish_model(directory, trained_further(Path(work.config.model.path), work.config.game, work.lesson))
+
+
+def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
+    """The run's teacher games of validation secrets as token sequences of at most `limit` tokens."""
+    path = work.directory / "validation_traces.jsonl"
+    if not work.config.sft.validations_per_epoch:
+        return []
+    traces = read_traces(path) if path.is_file() else ()
+    held_out = (trace for trace in traces if work.split.part_of(trace.secret) == "val")
+    examples = encode_traces(held_out, work.prompter, codec, limit).examples
+    if not examples:
+        work.console.print("no validation loss: there are no teacher games of validation secrets")
+    return examples
+
+
+def learn_by_play(work: RunWork) -> None:
+    """GRPO, or what the config names instead."""
+    name, settings = work.config.algorithm, work.config.play_settings
+    if settings.is_skipped or is_trained(work.directory / name):
+        return
+    from wordle_rl.models.loading import load_model
+    from wordle_rl.rl.games import GameSetup
+
+    with work.run.stage("setup"):
+        start = work.config.start_settings(work.directory)
+        model, codec = load_model(start, work.config.seed)
+    taught, secrets = work.split.shared(work.config.traces.rl_only_share)
+    rehearsal = taught if taught != secrets else ()
+    boards, share = _given_starts(work), work.config.starts_share
+    setup = GameSetup(work.words, work.prompter, secrets, work.solver, work.split.val, rehearsal, boards, share)
+    title = ALGORITHM_NAMES[name]
+    with work.stage(name, title[0].upper() + title[1:], 0) as advance:
+        directory = _training_of(work.config)(
+            model,
+            codec,
+            setup,
+            settings,
+            work.run,
+            seed=work.config.seed,
+            report_to=work.config.report_to,
+            progress=advance,
+        )
+    if is_first():
+        finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
+
+
+def _given_starts(work: RunWork) -> tuple[Start, ...]:
+    """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
+    if work.config.starts_file is None:
+        return ()
+    outside = work.config.play_settings.learns_without_wins
+    read = partial(read_starts, words=work.words, split=work.split, rules=work.prompter.rules, outside=outside)
+    kept = work.directory / BOARDS_FILE
+    if is_first() and not kept.is_file():
+        given = read(work.config.starts_file)
+        write_jsonl(kept, given.rows())
+        work.console.print(given.counted(), markup=False, highlight=False)
+    wait_for_all()
+    return read(kept).starts
+
+
+def _training_of(config: RunConfig) -> Callable[..., Path]:
+    """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
+    name = config.algorithm
+    if name == "expert_iteration":
+        from wordle_rl.rl.expert_iteration import train_expert_iteration
+
+        return train_expert_iteration
+    if name == "dpo":
+        from wordle_rl.rl.dpo import train_dpo
+
+        return train_dpo
+    if name == "dagger":
+        from wordle_rl.rl.dagger import train_dagger
+
+        return partial(train_dagger, traces=config.traces)
+    from wordle_rl.rl.grpo import train_grpo
+
+    return train_grpo
+
+
+def finish_model(directory: Path, lineage: Lineage) -> None:
+    """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
+    (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
+    for epoch in (directory / "epochs").glob("epoch-*"):
+        save_lineage(epoch, lineage)
+    for label in (directory.name, f"{directory.name}-constrained"):
+        evaluated = directory.parent / "eval" / f"{label}.json"
+        evaluated.unlink(missing_ok=True)
+        journal_path(evaluated).unlink(missing_ok=True)
+    save_lineage(directory, lineage)

@@ -1,0 +1,82 @@
+"""What all stages of a run work with, and how long they took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from wordle_rl.config import RunConfig
+from wordle_rl.processes import is_first
+from wordle_rl.progress import ProgressCallback, show_progress
+from wordle_rl.prompt import Prompter
+from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.runs.lineage import TrainedSecrets, lesson_of
+from wordle_rl.runs.provenance import peak_memory_gib
+from wordle_rl.solver import Solver
+from wordle_rl.split import Split, split_secrets
+from wordle_rl.words import WordList, load_words
+
+
+@dataclass
+class RunWork:
+    """One run at work.
+
+    Attributes:
+        config: Every setting.
+        console: Where progress is shown.
+        words: The word list.
+        split: Which answers are trained on, and which are held out.
+        lesson: Whose secrets its models learn from.
+        prompter: Wording and rules.
+        solver: The solver.
+        run: The run directory.
+        peak_memory_gib: The most memory that a stage took.
+    """
+
+    config: RunConfig
+    console: Console
+    words: WordList
+    split: Split
+    lesson: TrainedSecrets
+    prompter: Prompter
+    solver: Solver
+    run: Run
+    peak_memory_gib: float = 0.0
+
+    @classmethod
+    def of(cls, config: RunConfig, directory: Path, console: Console) -> RunWork:
+        """The work of a config."""
+        words = load_words(config.words.source)
+        split = split_secrets(words, config.words.split_seed)
+        prompter, lesson = config.game.prompter(words.word_length), lesson_of(config.words, split)
+        return cls(config, console, words, split, lesson, prompter, Solver(words), Run(directory))
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self.run.directory
+
+    def remember(self) -> None:
+        """Go on from the times and the memory of earlier calls."""
+        if self._timings.is_file():
+            spent = read_object(self._timings)
+            self.run.seconds, self.peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
+
+    @contextmanager
+    def stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[ProgressCallback]:
+        """Time a stage and show how far it is."""
+        try:
+            with show_progress(self.console, title, total, done=done) as tell, self.run.stage(name):
+                yield tell
+        finally:
+            self.peak_memory_gib = max(self.peak_memory_gib, peak_memory_gib())
+            if is_first():
+                write_json(self._timings, {"seconds": self.run.seconds, "peak_memory_gib": self.peak_memory_gib})
+
+    @property
+    def _timings(self) -> Path:
+        return self.directory / "timings.json"
