@@ -1,5 +1,6 @@
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from wordle_rl.report.charts import (
     bar_of_shares,
     format_value,
     line_chart,
+    log_ticks,
     nice_ticks,
     running_mean,
 )
+from wordle_rl.report.curves import curves_of, curves_section
 
 
 def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
@@ -102,3 +105,35 @@ def test_shares_add_up_and_the_largest_comes_first() -> None:
 )
 def test_numbers_are_short(value: float, percent: bool, shown: str) -> None:
     assert format_value(value, percent) == shown
+
+
+def test_weights_on_the_way_are_drawn_between_its_ends() -> None:
+    metrics = {
+        "validation": [
+            {"step": 0, "greedy_cost": 4.0},
+            {"step": 20, "greedy_cost": 3.5},
+            {"step": 40, "greedy_cost": 3.8},
+        ],
+        "blend": [{"step": 30, "greedy_cost": 3.6}],
+    }
+    [(_, attrs)] = [tag for tag in parse_page(curves_of(metrics, "blend")).tags if "data-series" in tag[1]]
+    [curve] = json.loads(attrs["data-series"] or "")
+    assert (curve["x"], curve["y"]) == ([0, 30, 100], [4.0, 3.6, 3.8])
+
+
+def test_a_loss_that_falls_far_is_drawn_by_ratios() -> None:
+    rows = [{"step": step, "loss": loss} for step, loss in ((1, 16.0), (2, 4.0), (3, 1.0), (4, 0.25))]
+    [(_, attrs)] = [tag for tag in parse_page(curves_section("sft", rows)).tags if tag[0] == "polyline"]
+    heights = [float(point.split(",")[1]) for point in (attrs["points"] or "").split()]
+    assert np.diff(heights, n=2) == pytest.approx([0, 0], abs=0.11)
+    evenly = curves_section("sft", rows[1:])
+    assert "twice or more" not in evenly
+
+
+@given(st.floats(1e-6, 1e3), st.floats(20, 1e6))
+def test_ticks_by_ratio_enclose_what_is_drawn(low: float, ratio: float) -> None:
+    ticks = log_ticks(low, low * ratio)
+    assert ticks[0] <= low
+    assert ticks[-1] >= low * ratio
+    assert 2 <= len(ticks) <= 12
+    assert all(a < b for a, b in pairwise(ticks))

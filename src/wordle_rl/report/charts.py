@@ -34,7 +34,16 @@ class Series:
     values: Floats
 
 
-def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool = False, smooth: bool = True) -> str:
+def line_chart(
+    title: str,
+    note: str,
+    series: Sequence[Series],
+    *,
+    percent: bool = False,
+    smooth: bool = True,
+    log: bool = False,
+    axis: str = "step",
+) -> str:
     """Draw curves over steps as a `<figure>`.
 
     Args:
@@ -43,14 +52,16 @@ def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool
         series: At least one curve; more than one are told apart by colour, dashes and a legend.
         percent: Whether values are rates of 0 to 1, shown in percent.
         smooth: Whether values are noisy, so that a running mean helps the eye.
+        log: Whether equal ratios are drawn equally high; values must be positive.
+        axis: What the steps are.
     """
     drawn = [_thin(curve) for curve in series]
     low, high = min(c.values.min() for c in drawn), max(c.values.max() for c in drawn)
     if percent and low == high:
         low, high = max(0.0, low - 0.05), min(1.0, high + 0.05)  # a flat rate has no room above 100 %
-    ticks = nice_ticks(low, high)
+    ticks = log_ticks(low, high) if log else nice_ticks(low, high)
     first, last = min(c.steps[0] for c in drawn), max(c.steps[-1] for c in drawn)
-    frame = _Frame(float(first), float(last), ticks[0], ticks[-1])
+    frame = _Frame(float(first), float(last), ticks[0], ticks[-1], log)
     curves = "".join(_curve(curve, frame, place, smooth) for place, curve in enumerate(drawn))
     label = "; ".join(_summary(curve, percent) for curve in series)
     data = [
@@ -61,7 +72,7 @@ def line_chart(title: str, note: str, series: Sequence[Series], *, percent: bool
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(f"{title}: {label}")}" '
         f'data-frame="{_LEFT},{_RIGHT},{_TOP},{_BOTTOM},{frame.first:g},{frame.last:g},{frame.low:g},{frame.high:g}" '
         f'data-percent="{int(percent)}" data-series="{escape(json.dumps(data, separators=(",", ":")))}">'
-        f"{_axes(frame, ticks, percent)}{curves}</svg>{_legend(series, percent)}</figure>"
+        f"{_axes(frame, ticks, percent, axis)}{curves}</svg>{_legend(series, percent)}</figure>"
     )
 
 
@@ -100,6 +111,23 @@ def nice_ticks(low: float, high: float) -> list[float]:
     return [float(f"{place * step:.10g}") for place in range(start, stop + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Rising round numbers at about equal ratios that enclose both ends, which are positive and differ.
+
+    Examples:
+        >>> log_ticks(0.137, 14.9)
+        [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+        >>> log_ticks(0.0003, 4.0)
+        [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    sizes = (1, 2, 5) if len(powers) <= _TICKS else (1,)
+    ticks = [float(f"{size * 10.0**power:.10g}") for power in powers for size in sizes]
+    first = max(place for place, tick in enumerate(ticks) if tick <= low)
+    last = min(place for place, tick in enumerate(ticks) if tick >= high)
+    return ticks[first : last + 1]
+
+
 def format_value(value: float, percent: bool = False) -> str:
     """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to three digits."""
     if percent:
@@ -121,6 +149,7 @@ class _Frame:
     last: float
     low: float
     high: float
+    log: bool = False
 
     def x(self, steps: Floats) -> Floats:
         """Steps to drawing units."""
@@ -130,7 +159,10 @@ class _Frame:
 
     def y(self, values: Floats) -> Floats:
         """Values to drawing units; the frame is never flat."""
-        share: Floats = (values - self.low) / (self.high - self.low)
+        low, high = self.low, self.high
+        if self.log:
+            values, low, high = np.log(values), math.log(low), math.log(high)
+        share: Floats = (values - low) / (high - low)
         return _BOTTOM - (_BOTTOM - _TOP) * share
 
 
@@ -177,7 +209,7 @@ def _path(x: Floats, y: Floats, css_class: str) -> str:
     return f'<polyline class="{css_class}" points="{points}"/>'
 
 
-def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
+def _axes(frame: _Frame, ticks: Sequence[float], percent: bool, axis: str) -> str:
     heights = frame.y(np.array(ticks)).tolist()
     # Whole percents on the axis unless the ticks are closer together than that.
     digits = next((n for n in range(6) if all(abs(100 * tick - round(100 * tick, n)) < 1e-6 for tick in ticks)), 6)
@@ -190,7 +222,7 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool) -> str:
     foot = _BOTTOM + 18
     return (
         f'{lines}<text x="{_LEFT}" y="{foot}">{format_value(frame.first)}</text>'
-        f'<text x="{(_LEFT + _RIGHT) / 2}" y="{foot}" text-anchor="middle">step</text>'
+        f'<text x="{(_LEFT + _RIGHT) / 2}" y="{foot}" text-anchor="middle">{escape(axis)}</text>'
         f'<text x="{_RIGHT}" y="{foot}" text-anchor="end">{format_value(frame.last)}</text>'
     )
 

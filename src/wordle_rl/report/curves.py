@@ -48,7 +48,7 @@ _CURVES = {
     ),
     "greedy_cost": (
         "Cost of greedy play",
-        "The same for validation and training secrets; the weights of the lowest cost are kept.",
+        "The same for validation and training secrets; of the candidates, those of the lowest cost are kept.",
     ),
     "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
@@ -67,18 +67,28 @@ _STAGE_NAMES = {
     "dpo": "Direct preference optimization, by round",
     "dagger": "Dataset aggregation (DAgger), by round",
     "validation": "Choice of weights, on validation secrets",
-    "blend": "Blends of first and last weights, by percent of the last, on validation secrets",
+    "blend": "Weights on the way from the start to the last step, by percent of it, on validation secrets",
 }
 _VALIDATION_NOTE = (
     " Validation: teacher games of the validation secrets, which are never trained on; if that curve turns back while "
     "training goes on improving, games are learnt by heart."
 )
+_FAR = 20
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
 _NOT_CURVES = {
     "stage", "step", "seconds", "epoch", "skipped_steps",
     # TRL's names for what has a curve here: the reward, and the groups that are left after refills
     "rewards/_game/mean", "rewards/_game/std", "frac_reward_zero_std",
 }  # fmt: skip
+
+
+def curves_of(metrics: Mapping[str, Sequence[Mapping[str, Any]]], stage: str) -> str:
+    """The charts of a stage among all; empty if there is nothing to draw."""
+    rows = metrics[stage]
+    if stage == "blend" and (validated := metrics.get("validation")):
+        # The ends of the way were validated as steps.
+        rows = [{**validated[0], "step": 0}, *rows, {**validated[-1], "step": 100}]
+    return curves_section(stage, rows)
 
 
 def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -92,6 +102,7 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     rewards = [name for name in series if name.startswith("reward/")]
     known = [name for name in _CURVES if name in series or name in validated]
     others = sorted(set(series) - set(known) - set(rewards) - {n for n in series if n.startswith("seconds/")})
+    axis, counted = ("percent of the way", "weights") if stage == "blend" else ("step", "logged steps")
     charts = []
     for name in known + others:
         title, note = _CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
@@ -99,7 +110,12 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
         if name in validated:
             note += _VALIDATION_NOTE
             curves = [*(_named("training", c) for c in curves), _named("validation", validated[name])]
-        charts.append(line_chart(title, note, curves, percent=_is_rate(name), smooth=name not in _EXACT))
+        log = name == "loss" and _fall_far(curves)
+        if log:
+            note += " Each line is twice or more the one below it."
+        charts.append(
+            line_chart(title, note, curves, percent=_is_rate(name), smooth=name not in _EXACT, log=log, axis=axis)
+        )
     beside_reward = known.index("reward") + 1 if "reward" in known else 0
     charts[beside_reward:beside_reward] = _reward_charts([series[name] for name in rewards])
     times = [
@@ -108,10 +124,16 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     num_steps = len({row["step"] for row in rows})
     return (
         f"<section><h2>{escape(_STAGE_NAMES.get(stage, stage))}</h2>"
-        f"<p>{num_steps} logged steps.{_skipped(rows)} Faint lines: each value; bold lines: running mean. "
+        f"<p>{num_steps} {counted}.{_skipped(rows)} Faint lines: each value; bold lines: running mean. "
         "Point at a curve to read its values.</p>"
         f"<div class='grid'>{''.join(charts)}</div>{time_bar('Mean seconds of a step', times)}</section>"
     )
+
+
+def _fall_far(curves: Sequence[Series]) -> bool:
+    """Whether values lie so far apart that on an even scale their end could not be seen."""
+    values = np.concatenate([curve.values for curve in curves])
+    return bool(values.min() > 0 and values.max() > _FAR * values.min())
 
 
 def _reward_charts(components: Sequence[Series]) -> list[str]:

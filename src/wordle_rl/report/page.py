@@ -9,7 +9,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from wordle_rl.report.curves import curves_section
+from wordle_rl.report.curves import curves_of
 from wordle_rl.report.games import games_payload, json_for_script
 from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.report.sections import (
@@ -61,7 +61,7 @@ def render(run: RunRecord) -> str:
             "comparison": comparison_section(run),
             "guesses": guesses_section(run.results),
             "frequent": frequent_section(run.evaluations),
-            "curves": "".join(curves_section(stage, run.metrics[stage]) for stage in stages),
+            "curves": "".join(curves_of(run.metrics, stage) for stage in stages),
             "how": run_section(run),
             "games": json_for_script(games_payload(run)),
         },
