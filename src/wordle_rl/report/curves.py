@@ -112,7 +112,7 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
             curves = [*(_named("training", c) for c in curves), _named("validation", validated[name])]
         log = name == "loss" and _fall_far(curves)
         if log:
-            note += " Each line is twice or more the one below it."
+            note += " On a logarithmic scale."
         charts.append(
             line_chart(title, note, curves, percent=_is_rate(name), smooth=name not in _EXACT, log=log, axis=axis)
         )
