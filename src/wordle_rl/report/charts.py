@@ -120,8 +120,9 @@ def log_ticks(low: float, high: float) -> list[float]:
         >>> log_ticks(0.0003, 4.0)
         [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]
     """
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    sizes = (1, 2, 5) if len(powers) <= _TICKS else (1,)
+    bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    sizes = (1, 2, 5) if top - bottom < _TICKS else (1,)
+    powers = range(bottom - 1, top + 2)  # logarithms are rounded
     ticks = [float(f"{size * 10.0**power:.10g}") for power in powers for size in sizes]
     first = max(place for place, tick in enumerate(ticks) if tick <= low)
     last = min(place for place, tick in enumerate(ticks) if tick >= high)
