@@ -224,11 +224,24 @@ def test_games_that_vllm_plays_keep_no_cache_in_the_trainer_and_a_second_copy_of
 
 def test_an_engine_that_is_not_installed_is_a_problem(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    (finding,) = check_engines(RunConfig(grpo=GRPOSettings(engine="vllm"), eval=EvalSettings(engine="vllm")))
+    asked = RunConfig(grpo=GRPOSettings(engine="vllm"), eval=EvalSettings(engine="vllm"))
+    (finding,) = check_engines(asked, adapts=False)
     assert finding.level == "problem"
     assert 'grpo.engine "vllm" and eval.engine "vllm" needs' in finding.message
-    assert check_engines(RunConfig(grpo=GRPOSettings(engine="vllm", steps=0))) == []
-    assert check_engines(RunConfig()) == []
+    assert check_engines(RunConfig(grpo=GRPOSettings(engine="vllm", steps=0)), adapts=False) == []
+    assert check_engines(RunConfig(), adapts=True) == []
+
+
+def test_what_vllm_cannot_evaluate_is_a_problem_before_training() -> None:
+    def told(config: RunConfig, *, adapts: bool) -> str:
+        return " ".join(finding.message for finding in check_engines(config, adapts=adapts))
+
+    plays = {"eval": EvalSettings(engine="vllm", base=True)}
+    assert "not adapters" in told(RunConfig(**plays), adapts=True)
+    assert "leave out eval.base" in told(RunConfig(**plays), adapts=False)
+    base = RunConfig(**plays, model=ModelSettings(path="elsewhere"))
+    assert "eval.base" not in told(base, adapts=False)
+    assert "not adapters" not in told(base, adapts=False)
 
 
 def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:

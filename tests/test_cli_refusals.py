@@ -218,6 +218,11 @@ def test_an_empty_value_is_refused_and_is_not_the_current_directory(
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
 
+def test_only_the_value_of_its_option_may_be_empty(cli, here) -> None:
+    code, _, error = cli("eval", "--player", "solver", "--system-prompt", "text", "")
+    assert (code, error) == (2, "error: an argument is empty; give it a value\n")
+
+
 def test_what_may_be_empty_is_taken(cli, word_directory, tmp_path: Path) -> None:
     run = ("run", write_config(tmp_path / "mini.toml", word_directory), "--out", tmp_path / "run", "--until", "traces")
     assert cli(*run, "--game.system-prompt", "", "--model.template-kwargs", "tools", "")[0] == 0

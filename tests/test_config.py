@@ -147,6 +147,8 @@ IMPOSSIBLE = {
     "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "leaves nothing to train"),
     "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path 'tiny'"),
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
+    "a share of nothing": ("starts_share = 0.4", "starts_share"),
+    "boards that nobody starts from": ("starts_file = 'x'\n[grpo]\nsteps = 0", "starts_file is for grpo"),
     "negative seed": ("seed = -1", "seed"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
 }

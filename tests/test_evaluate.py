@@ -279,7 +279,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str, place: str) -> No
 
 
 def test_only_a_run_s_own_damaged_evaluation_is_to_be_deleted(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("letter.txt", "eval/sft.json", "run/sft.json", "run/eval/sft.json")]
+    paths = [
+        tmp_path / name for name in ("a.txt", "eval/sft.json", "run/sft.json", "run/eval/a.json", "run/eval/sft.json")
+    ]
     (tmp_path / "run" / "eval").mkdir(parents=True)
     (tmp_path / "eval").mkdir()
     for path in (*paths, tmp_path / "run" / "config.json", tmp_path / "run" / "manifest.json"):

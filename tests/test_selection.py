@@ -114,6 +114,11 @@ def test_weights_between_can_be_the_only_candidates_beside_the_start(chosen, tmp
     ]  # fmt: skip
 
 
+def test_shares_close_to_each_other_are_told_apart(chosen) -> None:
+    _, _, written = chosen([5.0, 4.0, 3.0, 2.0], shares=(0.12, 0.125))
+    assert [row["step"] for row in written if row["stage"] == "blend"] == [12, 12.5]
+
+
 def test_the_start_stays_where_the_only_candidate_is_worse(chosen) -> None:
     assert chosen([3.0, 1.0, 2.0, 4.0], shares=(0.25,))[:2] == (0.0, 0)
 
@@ -249,6 +254,7 @@ def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_pat
         ({"candidate_shares": ()}, "give one or more"),
         ({"candidate_shares": (0.0, 1.0)}, "above 0"),
         ({"candidate_shares": (1.5,)}, "at most 1"),
+        ({"candidate_shares": (0.3, 0.3)}, "each once"),
     ],
 )
 def test_shares_that_nothing_could_choose_from_are_refused(values, message) -> None:

@@ -175,6 +175,11 @@ def test_other_models_of_text_and_more_are_refused_in_one_line(config, tmp_path:
     assert "\n" not in str(caught.value)
 
 
+def test_a_reference_of_text_and_pictures_is_refused(published: Path, word_directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"grpo\.beta would load all of"):
+        run_of(tmp_path, word_directory, published, sft__epochs="0", grpo__beta="0.1")()
+
+
 def test_vllm_is_not_given_a_part_of_what_it_reads(published: Path, monkeypatch) -> None:
     for name in ("check_vllm", "quiet_vllm"):
         monkeypatch.setattr(colocate_module, name, lambda *_: None)

@@ -1,5 +1,7 @@
 """Laws of runs without SFT: learning by play starts from the model of model.path, which is evaluated as `base`."""
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from wordle_rl.players import open_model
 from wordle_rl.preflight import preflight
 from wordle_rl.report.read import kept_weights, read_run
 from wordle_rl.rollout import Start, play
+from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import lineage_of
 
 QUIET = Console(quiet=True)
@@ -74,7 +77,7 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
     page = (run / "report.html").read_text()
     assert "GRPO against the base model, secret by secret" in page
     assert "Not in this run" not in page
-    assert "none, there was no supervised fine-tuning" in (run / "grpo" / "README.md").read_text()
+    assert "Teacher games for supervised fine-tuning: none" in (run / "grpo" / "README.md").read_text()
 
 
 def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp_path: Path) -> None:
@@ -86,6 +89,45 @@ def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp
     told = kept_weights(read_run(run))
     assert "base model" in told or "step 2" in told
     assert "SFT" not in told
+
+
+def test_a_start_that_was_kept_is_not_called_the_best_of_all_steps(taught, tmp_path: Path) -> None:
+    run = read_run(taught.parent)
+    assert "no candidate played better" in kept_weights(replace(run, chosen={"step": 0, "share": 1.0}))
+
+
+def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    path = write_config(
+        tmp_path / "replaying.toml",
+        word_directory,
+        sft__epochs="0",
+        model__path=f"'{taught}'",
+        grpo__replay_games="1",
+        grpo__micro_batch_size="0",
+    )
+    Pipeline(load_config(path), run, QUIET)()
+    assert "Teacher games to replay beside its own: 200 by the solver" in (run / "grpo" / "README.md").read_text()
+    assert audit(run).num_secrets["traces.jsonl"] == 200
+    assert not (run / "validation_traces.jsonl").exists()
+    (run / "traces.jsonl").unlink()
+    with pytest.raises(RunError, match=r"grpo was trained, and traces\.jsonl, which names its secrets, is missing"):
+        audit(run)
+
+
+def test_what_is_kept_from_a_teacher_is_told_where_there_was_none(taught, word_directory, tmp_path: Path) -> None:
+    said = StringIO()
+    config = without_sft(tmp_path, word_directory, taught, traces__rl_only_share="0.2")
+    Pipeline(config, tmp_path / "run", Console(file=said, width=200))("grpo")
+    assert "traces.rl_only_share: groups play 10 of 51 training secrets" in said.getvalue()
+
+
+def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, split, tmp_path: Path) -> None:
+    given = tmp_path / "given.jsonl"
+    given.write_text("")
+    changes = {"grpo__replay_games": "1", "traces__file": f"'{given}'"}
+    found = preflight(without_sft(tmp_path, word_directory, taught, **changes), num_groups=0)
+    assert [finding.level for finding in found.findings if "given.jsonl" in finding.message] == ["problem"]
 
 
 def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> None:

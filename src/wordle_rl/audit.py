@@ -67,7 +67,8 @@ def audit(directory: Path) -> Audit:
 
 def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) -> None:
     """Refuse to call a run clean that lacks the secrets of a stage it finished, or has none at all."""
-    for stage, record in (("sft", "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
+    taught = config.trained[0] if "traces" in config.chain else "sft"
+    for stage, record in ((taught, "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
         if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
             fault = "holds no secret" if (directory / record).is_file() else "is missing"
             raise RunError(

@@ -164,6 +164,7 @@ def _check_given_games(config: RunConfig, words: WordList, split: Split, *, lear
 def _check_model(config: RunConfig, words: WordList) -> None:
     """Refuse a model that is missing or too small."""
     try:
+        from wordle_rl.models.adapters import is_adapter
         from wordle_rl.models.loading import check_packages, load_codec, load_numbers
     except ModuleNotFoundError as error:
         raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
@@ -171,7 +172,7 @@ def _check_model(config: RunConfig, words: WordList) -> None:
         if find_spec(tracker) is None:
             raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
     check_packages(config.model)
-    refuse(check_engines(config))
+    refuse(check_engines(config, adapts=is_adapter(config.model.path)))
     codec, _ = load_codec(config.model)
     prompter = config.game.prompter(words.word_length)
     refuse(check_model(config, words, prompter, codec, load_numbers(config.model)))

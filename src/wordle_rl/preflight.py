@@ -5,7 +5,6 @@ The checks themselves are in `checks`; here the model is looked up, loaded and a
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +22,14 @@ from wordle_rl.processes import check_processes, sharding
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.credit import CREDITS, is_constant
+from wordle_rl.rl.starts import GroupStarts
 from wordle_rl.rollout import Start, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teaching.dataset import Example
-from wordle_rl.teaching.given_starts import read_starts
+from wordle_rl.teaching.given_starts import GivenStarts, read_starts
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.templates import ChatTemplateError, changes_of
 from wordle_rl.training.estimates import engine_beside, stage_memory
@@ -146,12 +146,14 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         ConfigError: If there is no way to look, because torch is missing or the words are.
     """
     try:
+        from wordle_rl.models.adapters import is_adapter
         from wordle_rl.models.loading import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     planned = _Planned.of(config)
     numbers, codec, unreadable = _look_up(config)
-    findings = (*_check_launch(config), *_check_starts(planned), *check_engines(config), *unreadable)
+    engines = check_engines(config, adapts=is_adapter(config.model.path))
+    findings = (*_check_launch(config), *_check_starts(planned), *engines, *unreadable)
     if numbers is None:
         return Preflight(findings)
     report = Preflight(findings, numbers, device=device_memory())
@@ -178,6 +180,36 @@ class _Planned:
         split = split_secrets(words, config.words.split_seed)
         return cls(config, words, split, config.game.prompter(words.word_length), Solver(words))
 
+    def given(self) -> GivenStarts | None:
+        """The boards of starts_file, if groups start from any.
+
+        Raises:
+            ConfigError: If no board can be used.
+            RunError: If there is no such file, or a line is no board.
+        """
+        config, play = self.config, self.config.play_settings
+        if config.starts_file is None or play.is_skipped:
+            return None
+        return read_starts(
+            config.starts_file, self.words, self.split, config.game.rules, outside=play.learns_without_wins
+        )
+
+    def starts(self, num_groups: int) -> list[Start]:
+        """Where the first groups of training start, those with secrets that nobody can find left out."""
+        config = self.config
+        _, secrets = self.split.shared(config.traces.rl_only_share)
+        given = self.given()
+        drawn = GroupStarts(
+            self.words,
+            self.prompter,
+            secrets,
+            config.seed,
+            max_given=config.play_settings.max_given,
+            given_starts=given.starts if given else (),
+            starts_share=config.starts_share,
+        )
+        return drawn.draw(num_groups, step=0)
+
 
 def _check_launch(config: RunConfig) -> list[Finding]:
     try:
@@ -188,15 +220,11 @@ def _check_launch(config: RunConfig) -> list[Finding]:
 
 
 def _check_starts(planned: _Planned) -> list[Finding]:
-    config = planned.config
-    if config.starts_file is None or config.play_settings.is_skipped:
-        return []
-    outside = config.play_settings.learns_without_wins
     try:
-        given = read_starts(config.starts_file, planned.words, planned.split, config.game.rules, outside=outside)
+        given = planned.given()
     except (ConfigError, RunError) as error:
         return [Finding("problem", str(error))]
-    return [Finding("note", given.counted())]
+    return [Finding("note", given.counted())] if given else []
 
 
 def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, list[Finding]]:
@@ -215,15 +243,15 @@ def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, 
 def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
     """What chat template, prompts and teacher games come to in tokens, and what is wrong with that."""
     config, words, prompter = planned.config, planned.words, planned.prompter
-    learns = "sft" in config.trained
-    taught = list(teacher_examples(config, words, planned.split, prompter, codec, planned.solver)) if learns else []
+    taught, unusable = _taught(planned, codec)
     lengths = [len(example.token_ids) for example in taught]
     return replace(
         report,
         findings=(
             *report.findings,
             *check_model(config, words, prompter, codec, numbers),
-            *(check_teacher(lengths, config.sft.max_length) if taught else ()),
+            *unusable,
+            *(check_teacher(lengths, config.sft.max_length) if taught and "sft" in config.trained else ()),
             *(_check_replies(config, taught) if taught else ()),
         ),
         template_changes=changes_of(str(codec.tokenizer.chat_template)),
@@ -234,6 +262,18 @@ def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, plan
         longest_teacher_game=max(lengths, default=None),
         picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
     )
+
+
+def _taught(planned: _Planned, codec: ChatCodec) -> tuple[list[Example], list[Finding]]:
+    """A few teacher games as sequences, if there are to be any, and why there can be none."""
+    config = planned.config
+    if "traces" not in config.chain:
+        return [], []
+    try:
+        found = teacher_examples(config, planned.words, planned.split, planned.prompter, codec, planned.solver)
+    except (ConfigError, RunError) as error:
+        return [], [Finding("problem", str(error))]
+    return found, []
 
 
 def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding]:
@@ -273,7 +313,7 @@ def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflig
 
 
 def _play_model(planned: _Planned, num_groups: int) -> Played:
-    """Load the model and have it play groups of training secrets."""
+    """Load the model and have it play groups as the first ones of training would."""
     from wordle_rl.models.loading import load_model
     from wordle_rl.rl.games import prompt_budget
     from wordle_rl.samplers.transformers import TransformersSampler
@@ -282,7 +322,6 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
     settings = config.play_settings
     model, codec = load_model(config.model, config.seed)
     sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
-    secrets = random.Random(config.seed).sample(planned.split.train, min(num_groups, len(planned.split.train)))
-    starts = [Start(secret) for secret in secrets for _ in range(settings.group_size)]
+    starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
     budget = prompt_budget(model, settings, config.algorithm)
     return play_groups(config, planned.words, planned.prompter, sampler, starts, planned.solver, budget)

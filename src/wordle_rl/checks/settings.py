@@ -56,14 +56,17 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     ]
 
 
-def check_engines(config: RunConfig) -> list[Finding]:
-    """Whether vLLM is there where it is to play, and plays what it is given."""
+def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
+    """Whether vLLM is there where it is to play, and plays what it is given; `adapts`: model.path is an adapter."""
     grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
     asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
     findings = []
     if asked and (missing := vllm_missing(" and ".join(f'{name}.engine "vllm"' for name in asked))):
         findings.append(Finding("problem", missing))
-    if "eval" in asked and config.model.lora.rank:
+    if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
+        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
+        findings.append(Finding("problem", message))
+    if "eval" in asked and (config.model.lora.rank or adapts):
         message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
         findings.append(Finding("problem", message))
     return findings

@@ -13,6 +13,7 @@ _TYRO_PREFIX = re.compile(
     r"^Error parsing (?:config|__tyro-dummy-inner__\.\w+)\.(\S+): "
     r"\d+ validation errors? for \w+ (?:(\w+) (?=Input |Value error))?(?:Value error, )?"
 )
+_TAKES_PAIRS = ("template-kwargs", "template_kwargs")
 _MAY_BE_EMPTY = ("system-prompt", "template-kwargs")
 
 
@@ -28,6 +29,7 @@ def check_no_empty_value(arguments: Sequence[str]) -> None:
         if name.startswith("--"):
             option = name
         elif argument:
+            option = option if option.endswith(_TAKES_PAIRS) else ""
             continue
         is_empty = not argument or (equals and not value)
         if is_empty and not option.replace("_", "-").endswith(_MAY_BE_EMPTY):

@@ -101,11 +101,11 @@ class GRPOSettings(Section):
     """Checkpoint every so many steps; 0: at the end only."""
     validate_every_steps: int = Field(0, ge=0)
     """Play the validation secrets, greedily and as in training, and some training secrets greedily, before the first
-    step, every so many steps and at the end. Those weights are kept whose greedy play needs the fewest guesses, a loss
+    step, every so many steps and at the end. Kept is the candidate whose greedy play needs the fewest guesses, a loss
     counted as one more than the game allows. 0: keep the last weights."""
     candidate_shares: tuple[float, ...] = (1.0,)
-    """Which weights are validated at the end: so much of the way from the start to the last step, 0 to 1. Without 1
-    among them neither those of the last step nor of any before it may be kept."""
+    """Which weights are candidates beside the start: so much of the way from there to the last step, above 0 and at
+    most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
 
@@ -157,8 +157,8 @@ class GRPOSettings(Section):
 
     def _check_shares(self) -> None:
         shares = self.candidate_shares
-        if not shares or not all(0 < share <= 1 for share in shares):
-            raise ValueError(f"candidate_shares {list(shares)}: give one or more, above 0 and at most 1")
+        if not shares or not all(0 < share <= 1 for share in shares) or len(set(shares)) < len(shares):
+            raise ValueError(f"candidate_shares {list(shares)}: give one or more, each once, above 0 and at most 1")
         if shares == (1.0,):
             return
         if not self.validate_every_steps:

@@ -69,7 +69,7 @@ class RunConfig(Section):
     """Where training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Self:
+    def _teacher_fits_the_game(self) -> Self:
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
             raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
         if self.game.hard_mode and self.traces.teacher.probe_gain:
@@ -82,6 +82,10 @@ class RunConfig(Section):
             )
         if self.algorithm == "dagger" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
             raise ValueError("game.thinking required leaves the teacher of dagger speechless; set traces.narrate")
+        return self
+
+    @model_validator(mode="after")
+    def _learning_fits_the_run(self) -> Self:
         grpo = self.grpo
         several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT
         if grpo.sequence_importance and several:
@@ -89,6 +93,10 @@ class RunConfig(Section):
                 f"grpo.sequence_importance would average the advantages of credit {grpo.credit!r} over each game; "
                 'set grpo.credit to "game"'
             )
+        if self.starts_file is None and self.starts_share != RunConfig.model_fields["starts_share"].default:
+            raise ValueError("starts_share is a share of groups from starts_file; set starts_file, or leave it out")
+        if self.starts_file is not None and self.play_settings.is_skipped:
+            raise ValueError(f"starts_file is for {self.algorithm}, which is skipped; leave one of them out")
         if not self.sft.epochs:
             self._check_without_sft()
         for name in ALGORITHM_NAMES:
@@ -165,7 +173,8 @@ def load_config(path: Path) -> RunConfig:
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {describe(error)}") from None
+        stored = "; it was stored by another version of wordle-rl, use that one" if path.suffix == ".json" else ""
+        raise ConfigError(f"{path}: {describe(error)}{stored}") from None
     for name, reward in own_weights(config).items():
         if path.suffix != ".json" and "preset" in reward.model_fields_set:  # a run stores every setting
             fault = two_rewards(f"preset {reward.preset!r}", "weights", reward.weights)

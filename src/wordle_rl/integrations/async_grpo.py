@@ -34,7 +34,7 @@ from wordle_rl.pipeline import finish_model
 from wordle_rl.processes import is_first, leave_process_group, wait_for_all
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run, RunError
-from wordle_rl.runs.lineage import lesson_of, trained_further
+from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.samplers.vllm import check_vllm
 from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
@@ -201,6 +201,8 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     check_length(config, words, start_codec(config, directory), max_length)
     split = split_secrets(words, config.words.split_seed)
     if is_first():
+        if doubt := leak_warning(Path(start), split):
+            print(f"model.path {doubt}", file=sys.stderr)  # noqa: T201  # a command of its own
         Run.create(directory, config, split)
     wait_for_all()
     run, target = Run(directory), directory / "grpo"
@@ -248,11 +250,11 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
 
 
 def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str = "http://localhost:8000") -> int:
-    """Asynchronous GRPO with TRL against a vLLM server that serves the SFT model of a run.
+    """Asynchronous GRPO with TRL against a vLLM server that serves what it starts from.
 
     Args:
         config: The settings, the same as of the run.
-        out: The run directory, with its model of SFT.
+        out: The run directory, with its model of SFT unless `sft.epochs` is 0.
         server: Address of the server.
     """
     try:

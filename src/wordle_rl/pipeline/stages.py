@@ -31,11 +31,13 @@ def make_traces(work: RunWork) -> None:
     path, validation = (work.directory / name for name in ("traces.jsonl", "validation_traces.jsonl"))
     if path.is_file() or not is_first():
         return
-    settings = work.config.traces
+    settings, sft = work.config.traces, work.config.sft
+    measured = sft.epochs > 0 and sft.validations_per_epoch > 0
     if settings.file is not None:
         given = GivenTraces(work.words, work.split, settings, work.config.game)
         with work.run.stage("traces"):
-            write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
+            if measured:
+                write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
             count = write_jsonl(path, (trace.to_row() for trace in given))
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
         work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
@@ -48,7 +50,7 @@ def make_traces(work: RunWork) -> None:
             settings,
             work.config.seed,
             lambda done: advance(done, settings.num_games, ""),
-            validation,
+            validation if measured else None,
         )
 
 
@@ -119,6 +121,9 @@ def learn_by_play(work: RunWork) -> None:
         model, codec = load_model(start, work.config.seed)
     taught, secrets = work.split.shared(work.config.traces.rl_only_share)
     rehearsal = taught if taught != secrets else ()
+    if rehearsal and work.config.start == "base":
+        few = f"{len(secrets):,} of {len(work.split.train):,} training secrets"
+        work.console.print(f"traces.rl_only_share: groups play {few}, those kept from a teacher", markup=False)
     boards, share = _given_starts(work), work.config.starts_share
     setup = GameSetup(work.words, work.prompter, secrets, work.solver, work.split.val, rehearsal, boards, share)
     title = ALGORITHM_NAMES[name]

@@ -78,7 +78,7 @@ def read_run(run_dir: Path) -> RunRecord:
     metrics = _metrics(run_dir / "metrics.jsonl", missing)
     games = _games(run_dir / "games.jsonl", missing)
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
-    trained = (*(["sft"] if _has_sft(config) else []), str(config.get("algorithm", "grpo")))
+    trained = (*(["sft"] if has_sft(config) else []), str(config.get("algorithm", "grpo")))
     missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
         raise ReportError(
@@ -105,9 +105,9 @@ def kept_weights(run: RunRecord) -> str:
     if not run.chosen:
         return ""
     step, share = run.chosen.get("step"), float(run.chosen.get("share", 1.0))
-    start = "SFT model" if _has_sft(run.config) else "base model"
+    start = "SFT model" if has_sft(run.config) else "base model"
     if step == 0:
-        kept = f"those of the {start}, since none that GRPO came to played better"
+        kept = f"those of the {start}, since no candidate played better"
     elif share == 1.0:
         kept = f"those of step {step}"
     else:
@@ -115,7 +115,7 @@ def kept_weights(run: RunRecord) -> str:
     return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
 
 
-def _has_sft(config: Mapping[str, Any]) -> bool:
+def has_sft(config: Mapping[str, Any]) -> bool:
     """Whether a stored config has that stage."""
     return bool(config.get("sft", {}).get("epochs", 1))
 

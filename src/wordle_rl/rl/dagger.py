@@ -8,7 +8,7 @@ A board is trained on once per round, however many games reached it: its label i
 recur most, above all the empty one, are those the policy knows best.
 
 Source: Ross, Gordon, Bagnell 2011, arXiv:1011.0686. The policy plays every turn itself (beta = 0 from the first round
-on, since it has been through SFT), and each round goes on from the last one's weights.
+on, since it knows how to play already), and each round goes on from the last one's weights.
 """
 
 from __future__ import annotations

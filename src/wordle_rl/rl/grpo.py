@@ -17,9 +17,10 @@ from transformers import PreTrainedModel, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat import ChatCodec
-from wordle_rl.config import GRPOSettings
+from wordle_rl.config import ConfigError, GRPOSettings
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
+from wordle_rl.models.text_part import is_text_part
 from wordle_rl.processes import is_first, seed_for_all, whole_weights_reason
 from wordle_rl.progress import ProgressCallback
 from wordle_rl.rl.colocate import check_colocated, colocated_player, release_engine, vllm_arguments
@@ -76,9 +77,7 @@ def train_grpo(
         RunError: If the loss is not finite for too many steps in a row.
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
-    prompt_budget(model, settings)
-    if settings.engine == "vllm":
-        check_colocated(settings, model)
+    _check_before_training(settings, model)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
     rollouts = GroupRollouts(setup, codec, settings, run if is_first() else BufferedRun(run.directory), seed)
@@ -124,6 +123,22 @@ def train_grpo(
         if best is not None:
             best.forget()
     return directory
+
+
+def _check_before_training(settings: GRPOSettings, model: PreTrainedModel) -> None:
+    """Refuse a context without room for a reply, an engine that cannot play the model, a reference of another kind."""
+    prompt_budget(model, settings)
+    if settings.engine == "vllm":
+        check_colocated(settings, model)
+    if settings.beta and not has_adapters(model) and _reads_a_part(model):
+        raise ConfigError(
+            f"grpo.beta would load all of {model.name_or_path} as reference, of which the text part alone is trained "
+            "here; set it to 0, set model.lora.rank, or begin with SFT, which saves the text part"
+        )
+
+
+def _reads_a_part(model: PreTrainedModel) -> bool:
+    return bool(model.name_or_path) and is_text_part(str(model.name_or_path))
 
 
 def _engine_arguments(

@@ -221,7 +221,8 @@ class BestWeights(TrainerCallback):
         self._last_validated = step
         if not is_first():
             return
-        where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": round(100 * share)}
+        percent = round(100 * share, 6)
+        where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": percent}
         self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
         if step and share == 1 and not self._takes_steps:

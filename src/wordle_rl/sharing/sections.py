@@ -10,7 +10,7 @@ from typing import Any
 from wordle_rl.config import ALGORITHM_NAMES
 from wordle_rl.display import number_text, percent_text
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES
-from wordle_rl.report.read import RunRecord, kept_weights
+from wordle_rl.report.read import RunRecord, has_sft, kept_weights
 from wordle_rl.runs.provenance import calls
 from wordle_rl.teaching.traces import UNKNOWN_TEACHER
 
@@ -61,7 +61,7 @@ def training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str)
     versions, commits = _of_calls(run, "wordle_rl"), _of_calls(run, "git_commit")
     num_train, num_val, num_test = (len(split.get(part, ())) for part in ("train", "val", "test"))
     lines = [
-        f"- Teacher games for supervised fine-tuning: {_taught(run, teachers)}",
+        f"- Teacher games {_taught(run, teachers)}",
         *([] if name == "sft" else [_played(run, name)]),
         f"- Words: list `{word_list(run)}`, fingerprint `{manifest.get('fingerprint')}`, split seed "
         f"{split.get('seed')}: {num_train:,} training, {num_val:,} validation, {num_test:,} held-out secrets. "
@@ -186,17 +186,18 @@ def _result_row(label: str, figures: Mapping[str, Any]) -> str:
 
 
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
-    """How many teacher games there were, and who played them."""
+    """What teacher games were for, how many there were, and who played them."""
     traces = run.config.get("traces", {})
     given = traces.get("file") is not None
-    if not run.config.get("sft", {}).get("epochs", 1):
-        return "none, there was no supervised fine-tuning"
     if teachers:
         named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
         said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items())
     else:
         said = f"at most {traces.get('num_games'):,} {'from a given file' if given else 'by the solver'}"
-    return said + (", with its thinking" if traces.get("narrate") and not given else "")
+    said += ", with its thinking" if traces.get("narrate") and not given else ""
+    if has_sft(run.config):
+        return f"for supervised fine-tuning: {said}"
+    return f"to replay beside its own: {said}" if teachers else "for supervised fine-tuning: none"
 
 
 def _played(run: RunRecord, name: str) -> str:

@@ -1,7 +1,7 @@
 """Gradient steps: supervised fine-tuning, optimizers, and what every training shares.
 
 sft.py          SFT on teacher games, through TRL's SFTTrainer
-validation.py   its loss on games that are not trained on
+validation_loss.py  its loss on games that are not trained on
 loop.py         metrics, progress, training to the end from a checkpoint
 checkpoints.py  whole checkpoints, the trained model
 guard.py        steps that are not finite

@@ -44,7 +44,7 @@ from wordle_rl.training.loop import (
     train_epochs,
     trainer_arguments,
 )
-from wordle_rl.training.validation import ValidationTimes, figures, random_stream_kept, sums_by_game
+from wordle_rl.training.validation_loss import ValidationTimes, figures, random_stream_kept, sums_by_game
 
 _FILLER = Example([0, 0], [0, 0])
 """A row without a loss."""
