@@ -11,12 +11,11 @@ from wordle_rl.checks.findings import refuse
 from wordle_rl.checks.settings import budgets_of, check_engines, check_model, check_teacher_replies
 from wordle_rl.config import ConfigError, RunConfig, RunStage
 from wordle_rl.processes import check_processes
-from wordle_rl.runs import check_place, check_removable, is_run, parts_of, read_jsonl
+from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
-from wordle_rl.runs.run import BOARDS_FILE
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split
-from wordle_rl.teaching.given_starts import read_starts
+from wordle_rl.teaching.given_starts import starts_of
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.training.estimates import check_room
@@ -66,8 +65,7 @@ def check_before_run(
     elif not is_run(directory):
         _check_taken_over(split, directory, config.algorithm)
     todo = _todo(config, directory, chain, anew=anew)
-    starts_from_base = todo.sft or (todo.play and config.start == "base")
-    if starts_from_base:
+    if todo.sft or (todo.play and config.start == "base"):
         _check_model(config, words)
     if config.traces.file is None and (todo.traces or config.algorithm == "dagger"):
         _check_opener(config, words)
@@ -76,13 +74,13 @@ def check_before_run(
     if config.starts_file is not None and todo.play:
         kept = directory / BOARDS_FILE
         path = config.starts_file if anew or not kept.is_file() else kept
-        read_starts(path, words, split, config.game.rules, outside=config.play_settings.learns_without_wins)
+        starts_of(config, words, split, path)
     ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
         ahead.add("eval")
     if ahead:
-        begins = config.model if starts_from_base else config.start_settings(directory)
+        begins = config.model if todo.sft else config.start_settings(directory)
         refuse(check_room(config, begins, ahead))
     return todo
 

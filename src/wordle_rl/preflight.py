@@ -29,7 +29,7 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.split import Split, split_secrets
 from wordle_rl.teaching.dataset import Example
-from wordle_rl.teaching.given_starts import GivenStarts, read_starts
+from wordle_rl.teaching.given_starts import GivenStarts, starts_of
 from wordle_rl.teaching.preview import reply_lengths, teacher_examples
 from wordle_rl.templates import ChatTemplateError, changes_of
 from wordle_rl.training.estimates import engine_beside, stage_memory
@@ -187,12 +187,8 @@ class _Planned:
             ConfigError: If no board can be used.
             RunError: If there is no such file, or a line is no board.
         """
-        config, play = self.config, self.config.play_settings
-        if config.starts_file is None or play.is_skipped:
-            return None
-        return read_starts(
-            config.starts_file, self.words, self.split, config.game.rules, outside=play.learns_without_wins
-        )
+        path = self.config.starts_file
+        return starts_of(self.config, self.words, self.split, path) if path is not None else None
 
     def starts(self, num_groups: int) -> list[Start]:
         """Where the first groups of training start, those with secrets that nobody can find left out."""

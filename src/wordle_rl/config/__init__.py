@@ -6,6 +6,7 @@ from wordle_rl.config.evaluation import Constrain, EvalSettings, PatienceSetting
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.playing import (
     ALGORITHM_NAMES,
+    MODEL_NAMES,
     Algorithm,
     DaggerSettings,
     DPOSettings,
@@ -27,6 +28,7 @@ from wordle_rl.config.training import (
 __all__ = [
     "ALGORITHM_NAMES",
     "LARGEST_SEED",
+    "MODEL_NAMES",
     "Algorithm",
     "ConfigError",
     "Constrain",

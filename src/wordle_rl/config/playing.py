@@ -19,6 +19,8 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
 }
 """How a policy may learn from its own games after SFT: name in settings, stages and models -> name in prose."""
 
+MODEL_NAMES = ("base", "sft", *ALGORITHM_NAMES)
+"""The models that a run may evaluate, in the order of their making; `base` is the one that it begins with."""
 _VLLM_IMPORTANCE_CAP = 2.0
 
 

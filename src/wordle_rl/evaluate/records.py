@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wordle_rl.config import ALGORITHM_NAMES, Constrain
+from wordle_rl.config import MODEL_NAMES, Constrain
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.conditions import Conditions
 from wordle_rl.game import Outcome, Rules
@@ -187,7 +187,7 @@ _EVALUATION = TypeAdapter(Evaluation)
 
 def _fix_of(path: Path) -> str:
     """What to do about a file that is no evaluation: only a run makes its own again."""
-    own = path.stem.removesuffix("-constrained") in ("base", "sft", *ALGORITHM_NAMES)
+    own = path.stem.removesuffix("-constrained") in MODEL_NAMES
     if own and path.parent.name == "eval" and is_run(path.parent.parent):
         return "delete it, and `wordle-rl run` evaluates again"
     return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"

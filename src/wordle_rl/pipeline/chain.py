@@ -21,9 +21,8 @@ from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.processes import is_first, leave_process_group, wait_for_all
-from wordle_rl.runs import LOCK_FILE, Run, exclusive_lock, is_run, start_anew
+from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, start_anew
 from wordle_rl.runs.lineage import leak_warning
-from wordle_rl.runs.run import BOARDS_FILE
 
 
 class Pipeline:

@@ -16,19 +16,18 @@ from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.processes import is_first, wait_for_all
 from wordle_rl.rollout import Start
-from wordle_rl.runs import write_jsonl
+from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
-from wordle_rl.runs.run import BOARDS_FILE
 from wordle_rl.sharing.card import CARD_FILE
 from wordle_rl.teaching.dataset import Example, encode_traces
-from wordle_rl.teaching.given_starts import read_starts
+from wordle_rl.teaching.given_starts import starts_of
 from wordle_rl.teaching.given_traces import GivenTraces
 from wordle_rl.teaching.traces import read_traces, write_solver_traces
 
 
 def make_traces(work: RunWork) -> None:
     """Have the teacher play, or take the games of a file."""
-    path, validation = (work.directory / name for name in ("traces.jsonl", "validation_traces.jsonl"))
+    path, validation = (work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE))
     if path.is_file() or not is_first():
         return
     settings, sft = work.config.traces, work.config.sft
@@ -97,7 +96,7 @@ def train_by_traces(work: RunWork) -> None:
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
     """The run's teacher games of validation secrets as token sequences of at most `limit` tokens."""
-    path = work.directory / "validation_traces.jsonl"
+    path = work.directory / VALIDATION_GAMES_FILE
     if not work.config.sft.validations_per_epoch:
         return []
     traces = read_traces(path) if path.is_file() else ()
@@ -146,8 +145,7 @@ def _given_starts(work: RunWork) -> tuple[Start, ...]:
     """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
     if work.config.starts_file is None:
         return ()
-    outside = work.config.play_settings.learns_without_wins
-    read = partial(read_starts, words=work.words, split=work.split, rules=work.prompter.rules, outside=outside)
+    read = partial(starts_of, work.config, work.words, work.split)
     kept = work.directory / BOARDS_FILE
     if is_first() and not kept.is_file():
         given = read(work.config.starts_file)

@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
+from wordle_rl.config import MODEL_NAMES
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
-from wordle_rl.report.read import FIRST_PLAYERS, RunRecord
+from wordle_rl.report.read import RunRecord
 from wordle_rl.runs import is_number, without_lone_surrogates
 
 MAX_SAMPLE_GAMES = 2000
@@ -39,7 +40,7 @@ def games_payload(run: RunRecord) -> Json:
         if rows
     ]
     cut_replies(sources)
-    played = [name for name in FIRST_PLAYERS if name in run.evaluations]  # the model trained last is looked at first
+    played = [name for name in MODEL_NAMES if name in run.evaluations]  # the model trained last is looked at first
     for source in sources:
         if played and source["id"] == played[-1]:
             source["first"] = 1

@@ -7,13 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.config import MODEL_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
 from wordle_rl.percent import in_percent
 from wordle_rl.runs import CHOICE_FILE, VALIDATED, read_jsonl, read_object
-
-FIRST_PLAYERS = ("base", "sft", *ALGORITHM_NAMES)
-"""The order in which the stages of a run are shown; other players follow by name."""
 
 _PART_SPLITS = ("train", "val", "test")
 
@@ -122,7 +119,7 @@ def has_sft(config: Mapping[str, Any]) -> bool:
 
 def in_order(players: Mapping[str, Any]) -> list[str]:
     """Names of players: the stages of a run in their order, then the others by name."""
-    return [name for name in FIRST_PLAYERS if name in players] + sorted(set(players) - set(FIRST_PLAYERS))
+    return [name for name in MODEL_NAMES if name in players] + sorted(set(players) - set(MODEL_NAMES))
 
 
 def _object(path: Path, missing: list[str]) -> dict[str, Any]:

@@ -22,9 +22,11 @@ from wordle_rl.runs.files import (
     write_text_atomically,
 )
 from wordle_rl.runs.run import (
+    BOARDS_FILE,
     CHOICE_FILE,
     LOCK_FILE,
     VALIDATED,
+    VALIDATION_GAMES_FILE,
     BufferedRun,
     Run,
     check_place,
@@ -36,9 +38,11 @@ from wordle_rl.runs.run import (
 )
 
 __all__ = [
+    "BOARDS_FILE",
     "CHOICE_FILE",
     "LOCK_FILE",
     "VALIDATED",
+    "VALIDATION_GAMES_FILE",
     "BufferedRun",
     "NoLockError",
     "Run",

@@ -41,6 +41,8 @@ CHOICE_FILE = "selected.json"
 """Beside GRPO's model: the step its weights are of, the share of the way from the start to them, and their costs."""
 BOARDS_FILE = "boards.jsonl"
 """The usable boards of starts_file, kept so that a training that goes on draws from the same."""
+VALIDATION_GAMES_FILE = "validation_traces.jsonl"
+"""Teacher games of validation secrets, on which SFT takes its validation loss."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 VALIDATED = "validation_"
@@ -167,7 +169,7 @@ def is_run(directory: Path) -> bool:
 
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    games = ("traces.jsonl", "validation_traces.jsonl", BOARDS_FILE)
+    games = ("traces.jsonl", VALIDATION_GAMES_FILE, BOARDS_FILE)
     logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
     names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
     return [directory / name for name in names]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.rollout import Start
 from wordle_rl.runs import RunError, read_jsonl
@@ -39,6 +39,16 @@ class GivenStarts:
         for start in self.starts:
             turns = [{"guess": guess, "feedback": score_guess(start.secret, guess)} for guess in start.given]
             yield {"word": start.secret, "turns": turns}
+
+
+def starts_of(config: RunConfig, words: WordList, split: Split, path: Path) -> GivenStarts:
+    """The boards of a file that groups of a run may start from.
+
+    Raises:
+        RunError: If there is no such file, or a line is no board.
+        ConfigError: If no board can be used.
+    """
+    return read_starts(path, words, split, config.game.rules, outside=config.play_settings.learns_without_wins)
 
 
 def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outside: bool) -> GivenStarts:
