@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tyro
 
-from wordle_rl.report.charts import nice_ticks
+from wordle_rl.report.html.charts import nice_ticks
 from wordle_rl.runs import RunError, read_jsonl
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 260, 52, 220, 20, 620

@@ -39,7 +39,7 @@ from measure import Rate, rate_of, ratio_of, show_rates, take_turns
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig, GRPOTrainer
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
     GameSettings,
     ModelSettings,
@@ -50,6 +50,7 @@ from wordle_rl.config import (
     TeacherSettings,
     TraceSettings,
 )
+from wordle_rl.data.dataset import encode_traces
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.models.loading import load_model
@@ -59,12 +60,11 @@ from wordle_rl.rollout import Start, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
-from wordle_rl.split import split_secrets
-from wordle_rl.teaching.dataset import encode_traces
-from wordle_rl.teaching.teacher import SolverTeacher
-from wordle_rl.teaching.traces import draw_secrets, solver_traces
+from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.training.sft import train_sft
 from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import split_secrets
 
 SAMPLING = SamplingSettings(max_completion_tokens=12)
 GROUP_SIZE = 8

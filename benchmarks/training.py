@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
     GameSettings,
     GRPOSettings,
@@ -44,20 +44,20 @@ from wordle_rl.config import (
     TeacherSettings,
     TraceSettings,
 )
+from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.rl.games import GameSetup
-from wordle_rl.rl.grpo import train_grpo
+from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
-from wordle_rl.split import Split, split_secrets
-from wordle_rl.teaching.dataset import Example, encode_traces
-from wordle_rl.teaching.teacher import SolverTeacher
-from wordle_rl.teaching.traces import draw_secrets, solver_traces
-from wordle_rl.training.loop import make_scheduler
+from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.training.optimizer import make_optimizer, wants_bf16
 from wordle_rl.training.sft import EpochOrder, train_sft
+from wordle_rl.training.trainer import make_scheduler
 from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, split_secrets
 
 WARM_UP_STEPS = 2
 SEED = 0

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from transformers import Gemma3TextConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
-from wordle_rl.checks.memory import ModelNumbers, Work, cache_bytes, estimate
 from wordle_rl.config import LoraSettings, ModelSettings
 from wordle_rl.models.loading import load_numbers
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.preflight.memory import Work, cache_bytes, estimate
 
 LENGTH = 4096
 RANK = 16

@@ -87,7 +87,7 @@ def tokenizer():
 @pytest.fixture(scope="session")
 def codec(tokenizer):
     """The embedded tokenizer's chat codec."""
-    from wordle_rl.chat import ChatCodec
+    from wordle_rl.chat.codec import ChatCodec
 
     return ChatCodec(tokenizer)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.env import Observation, StopReason, WordleEnv, random_given
+from wordle_rl.env import Observation, StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, hard_mode_fault, score_guess
 from wordle_rl.prompt import (
     Guess,
@@ -20,6 +20,7 @@ from wordle_rl.prompt import (
     describe_knowledge,
     knowledge_of,
 )
+from wordle_rl.rl.starts import random_given
 from wordle_rl.words import WordList
 
 FAULTY = ("", "crane", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from wordle_rl.chat import ChatCodec, mask_picture
+from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wordle_rl.game import Game, Outcome, Rules, Turn, hard_mode_fault, score_guess
+from wordle_rl.game import Game, Outcome, Rules, Turn
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter, Shape
 from wordle_rl.words import WordList
 
@@ -201,29 +200,3 @@ class WordleEnv:
     def __repr__(self) -> str:
         state = self.stop_reason.value if self.stop_reason else "running"
         return f"WordleEnv(turns={len(self._game.turns)}, {state})"
-
-
-def random_given(
-    words: WordList, secret: str, rng: random.Random, max_given: int, *, hard_mode: bool = False
-) -> tuple[str, ...]:
-    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played.
-
-    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn.
-    """
-    given: list[str] = []
-    turns: list[Turn] = []
-    for _ in range(rng.randint(0, max_given)):
-        word = words.answers[rng.randrange(len(words.answers))]
-        if not _may_be_given(word, secret, given, turns):
-            left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
-            if not left:
-                break
-            word = left[rng.randrange(len(left))]
-        given.append(word)
-        if hard_mode:
-            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
-    return tuple(given)
-
-
-def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[Turn]) -> bool:
-    return word != secret and word not in given and hard_mode_fault(word, turns) is None

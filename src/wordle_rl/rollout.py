@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from wordle_rl.chat import ChatCodec, opening_length
+from wordle_rl.chat.codec import ChatCodec, opening_length
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter, Shape

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
+from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.cli import data, evaluating, finished, play, training, words
 from wordle_rl.cli.options import STYLE
 from wordle_rl.cli.refusals import check_no_empty_value, plain_refusals
@@ -36,7 +37,6 @@ from wordle_rl.report import ReportError
 from wordle_rl.reward import RewardError
 from wordle_rl.runs import RunError
 from wordle_rl.solver import SolverError
-from wordle_rl.templates import ChatTemplateError
 from wordle_rl.words import WordListError
 
 _USER_ERRORS = (

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from wordle_rl.cli.options import Json, Seed, Words
 from wordle_rl.commands import data as command
 from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings
+from wordle_rl.data.dataset import DatasetLimits
+from wordle_rl.data.external import Format
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.teaching.dataset import DatasetLimits
-from wordle_rl.teaching.imports import Format
 
 
 def traces(

@@ -11,9 +11,9 @@ from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.commands import evaluating as command
 from wordle_rl.commands.eval_request import Asked, Outputs, Source, Wording
 from wordle_rl.config import Constrain, PatienceSettings, PlayerEvalSettings, SamplingSettings
-from wordle_rl.players import reply_bound
+from wordle_rl.evaluate.players import reply_bound
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.split import SplitName
+from wordle_rl.words.split import SplitName
 
 
 def evaluate(

@@ -9,8 +9,8 @@ import tyro
 from wordle_rl.cli.options import Address, PlayersWords
 from wordle_rl.commands import play as command
 from wordle_rl.config import Constrain, SamplingSettings
+from wordle_rl.evaluate.players import reply_bound
 from wordle_rl.game import Dictionary
-from wordle_rl.players import reply_bound
 
 
 def play(

@@ -12,18 +12,18 @@ from rich.table import Table
 
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
+from wordle_rl.data.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
+from wordle_rl.data.external import Format, import_rows
+from wordle_rl.data.trace import Trace, read_traces
+from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules
-from wordle_rl.percent import in_percent
-from wordle_rl.progress import show_progress
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs.progress import in_percent, show_progress
 from wordle_rl.solver import Solver
-from wordle_rl.split import split_secrets
-from wordle_rl.teaching.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
-from wordle_rl.teaching.imports import Format, import_rows
-from wordle_rl.teaching.trace_files import SettingsFile, read_games
-from wordle_rl.teaching.traces import Trace, read_traces, write_solver_traces
+from wordle_rl.teachers.games import write_solver_traces
 from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
 
 
 def traces(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def llm_traces(
     """A language model's games to a file; goes on where it was stopped."""
     check_seed(seed)
     try:
-        from wordle_rl.teaching.llm_traces import collect, describe
+        from wordle_rl.teachers.collect import collect, describe
     except ModuleNotFoundError:
         raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
     found = load_words(source)

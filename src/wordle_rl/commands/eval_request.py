@@ -29,11 +29,12 @@ from wordle_rl.evaluate import (
     num_kept,
     occurrences,
 )
-from wordle_rl.players import Player, find_model, game_of, is_model, make_player, words_of
+from wordle_rl.evaluate.players import Player, make_player, words_of
+from wordle_rl.models.directory import find_model, game_of, is_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.solver import Solver
-from wordle_rl.split import Split, SplitName
 from wordle_rl.words import WordList
+from wordle_rl.words.split import Split, SplitName
 
 
 @dataclass(frozen=True)

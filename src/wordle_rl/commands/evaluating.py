@@ -10,12 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wordle_rl import display
-from wordle_rl.checks.template import check_wording
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.commands.eval_request import Asked, Outputs, Source
 from wordle_rl.config import ConfigError, check_seed
-from wordle_rl.endpoints.providers import bare_address
 from wordle_rl.evaluate import (
     Evaluation,
     Figures,
@@ -30,12 +27,16 @@ from wordle_rl.evaluate import (
     with_regret,
     write_rows,
 )
-from wordle_rl.players import Player, weights_mark
+from wordle_rl.evaluate.players import Player
+from wordle_rl.models.directory import weights_mark
+from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import name_of
+from wordle_rl.report import terminal
 from wordle_rl.samplers.base import ConcurrentSampler
+from wordle_rl.samplers.endpoint.providers import bare_address
 from wordle_rl.solver import Solver
-from wordle_rl.split import Split, SplitName, split_secrets
 from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, SplitName, split_secrets
 
 
 def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
@@ -80,7 +81,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
         told = shown.get(source.part, {"parts": shown})
         print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **told})
     else:
-        out.print(display.results_table({evaluation.label: figures}))
+        out.print(terminal.results_table({evaluation.label: figures}))
     _tell_errors(evaluation, outputs)
 
 
@@ -160,7 +161,7 @@ def _play(
     if kept:
         messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
     sampler, patience, is_random = who.sampler, asked.patience, who.label == "random"
-    with display.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
+    with terminal.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
         if isinstance(sampler, ConcurrentSampler):
             return evaluate_concurrently(
                 planned, secrets, words, who.prompter, sampler, patience, journal=journal, on_finished=tell
@@ -213,10 +214,10 @@ def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | 
         print_json(asdict(found))
         return
     if len(evaluations) == 2:
-        out.print(display.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
-        out.print(display.comparison_table(found, max_rows=top))
+        out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
+        out.print(terminal.comparison_table(found, max_rows=top))
     else:
-        out.print(display.standings_table(found, max_rows=top))
+        out.print(terminal.standings_table(found, max_rows=top))
 
 
 def _standing_rows(found: Standings) -> list[dict[str, Any]]:

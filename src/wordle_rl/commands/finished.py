@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.audit import audit
 from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
-from wordle_rl.players import find_model
+from wordle_rl.models.directory import find_model
 from wordle_rl.report import write_report
+from wordle_rl.report.card import write_cards
+from wordle_rl.report.hub import push
+from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import lineage_of, save_lineage
-from wordle_rl.sharing.card import write_cards
-from wordle_rl.sharing.hub import push
 
 
 def report(directory: Path, as_json: bool) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from rich.prompt import Prompt
 from rich.table import Table
 
-from wordle_rl import display
 from wordle_rl.commands.console import out
 from wordle_rl.commands.eval_request import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
+from wordle_rl.evaluate.players import check_constrainable, make_player, words_of
 from wordle_rl.game import Dictionary, Rules, Turn
-from wordle_rl.players import check_constrainable, make_player, words_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.report import terminal
 from wordle_rl.rollout import Start
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
@@ -71,7 +71,7 @@ def play(
 
 def _board(turns: Sequence[Turn], words: WordList, rules: Rules) -> Table:
     num_free = sum(not turn.costs_turn for turn in turns)
-    return display.board(turns, word_length=words.word_length, max_turns=rules.max_turns, num_free=num_free)
+    return terminal.board(turns, word_length=words.word_length, max_turns=rules.max_turns, num_free=num_free)
 
 
 def _play_yourself(secret: str, env: WordleEnv, words: WordList) -> None:

@@ -6,17 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wordle_rl import display
 from wordle_rl.commands.console import messages, out, print_json
 from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
-from wordle_rl.percent import in_percent
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight import Preflight, preflight
-from wordle_rl.processes import is_first
-from wordle_rl.progress import elapsed
-from wordle_rl.split import split_secrets
+from wordle_rl.preflight.report import Preflight, preflight
+from wordle_rl.report import terminal
+from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.progress import elapsed, in_percent
 from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
 
 
 def run(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
@@ -42,15 +41,15 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     apart = {name: {p: f for p, f in parts.items() if p == CONSTRAINED_PART} for name, parts in figures.items()}
     plain = {name: {p: f for p, f in parts.items() if p != CONSTRAINED_PART} for name, parts in figures.items()}
-    out.print(display.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
+    out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
     if any(apart.values()):
-        out.print(display.results_table(apart, title="The same, every guess limited to listed words"))
+        out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:
         if record is not None:
             out.print()
-            out.print(display.game_panel(record, max_turns=last.rules.max_turns))
+            out.print(terminal.game_panel(record, max_turns=last.rules.max_turns))
     out.print()
     seconds = results["seconds"]
     parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
@@ -98,7 +97,7 @@ def _show_preflight(path: str, report: Preflight) -> None:
     for name, value in facts.items():
         out.print(f"{name:<17} {value}", highlight=False, markup=False)
     if report.device is not None:
-        out.print(display.memory_table(report.memory))
+        out.print(terminal.memory_table(report.memory))
         size = report.device.num_bytes
         has = f"{size / 1024**3:.1f} GiB" if size else "an unknown size"
         out.print(f"{report.device.name} has {has}", highlight=False, markup=False)

@@ -11,8 +11,8 @@ from rich.table import Table
 from wordle_rl.commands.console import out, print_json
 from wordle_rl.config import ConfigError
 from wordle_rl.solver import Solver
-from wordle_rl.split import split_secrets
 from wordle_rl.words import WordList, WordListError, import_words, load_words
+from wordle_rl.words.split import split_secrets
 
 
 def words(action: Literal["show", "import"], source: str, overwrite: bool, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed
 from wordle_rl.config.engine import EngineName, VLLMSettings
 from wordle_rl.config.evaluation import Constrain, EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
-from wordle_rl.config.playing import (
+from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     MODEL_NAMES,
     Algorithm,

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section
 from wordle_rl.config.evaluation import EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
-from wordle_rl.config.playing import (
+from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     Algorithm,
     DaggerSettings,

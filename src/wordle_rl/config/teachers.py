@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.config.model import GameSettings
-from wordle_rl.split import SplitName
+from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):

@@ -1,22 +1,24 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
-    conditions.py  Conditions: how a player was asked
-    records.py     GameRecord, Evaluation (every game, saved as JSON), Figures
-    play.py        evaluate(): secrets -> Evaluation
-    concurrent.py  evaluate_concurrently(): the same with a server, each game at its own pace
-    journal.py     finished games on disk, so that a stopped evaluation can continue
-    tables.py      evaluations as CSV, and back
-    pairs.py       compare(): two evaluations -> Comparison
-    standings.py   standings(): any number of evaluations -> Standings
+    players.py       players by name: solver, random, a model or run directory, openai:MODEL
+    settings.py      Conditions: how a player was asked
+    records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
+    play.py          evaluate(): secrets -> Evaluation
+    concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
+    journal.py       finished games on disk, so that a stopped evaluation can continue
+    tables.py        evaluations as CSV, and back
+    stats.py         intervals and tests
+    compare.py       compare(): two evaluations -> Comparison
+    compare_many.py  standings(): any number of evaluations -> Standings
 
 A game that could not be finished because a request failed is an error: it is counted as an error, left out of every
 other figure, and never counted as a loss. A game cut short by a token budget is a loss.
 """
 
+from wordle_rl.evaluate.compare import Comparison, compare
+from wordle_rl.evaluate.compare_many import SharedGame, Standing, Standings, standings
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
-from wordle_rl.evaluate.conditions import Conditions, differences, unlike
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
-from wordle_rl.evaluate.pairs import Comparison, compare
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
@@ -32,7 +34,7 @@ from wordle_rl.evaluate.records import (
     occurrences,
     quoted_parts,
 )
-from wordle_rl.evaluate.standings import SharedGame, Standing, Standings, standings
+from wordle_rl.evaluate.settings import Conditions, differences, unlike
 from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation, save_csv, write_rows
 
 __all__ = [

@@ -14,7 +14,7 @@ from wordle_rl.evaluate.records import Evaluation, GameRecord, occurrences
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Start, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
-from wordle_rl.samplers.loop import run_async
+from wordle_rl.samplers.run_async import run_async
 from wordle_rl.words import WordList
 
 

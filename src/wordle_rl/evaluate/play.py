@@ -10,10 +10,10 @@ from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import fitting_answers
 from wordle_rl.rollout import Start, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
+from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0

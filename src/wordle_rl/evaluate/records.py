@@ -11,11 +11,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.config import MODEL_NAMES, Constrain
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.conditions import Conditions
+from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import is_run, write_text_atomically
-from wordle_rl.split import Split, SplitName
-from wordle_rl.stats import clustered_wilson_interval
+from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
 """The parts of the answers that results are quoted for."""

@@ -25,24 +25,24 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl.import_utils import suppress_experimental_warning
 
-from wordle_rl.before_run import is_trained
-from wordle_rl.chat import ChatCodec
-from wordle_rl.checks.budgets import outgrown
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.lengths import outgrown
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.pipeline import finish_model
-from wordle_rl.processes import is_first, leave_process_group, wait_for_all
+from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run, RunError
+from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.samplers.vllm import check_vllm
-from wordle_rl.split import split_secrets
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
-from wordle_rl.training.loop import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
 from wordle_rl.training.optimizer import make_optimizer
+from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
 from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words.split import split_secrets
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer

@@ -15,7 +15,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.adapters import base_of, is_adapter
 from wordle_rl.models.loading import load_codec, load_model, save_model

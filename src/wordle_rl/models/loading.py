@@ -21,8 +21,8 @@ from transformers import (
 )
 from transformers.utils import logging as library_logging
 
-from wordle_rl.chat import ChatCodec
-from wordle_rl.checks.memory import Device, ModelNumbers, main_memory_bytes
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import training_template
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.adapters import (
     ADAPTER_CONFIG,
@@ -37,11 +37,11 @@ from wordle_rl.models.adapters import (
     num_four_bit,
     shape_adapters,
 )
+from wordle_rl.models.numbers import Device, ModelNumbers, main_memory_bytes
 from wordle_rl.models.text_part import language_config, load_language_model
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.samplers.kv_cache import num_shared_layers
-from wordle_rl.templates import training_template
 
 SMALL_VOCABULARY = 4096
 """Up to this many tokens, SFT works out logits directly."""

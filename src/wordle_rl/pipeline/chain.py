@@ -15,13 +15,13 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.before_run import check_before_run
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.processes import is_first, leave_process_group, wait_for_all
+from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, start_anew
+from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
-from wordle_rl.display import game_counter
 from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
+from wordle_rl.evaluate.players import model_sampler
+from wordle_rl.models.directory import weights_mark
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.players import model_sampler, weights_mark
 from wordle_rl.report import write_report
+from wordle_rl.report.card import write_cards
+from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import write_json
 from wordle_rl.samplers.base import Closable
-from wordle_rl.sharing.card import write_cards
 
 
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:

@@ -9,20 +9,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from wordle_rl.before_run import is_trained
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ALGORITHM_NAMES, RunConfig
+from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.trace import read_traces
+from wordle_rl.data.trace_filter import GivenTraces
 from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.processes import is_first, wait_for_all
+from wordle_rl.preflight.before_run import is_trained
+from wordle_rl.report.card import CARD_FILE
+from wordle_rl.rl.start_boards import starts_of
 from wordle_rl.rollout import Start
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
-from wordle_rl.sharing.card import CARD_FILE
-from wordle_rl.teaching.dataset import Example, encode_traces
-from wordle_rl.teaching.given_starts import starts_of
-from wordle_rl.teaching.given_traces import GivenTraces
-from wordle_rl.teaching.traces import read_traces, write_solver_traces
+from wordle_rl.teachers.games import write_solver_traces
 
 
 def make_traces(work: RunWork) -> None:
@@ -113,7 +114,7 @@ def learn_by_play(work: RunWork) -> None:
     if settings.is_skipped or is_trained(work.directory / name):
         return
     from wordle_rl.models.loading import load_model
-    from wordle_rl.rl.games import GameSetup
+    from wordle_rl.rl.setup import GameSetup
 
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
@@ -159,18 +160,18 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
     name = config.algorithm
     if name == "expert_iteration":
-        from wordle_rl.rl.expert_iteration import train_expert_iteration
+        from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
 
         return train_expert_iteration
     if name == "dpo":
-        from wordle_rl.rl.dpo import train_dpo
+        from wordle_rl.rl.rounds.dpo import train_dpo
 
         return train_dpo
     if name == "dagger":
-        from wordle_rl.rl.dagger import train_dagger
+        from wordle_rl.rl.rounds.dagger import train_dagger
 
         return partial(train_dagger, traces=config.traces)
-    from wordle_rl.rl.grpo import train_grpo
+    from wordle_rl.rl.grpo.train import train_grpo
 
     return train_grpo
 

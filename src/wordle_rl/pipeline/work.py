@@ -10,15 +10,15 @@ from pathlib import Path
 from rich.console import Console
 
 from wordle_rl.config import RunConfig
-from wordle_rl.processes import is_first
-from wordle_rl.progress import ProgressCallback, show_progress
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import Run, read_object, write_json
+from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.lineage import TrainedSecrets, lesson_of
+from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import peak_memory_gib
 from wordle_rl.solver import Solver
-from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, split_secrets
 
 
 @dataclass

@@ -2,12 +2,11 @@
 
 reply.py       the grammar of a reply: what is a guess, and why something is none
 knowledge.py   what the marks so far prove, and saying it in plain sentences
-own_text.py    a system prompt of one's own, and its placeholders
+system_prompt.py  a system prompt of one's own, and its placeholders
 prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
-from wordle_rl.prompt.own_text import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, system_prompt
 from wordle_rl.prompt.reply import (
     THINK_TAGS,
@@ -18,6 +17,7 @@ from wordle_rl.prompt.reply import (
     parse_reply,
     with_opened_thought,
 )
+from wordle_rl.prompt.system_prompt import PromptError, fault_in, name_of, tidied
 
 __all__ = [
     "THINK_TAGS",

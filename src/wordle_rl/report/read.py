@@ -9,8 +9,8 @@ from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
 from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
-from wordle_rl.percent import in_percent
 from wordle_rl.runs import CHOICE_FILE, VALIDATED, read_jsonl, read_object
+from wordle_rl.runs.progress import in_percent
 
 _PART_SPLITS = ("train", "val", "test")
 

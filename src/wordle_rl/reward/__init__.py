@@ -1,6 +1,6 @@
 """Rewards: components over finished games, rubrics that weigh them, presets, and schedules of weights."""
 
-from wordle_rl.reward.clues import fitting_answers, letter_scores, turn_regret, with_candidates
+from wordle_rl.reward.clues import letter_scores, with_candidates
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares
 from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule, published
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
@@ -17,11 +17,9 @@ __all__ = [
     "Rubric",
     "Schedule",
     "Shares",
-    "fitting_answers",
     "format_compliance",
     "letter_scores",
     "named_schedule",
     "published",
-    "turn_regret",
     "with_candidates",
 ]

@@ -26,15 +26,9 @@ from typing import Any
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import ParseFailure
-from wordle_rl.reward.clues import (
-    LOWEST_FEEDBACK,
-    feedback_use,
-    information_share,
-    is_consistent,
-    turn_regret,
-    with_candidates,
-)
+from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, with_candidates
 from wordle_rl.solver import Solver
+from wordle_rl.solver.boards import turn_regret
 
 Range = tuple[float, float]
 """The lowest and the highest value, both included."""

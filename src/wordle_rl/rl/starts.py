@@ -6,12 +6,15 @@ The spread of the rewards of each secret's groups is remembered, so that later s
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wordle_rl.env import Transcript, random_given
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.env import Transcript
+from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.focus import SecretPicker, draw_numbers, with_outside
 from wordle_rl.rollout import Start, start_of
 from wordle_rl.runs import Run
 from wordle_rl.words import WordList
@@ -108,3 +111,117 @@ class GroupStarts:
 def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Sequence[str]) -> None:
     """Write to secrets.jsonl which secrets are played, for the audit."""
     run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": list(secrets)})
+
+
+def random_given(
+    words: WordList, secret: str, rng: random.Random, max_given: int, *, hard_mode: bool = False
+) -> tuple[str, ...]:
+    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played.
+
+    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn.
+    """
+    given: list[str] = []
+    turns: list[Turn] = []
+    for _ in range(rng.randint(0, max_given)):
+        word = words.answers[rng.randrange(len(words.answers))]
+        if not _may_be_given(word, secret, given, turns):
+            left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
+            if not left:
+                break
+            word = left[rng.randrange(len(left))]
+        given.append(word)
+        if hard_mode:
+            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
+    return tuple(given)
+
+
+def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[Turn]) -> bool:
+    return word != secret and word not in given and hard_mode_fault(word, turns) is None
+
+
+class SecretPicker:
+    """Draws the secrets of each step.
+
+    Args:
+        secrets: The secrets to choose from, all different.
+        focus: 0 draws uniformly, 1 in proportion to the worth of each: the spread of its recent rewards, or what
+            greedy play lost.
+        seed: With the step it determines the draw, given the same record.
+
+    Raises:
+        ValueError: If there are no secrets.
+    """
+
+    _MEMORY = 0.5
+    _FLOOR = 0.02
+
+    def __init__(self, secrets: Sequence[str], focus: float, seed: int) -> None:
+        if not secrets:
+            raise ValueError("there are no secrets to train on; the training split is empty")
+        self._secrets = list(secrets)
+        self._index = {secret: i for i, secret in enumerate(self._secrets)}
+        self._focus = focus
+        self._seed = seed
+        self._worth = np.full(len(self._secrets), np.nan)
+
+    def __contains__(self, secret: object) -> bool:
+        """Say whether a secret is one to choose from."""
+        return secret in self._index
+
+    def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
+        """Draw `count` secrets, without repeats in a process while there are enough.
+
+        `refill` is 0 for the step's first draw, then 1, 2, … for redraws.
+        """
+        rng = np.random.default_rng([self._seed, *draw_numbers(step, process, refill)])
+        weights = self.weights()
+        repeats = count > int(np.count_nonzero(weights))
+        drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
+        return [self._secrets[i] for i in drawn]
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """The chance of each secret, summing to 1."""
+        known = self._worth[~np.isnan(self._worth)]
+        untried = known.max() if len(known) else 1.0
+        worth = np.where(np.isnan(self._worth), untried, self._worth)
+        worth = np.maximum(worth, self._FLOOR * max(untried, 1e-9))
+        return np.asarray((1.0 - self._focus) / len(worth) + self._focus * worth / worth.sum())
+
+    def update(self, secret: str, spread: float) -> None:
+        """Record the standard deviation of one group's rewards."""
+        i = self._index[secret]
+        before = self._worth[i]
+        self._worth[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
+
+    def restart(self, worth: Mapping[str, float]) -> None:
+        """Replace all records by these; a secret without one counts as the largest."""
+        self._worth[:] = np.nan
+        for secret, value in worth.items():
+            self._worth[self._index[secret]] = value
+
+    def state(self) -> dict[str, Any]:
+        """The record, to be stored with a checkpoint."""
+        return {s: float(x) for s, x in zip(self._secrets, self._worth, strict=True) if not np.isnan(x)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore a record; secrets no longer trained on are ignored."""
+        for secret, worth in state.items():
+            if secret in self._index:
+                self._worth[self._index[secret]] = worth
+
+
+def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
+    """What, beside the seed, tells the random stream of one draw from those of all others.
+
+    Examples:
+        >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)
+        ((7, 0), (7, 0, 2))
+    """
+    return (step, process, refill) if refill else (step, process)
+
+
+def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
+    """Replace each secret, with probability `rate`, by a listed word from outside the answers."""
+    if not rate or not words.outside:
+        return list(secrets)
+    return [rng.choice(words.outside) if rng.random() < rate else secret for secret in secrets]

@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError
 from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe
 from wordle_rl.config.base import Section
 from wordle_rl.runs import write_json
-from wordle_rl.split import Split, split_secrets
 from wordle_rl.words import WordListError, load_words
+from wordle_rl.words.split import Split, split_secrets
 
 LINEAGE_FILE = "wordle_rl.json"
 """Beside a trained model; it is written last, so that a model with it is whole."""

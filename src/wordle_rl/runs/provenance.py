@@ -14,8 +14,8 @@ from typing import Any
 
 from wordle_rl import __version__
 from wordle_rl.config import RunConfig
-from wordle_rl.processes import num_cores
-from wordle_rl.split import Split
+from wordle_rl.runs.distributed import num_cores
+from wordle_rl.words.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")

@@ -35,7 +35,7 @@ from wordle_rl.runs.files import (
     write_json,
 )
 from wordle_rl.runs.provenance import manifest, resumed_manifest
-from wordle_rl.split import Split
+from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
 """Beside GRPO's model: the step its weights are of, the share of the way from the start to them, and their costs."""

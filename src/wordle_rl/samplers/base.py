@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Message
@@ -88,3 +89,10 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Free it; the player can play no more."""
+
+
+def vllm_missing(wanted_by: str) -> str:
+    """That vLLM is not installed, and what wants it; empty if it is."""
+    if find_spec("vllm") is not None:
+        return ""
+    return f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from wordle_rl.chat import ChatCodec
-from wordle_rl.checks.settings import vllm_missing
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.base import Completion, Request, vllm_missing
 from wordle_rl.samplers.constrain import ReplyProcessor, WordConstraint
 
 if TYPE_CHECKING:

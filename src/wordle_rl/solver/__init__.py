@@ -6,6 +6,7 @@
     tree.py        a whole plan from one opener, as a value
     quick.py       regret from looking one guess ahead
     store.py       the two cache files: written atomically, checked, rebuilt if damaged
+    boards.py      answers that fit a board; regret of a turn on it
     exact.py       `Solver`, which holds the above together for one word list
 
 Needs NumPy only. Marks, candidates and information are exact. The search for best play looks at a beam of guesses

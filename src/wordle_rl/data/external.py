@@ -1,0 +1,266 @@
+"""Other people's data sets as rows of ours: every board is marked again, every rejected row counted by reason."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from wordle_rl.config import ConfigError
+from wordle_rl.data.dataset import CHAT_ROW, START_ROW, check_replaceable
+from wordle_rl.data.trace_files import wide_csv
+from wordle_rl.game import score_guess
+from wordle_rl.prompt import Guess, Message, Prompter
+from wordle_rl.runs import write_jsonl
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+Format = Literal["grpo", "instruction"]
+
+_MAX_LITERAL = 4000
+
+
+class OddRowError(ValueError):
+    """A row that cannot be used; the message is the reason it is counted under."""
+
+
+def import_rows(
+    path: Path, out: Path, form: Format, words: WordList, split: Split, prompter: Prompter
+) -> dict[str, Any]:
+    """Read a data set and write its usable rows as JSON lines.
+
+    Args:
+        path: A .csv, .jsonl or .parquet file.
+        out: The file to write.
+        form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become start states as `write_dataset`
+            writes them, `{"word", "turns": [{"guess", "feedback"}]}`. `instruction`: rows of `instruction, output`
+            become `{"messages": [...]}`.
+        words: The word lists.
+        split: Their split; rows of held-out secrets are left out.
+        prompter: The grammar of outputs, and the rules of boards.
+
+    Returns:
+        Number of rows written and of rows left out per reason.
+
+    Raises:
+        ConfigError: If the file cannot be read, or `out` is that file or holds anything but rows of these kinds.
+    """
+    if path.exists() and out.exists() and out.samefile(path):
+        raise ConfigError(f"{out} is the file to be read; name another --out")
+    check_replaceable(out, (CHAT_ROW, START_ROW))
+
+    def convert(row: dict[str, Any]) -> dict[str, Any]:
+        if form == "grpo":
+            return start_state(row, words, split, prompter.rules.max_turns)
+        return sft_row(row, words, split, prompter)
+
+    skipped: Counter[str] = Counter()
+    count = write_jsonl(out, _usable(path, convert, skipped))
+    return {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
+
+
+def _usable(
+    path: Path, convert: Callable[[dict[str, Any]], dict[str, Any]], skipped: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    for row in _rows_of(path):
+        if row is None:
+            skipped["no_row"] += 1
+            continue
+        try:
+            yield convert(row)
+        except OddRowError as odd:
+            skipped[str(odd)] += 1
+
+
+def _rows_of(path: Path) -> Iterator[dict[str, Any] | None]:
+    """The rows of a file; None for a line that is not a row."""
+    if not path.is_file():
+        raise ConfigError(f"no file {path}")
+    readers = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigError(f"{path} is none of {', '.join(readers)}; convert it, or rename it to what it is")
+    try:
+        yield from reader(path)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no text in UTF-8; convert it") from None
+
+
+def _csv_rows(path: Path) -> Iterator[dict[str, Any] | None]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            yield from wide_csv(file)
+        except csv.Error as error:
+            raise ConfigError(f"{path} is no CSV ({error})") from None
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict[str, Any] | None]:
+    with path.open(encoding="utf-8-sig") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            yield row if isinstance(row, dict) else None
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any] | None]:
+    try:
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError:
+        raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except ArrowInvalid as error:
+        raise ConfigError(f"{path} is no parquet file ({error})") from None
+
+
+def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:
+    """A `prompt, word_list, past_guess_history, secret` row as a board to start from.
+
+    Raises:
+        OddRowError: If the row cannot be used; the message is the reason.
+    """
+    secret = _word(row.get("secret"))
+    if secret is None or "past_guess_history" not in row:
+        raise OddRowError("missing_field")
+    if secret not in words:
+        raise OddRowError("unlisted_secret")
+    if reason := split.held_out_reason(secret):
+        raise OddRowError(reason)
+    turns = [_turn(entry, secret, words) for entry in _history(row["past_guess_history"])]
+    if any(turn["guess"] == secret for turn in turns):
+        raise OddRowError("plays_on_after_win")
+    if len(turns) >= max_turns:
+        raise OddRowError("too_many_turns")
+    return {"word": secret, "turns": turns}
+
+
+def _word(value: object) -> str | None:
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return word if word.isascii() and word.isalpha() else None
+
+
+def _history(value: object) -> list[Any]:
+    """The guesses so far: a list, or the text of one in Python or JSON."""
+    if isinstance(value, str):
+        if len(value) > _MAX_LITERAL:
+            raise OddRowError("unreadable_history")
+        value = _literal(value.strip() or "[]")
+    if not isinstance(value, list | tuple):
+        raise OddRowError("unreadable_history")
+    return list(value)
+
+
+def _literal(text: str) -> object:
+    for read in (ast.literal_eval, json.loads):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # about a stray backslash in their text, which is harmless
+                return read(text)
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _turn(entry: object, secret: str, words: WordList) -> dict[str, str]:
+    if isinstance(entry, dict):
+        entry = [entry.get("guess"), entry.get("feedback", entry.get("marks"))]
+    if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[1], str):
+        raise OddRowError("unreadable_history")
+    guess = _word(entry[0])
+    if guess is None or guess not in words:
+        raise OddRowError("unlisted_guess")
+    marks = read_marks(entry[1], guess)
+    if marks is None:
+        raise OddRowError("unreadable_marks")
+    if marks != score_guess(secret, guess):
+        raise OddRowError("wrong_marks")
+    return {"guess": guess, "feedback": marks}
+
+
+_SIGNS = {
+    **dict.fromkeys("✓✔√Gg🟩", "G"),
+    **dict.fromkeys("-~–?Yy🟨", "Y"),
+    **dict.fromkeys("Xx✗✘×_.Bb⬛⬜", "X"),
+}
+
+
+def read_marks(text: str, guess: str) -> str | None:
+    """Marks in any common notation as `G`, `Y` and `X`; None if they cannot be read or belong to other letters.
+
+    Examples:
+        >>> read_marks("C(✓) R(x) A(-) N(x) E(x)", "crane")
+        'GXYXX'
+        >>> read_marks("🟩⬛🟨⬛⬛", "crane"), read_marks("GXYXX", "crane")
+        ('GXYXX', 'GXYXX')
+        >>> read_marks("B(✓) R(x) A(-) N(x) E(x)", "crane")
+    """
+    bare = "".join(text.split()).replace("\ufe0f", "")
+    pairs = re.findall(r"([A-Za-z])\((.)\)", bare)
+    if pairs:
+        if "".join(letter for letter, _ in pairs).lower() != guess:
+            return None
+        signs = "".join(sign for _, sign in pairs)
+    else:
+        signs = bare
+    marks = "".join(_SIGNS.get(sign, "?") for sign in signs)
+    return marks if len(marks) == len(guess) and "?" not in marks else None
+
+
+_CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\s*|$)(?=<\|im_start\|>|$)", re.DOTALL)
+_ENDS = re.compile(r"(?:\s|<\|(?:im_end|endoftext|eot_id|end)\|>|</s>)+$")
+_LEAKED = re.compile(r"<\|[\w./-]+\|>")
+
+
+def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompter) -> dict[str, Any]:
+    """An `instruction, output` row as messages.
+
+    An instruction that is a chat rendered with `<|im_start|>` tags is split into its messages. The output must be a
+    reply that can be parsed, with a listed guess. Such a row does not name its secret, so a row that guesses a held-out
+    secret is left out: the guess might have been right.
+
+    Raises:
+        OddRowError: If the row cannot be used; the message is the reason.
+    """
+    instruction, output = row.get("instruction"), row.get("output")
+    if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
+        raise OddRowError("missing_field")
+    messages, begun = _messages_of(instruction)
+    reply = _ENDS.sub("", output).strip()
+    if "<think>" in begun and not reply.startswith("<think>"):
+        reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
+    guess = prompter.parse(reply)
+    if not isinstance(guess, Guess):
+        raise OddRowError(f"output_{guess.reason.value}")
+    if guess.word not in words:
+        raise OddRowError("unlisted_guess")
+    named = next(filter(None, (_word(row.get(name)) for name in ("secret", "answer", "word"))), guess.word)
+    for word in (named, guess.word):
+        if reason := split.held_out_reason(word):
+            raise OddRowError(reason)
+    return {"messages": [*messages, Message(role="assistant", content=reply)]}
+
+
+def _messages_of(instruction: str) -> tuple[list[Message], str]:
+    """The messages of an instruction, and the beginning of the reply if the instruction ends with one."""
+    if "<|im_start|>" not in instruction:
+        return [Message(role="user", content=instruction.strip())], ""
+    found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]
+    begun = found.pop()[1] if found and found[-1][0] == "assistant" else ""
+    messages = [Message(role=role, content=content.strip()) for role, content in found]
+    if not messages or any(m["role"] not in ("system", "user", "assistant") for m in messages):
+        raise OddRowError("unreadable_instruction")
+    if messages[-1]["role"] != "user" or any(_LEAKED.search(message["content"]) for message in messages):
+        raise OddRowError("unreadable_instruction")
+    return messages, begun

@@ -1,0 +1,244 @@
+"""Games that cost money, on disk: a file that is only appended to, a record of settings, and one CSV per word."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from wordle_rl.config import ConfigError
+from wordle_rl.data.trace import Trace, TraceTurn, read_traces
+from wordle_rl.runs import RunError, append_jsonl, read_object, write_json, write_text_atomically
+
+COLUMNS = (
+    "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
+    "prompt_tokens", "completion_tokens",
+)  # fmt: skip
+"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Each row has the tokens of the whole game; 0,
+or a missing column, means not known."""
+_TOKENS = COLUMNS[-2:]
+
+
+_LINE_START = b'{"secret":'
+
+
+class TraceFile:
+    """An append-only file of traces. Opening it repairs an end that a crash left incomplete.
+
+    Attributes:
+        finished: Keys of the games that were played to their end; games that failed are not among them.
+        spent: Prompt and completion tokens of every game, including its failed tries.
+        repaired: Whether an incomplete last line was cut off.
+
+    Raises:
+        RunError: If the file holds something else, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        new = not path.exists()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab"):
+                pass
+            if new:  # only a test that it can be made; the first game makes it
+                path.unlink()
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+        self.repaired = not new and _repair(path)
+        self.finished: set[tuple[str, int, str]] = set()
+        self.spent: dict[tuple[str, int, str], tuple[int, int]] = {}
+        for trace in () if new else read_traces(path):
+            self._count(trace)
+
+    def append(self, trace: Trace) -> None:
+        """Add one game, whole or not at all.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        append_jsonl(self.path, trace.to_row())
+        self._count(trace)
+
+    def _count(self, trace: Trace) -> None:
+        if trace.error is None:
+            self.finished.add(trace.key)
+        prompt, completion = self.spent.get(trace.key, (0, 0))
+        self.spent[trace.key] = prompt + trace.prompt_tokens, completion + trace.completion_tokens
+
+
+def _repair(path: Path) -> bool:
+    """Make the file end after a whole line, and return whether part of a line was cut off."""
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = _last_line_start(file, size)
+        file.seek(start)
+        tail = file.read()
+        if not tail:
+            return False
+        if not tail.startswith(_LINE_START[: len(tail)]):  # another kind of file: leave it as it is
+            raise RunError(f"{path} is no traces file; name another --out")
+        try:
+            json.loads(tail)
+        except ValueError:
+            file.truncate(start)
+            return True
+        file.write(b"\n")  # only the line break was missing
+        return False
+
+
+def _last_line_start(file: io.BufferedRandom, size: int) -> int:
+    """Where the last line begins; the file's size if the file ends with a line break."""
+    end = size
+    while end > 0:
+        begin = max(0, end - 65536)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+class SettingsFile:
+    """The settings behind the games of a traces file, by model: a JSON file beside it, without address and key.
+
+    Raises:
+        RunError: If that file holds something else.
+    """
+
+    def __init__(self, traces: Path) -> None:
+        self.traces = traces
+        self.path = traces.with_name(f"{traces.name}.settings.json")
+        self._by_model: dict[str, dict[str, Any]] = {}
+        if self.path.is_file():
+            try:
+                self._by_model = {model: dict(asked) for model, asked in read_object(self.path).items()}
+            except (ValueError, TypeError):
+                raise RunError(f"{self.path} is no record of settings; move it away") from None
+
+    def check(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Refuse to add a model's games made by other settings; games without a record are accepted.
+
+        Raises:
+            ConfigError: If settings differ.
+        """
+        before = self._by_model.get(model, {})
+        other = [name for name in asked if name in before and before[name] != asked[name]]
+        if other:
+            pairs = ", ".join(f"{name} {before[name]} there, {asked[name]} here" for name in other)
+            raise ConfigError(f"{self.traces} holds games of {model} by other settings ({pairs}); name another --out")
+
+    def game_turns(self) -> int | None:
+        """How many guesses the rules allowed (`game.max_turns`); None if that is not recorded.
+
+        Raises:
+            ConfigError: If they are not the same for all models.
+        """
+        recorded = (asked.get("game.max_turns") for asked in self._by_model.values())
+        found = sorted({turns for turns in recorded if isinstance(turns, int) and turns > 0})
+        if len(found) > 1:
+            either = " or ".join(map(str, found))
+            raise ConfigError(
+                f"{self.path} records games of {either} guesses; choose what the prompts state with --game-turns"
+            )
+        return found[0] if found else None
+
+    def keep(self, model: str, asked: Mapping[str, Any]) -> None:
+        """Store the settings of a model's games.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        if self._by_model.get(model) != asked:
+            self._by_model[model] = dict(asked)
+            write_json(self.path, self._by_model)
+
+
+def read_games(path: Path) -> Iterator[Trace]:
+    """Read teacher games from a traces file, or from a directory of `wordle_data_<WORD>.csv`.
+
+    Raises:
+        RunError: If there are none, or a line is not a trace; the message names file and line.
+    """
+    if not path.is_dir():
+        yield from read_traces(path)
+        return
+    files = sorted(path.glob("wordle_data_*.csv"))
+    if not files:
+        raise RunError(f"{path} holds no wordle_data_<WORD>.csv; name a traces file, or a directory made with --csv")
+    for file in files:
+        yield from _read_csv(file)
+
+
+def write_csv_files(path: Path, directory: Path) -> int:
+    """Write `wordle_data_<WORD>.csv` for every word of a traces file, and return how many there are.
+
+    Raises:
+        RunError: If the traces cannot be read or a file cannot be written.
+    """
+    games: dict[str, list[Trace]] = defaultdict(list)
+    for trace in read_traces(path) if path.is_file() else ():
+        if trace.error is None:
+            games[trace.secret].append(trace)
+    for word, traces in games.items():
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # else a lone \r would end a row
+        writer.writerow(COLUMNS)
+        for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
+            writer.writerows(_csv_rows(trace))
+        write_text_atomically(directory / f"wordle_data_{word.upper()}.csv", text.getvalue())
+    return len(games)
+
+
+def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
+    for number, turn in enumerate(trace.turns, start=1):
+        game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
+        said = (turn.reply, turn.thinking, turn.guess, turn.marks)
+        tokens = (trace.prompt_tokens, trace.completion_tokens)
+        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish, *tokens)
+
+
+def wide_csv(file: TextIO) -> csv.DictReader[str]:
+    """The rows of a CSV whose fields may be as long as whole conversations."""
+    csv.field_size_limit(2**31 - 1)  # the largest C long of every system
+    return csv.DictReader(file)
+
+
+def _read_csv(path: Path) -> Iterator[Trace]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = wide_csv(file)
+        if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
+            raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
+        try:
+            for turns in _games_of(reader):
+                first = turns[0]
+                prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
+                board = tuple(_turn_of(row) for row in turns)
+                yield Trace(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
+        except (ValueError, TypeError, csv.Error) as error:
+            raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
+
+
+def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each game in turn. Turn 1 begins a game, even if word, seed and model are those of the last one."""
+    game: list[dict[str, Any]] = []
+    for row in rows:
+        if game and (int(row["turn"]) == 1 or any(row[name] != game[0][name] for name in ("word", "seed", "model"))):
+            yield game
+            game = []
+        game.append(row)
+    if game:
+        yield game
+
+
+def _turn_of(row: dict[str, Any]) -> TraceTurn:
+    names = ("guess", "marks", "thinking", "outcome", "reply", "finish")
+    turn = TraceTurn.from_row({**{name: row[name] for name in names}, "costs_turn": bool(int(row["costs_turn"]))})
+    return replace(turn, taught=not turn.outcome.broke_rules)

@@ -1,0 +1,115 @@
+"""Games of a traces file as the teacher games of a run, each checked again.
+
+A game is learnt only if its secret may be taught and it comes out the same when played again by the rules of the run. A
+game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
+`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Sound
+games of validation secrets are never learnt, but SFT is measured by them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.data.dataset import DatasetLimits, fault_of, unplayed
+from wordle_rl.data.trace import Trace
+from wordle_rl.data.trace_files import read_games
+from wordle_rl.game import Game, Rules
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+
+class GivenTraces:
+    """The games of `settings.file` that a run may learn from, at most `settings.num_games`, in the file's order.
+
+    Args:
+        words: The word lists.
+        split: Their split; only training secrets and words outside the answers may be taught.
+        settings: The file, how many games, and the share of training secrets that no teacher game may have.
+        game: The run's rules and wording.
+
+    Attributes:
+        rejected: How many games were left out so far, by reason.
+
+    Raises:
+        ConfigError: If the settings name no file.
+    """
+
+    def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
+        if settings.file is None:
+            raise ConfigError("traces.file names no file")
+        self.path: Path = settings.file
+        self.rejected: Counter[str] = Counter()
+        self._words, self._num_games = words, settings.num_games
+        self._rules = game.prompter(words.word_length).rules
+        self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
+        taught, _ = split.shared(settings.rl_only_share)
+        self._split, self._rl_only = split, frozenset(split.train).difference(taught)
+
+    def __iter__(self) -> Iterator[Trace]:
+        """Read the file from its start.
+
+        Raises:
+            RunError: If there is no such file or a line is not a trace.
+            ConfigError: If none of its games may be learnt.
+        """
+        self.rejected.clear()
+        found = False
+        for trace in islice(self._accepted(), self._num_games):
+            found = True
+            yield trace
+        if not found:
+            raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
+
+    def of_validation(self) -> list[Trace]:
+        """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never learnt.
+
+        Raises:
+            RunError: If there is no such file or a line is not a trace.
+        """
+        games = (trace for trace in read_games(self.path) if self._split.part_of(trace.secret) == "val")
+        return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
+
+    def left_out(self) -> str:
+        """The rejected games by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
+        return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
+
+    def _accepted(self) -> Iterator[Trace]:
+        for trace in read_games(self.path):
+            fault = self._fault_of(trace)
+            if fault is None:
+                yield trace
+            else:
+                self.rejected[fault] += 1
+
+    def _fault_of(self, trace: Trace) -> str | None:
+        fault = self._split.held_out_reason(trace.secret)
+        if fault is None and trace.secret in self._rl_only:
+            fault = "rl_only_secret"
+        return fault or self._fault_of_game(trace)
+
+    def _fault_of_game(self, trace: Trace) -> str | None:
+        """What is wrong with a game, whatever its secret."""
+        fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
+        return fault or replay_fault(trace, self._words, self._rules)
+
+
+def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
+    """The first difference between a game and the same guesses played again by these rules, or None."""
+    if fault := unplayed(trace, words):
+        return fault
+    game = Game(trace.secret, words, rules)
+    for turn in trace.turns:
+        if game.over:
+            return "plays_on_after_win" if game.won else "too_many_turns"
+        if not turn.outcome.broke_rules and turn.guess not in words:
+            return "unlisted_guess"
+        played = game.play(turn.guess or None)
+        if (played.outcome, played.costs_turn) != (turn.outcome, turn.costs_turn):
+            return "wrong_rules"
+        if (played.marks or "") != turn.marks:
+            return "wrong_marks"
+    return None

@@ -1,0 +1,117 @@
+"""Two players on the same secrets, game by game."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordle_rl.config import Constrain
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
+from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two players on the same secrets. Differences are b minus a: a higher win rate, and fewer guesses, favour b.
+
+    Attributes:
+        name_a: Name of the first player.
+        name_b: Name of the second.
+        num_pairs: Games both played to their end.
+        both: Pairs both won.
+        only_a: Pairs only a won.
+        only_b: Pairs only b won.
+        neither: Pairs both lost.
+        p_value: McNemar's exact test on `only_a` and `only_b`, two-sided: the probability of a split at least this
+            uneven if both players had equal chances on every secret.
+        win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval, or, if a secret was
+            played more than once, a paired bootstrap that resamples secrets, each with all its games.
+        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; its interval is always
+            such a bootstrap. Zero width: every resampled value is equal, so the interval is uninformative.
+        guesses_p_value: The exact sign-flip test on the same differences of guesses, summed per secret, two-sided.
+        num_unpaired: Games without a counterpart, because the other player played the secret less often.
+        num_errors: Pairs left out because at least one side is an error.
+        constrain_a: What the first player's tokens were limited to.
+        constrain_b: The same of the second.
+        conditions_a: How the first player was asked.
+        conditions_b: The same of the second.
+    """
+
+    name_a: str
+    name_b: str
+    num_pairs: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    p_value: float
+    win_rate_difference: Estimate
+    guesses_difference: Estimate
+    guesses_p_value: float
+    num_unpaired: int
+    num_errors: int
+    constrain_a: Constrain
+    constrain_b: Constrain
+    conditions_a: Conditions
+    conditions_b: Conditions
+
+
+def compare(a: Evaluation, b: Evaluation) -> Comparison:
+    """Compare two players game by game; the n-th game of a secret is paired with the other's n-th game of it.
+
+    Raises:
+        EvaluationError: If the games differ in words or rules, or no secret was played to its end by both.
+    """
+    check_alike(a, b)
+    games_a, games_b = by_occurrence(a.records), by_occurrence(b.records)
+    shared = sorted(games_a.keys() & games_b.keys())
+    pairs = [(games_a[key], games_b[key]) for key in shared if not (games_a[key].failed or games_b[key].failed)]
+    if not pairs:
+        raise EvaluationError(f"{a.name!r} and {b.name!r} finished no secret in common; evaluate both on one split")
+    loss = a.rules.max_turns + 1
+    of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]
+    wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
+    cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
+    if of_secret.max() + 1 == len(pairs):
+        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(pairs))
+    else:
+        win_rate_difference = paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret)
+    return Comparison(
+        name_a=a.label,
+        name_b=b.label,
+        num_pairs=len(pairs),
+        both=wins[True, True],
+        only_a=wins[True, False],
+        only_b=wins[False, True],
+        neither=wins[False, False],
+        p_value=mcnemar_exact(wins[True, False], wins[False, True]),
+        win_rate_difference=win_rate_difference,
+        guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
+        guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),
+        num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
+        num_errors=len(shared) - len(pairs),
+        constrain_a=a.constrain,
+        constrain_b=b.constrain,
+        conditions_a=a.conditions,
+        conditions_b=b.conditions,
+    )
+
+
+def check_alike(a: Evaluation, b: Evaluation) -> None:
+    """Refuse to compare games of different words or rules.
+
+    Raises:
+        EvaluationError: If they differ.
+    """
+    if a.fingerprint != b.fingerprint or a.rules.in_effect != b.rules.in_effect:
+        what = "word lists" if a.fingerprint != b.fingerprint else "rules"
+        raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
+
+
+def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
+    """Games by secret and how often it came before; errors count too, so that later games keep their counterparts."""
+    return dict(zip(occurrences(record.secret for record in records), records, strict=True))

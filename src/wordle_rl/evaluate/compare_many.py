@@ -1,0 +1,104 @@
+"""Any number of players on the secrets that all of them finished, each against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wordle_rl.evaluate.compare import Comparison, by_occurrence, check_alike, compare
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One player among others.
+
+    Attributes:
+        name: What it is called.
+        player: What it is.
+        figures: Over the shared games; `num_errors` alone counts all games it played.
+        against_base: It against the first player, on the shared games; None for the first itself.
+    """
+
+    name: str
+    player: str
+    figures: Figures
+    against_base: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGame:
+    """One game of a secret that all players finished: turns used in the order of the players, None for a loss.
+
+    `occurrence` counts repeats of a secret from 0.
+    """
+
+    secret: str
+    occurrence: int
+    guesses: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Players on the same secrets.
+
+    Attributes:
+        runs: The players, the base first.
+        num_games: Games that all of them finished.
+        num_unpaired: Games without a counterpart, because not all players played the secret as often.
+        num_errors: Secrets left out because at least one side is an error.
+        games: The shared games, by secret.
+    """
+
+    runs: tuple[Standing, ...]
+    num_games: int
+    num_unpaired: int
+    num_errors: int
+    games: tuple[SharedGame, ...] = field(repr=False)
+
+
+def standings(evaluations: Sequence[Evaluation]) -> Standings:
+    """Put players side by side; the n-th game of a secret is compared with the others' n-th game of it.
+
+    Every figure and test is over the games that all finished, so that columns can be compared. p-values are not
+    corrected for multiple tests.
+
+    Raises:
+        EvaluationError: If there are fewer than two players, two share a name, the games differ in words or rules, or
+            no secret was finished by all.
+    """
+    names = [evaluation.label for evaluation in evaluations]
+    if len(names) < 2:
+        raise EvaluationError(f"{len(names)} evaluations give no comparison; name at least two")
+    if len(set(names)) < len(names):
+        raise EvaluationError(f"evaluations share a name: {', '.join(names)}; tell them apart with --names")
+    for other in evaluations[1:]:
+        check_alike(evaluations[0], other)
+    games = [by_occurrence(evaluation.records) for evaluation in evaluations]
+    met = set.intersection(*(set(played) for played in games))
+    shared = sorted(key for key in met if not any(played[key].failed for played in games))
+    if not shared:
+        who = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
+        raise EvaluationError(f"{who} finished no secret in common; evaluate all on one split")
+    alike = [
+        replace(evaluation, records=tuple(played[key] for key in shared))
+        for evaluation, played in zip(evaluations, games, strict=True)
+    ]
+    return Standings(
+        runs=tuple(
+            Standing(
+                evaluation.label,
+                evaluation.player,
+                replace(evaluation.figures(), num_errors=sum(record.failed for record in played.values())),
+                compare(alike[0], evaluation) if place else None,
+            )
+            for place, (evaluation, played) in enumerate(zip(alike, games, strict=True))
+        ),
+        num_games=len(shared),
+        num_unpaired=sum(len(played) for played in games) - len(games) * len(met),
+        num_errors=len(met) - len(shared),
+        games=tuple(
+            SharedGame(*key, tuple(played[key].turns_used if played[key].won else None for played in games))
+            for key in shared
+        ),
+    )

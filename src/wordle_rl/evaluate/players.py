@@ -1,0 +1,284 @@
+"""From a player's name to a sampler: `solver`, `random`, a model or run directory, or `openai:MODEL`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wordle_rl.chat.codec import unwritable
+from wordle_rl.config import (
+    ConfigError,
+    EngineName,
+    EvalSettings,
+    GameSettings,
+    ModelSettings,
+    PatienceSettings,
+    SamplingSettings,
+    WordSettings,
+    check_seed,
+)
+from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
+from wordle_rl.prompt import Prompter, Thinking, system_prompt
+from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.endpoint.providers import find_endpoint
+from wordle_rl.samplers.simple import RandomSampler, SolverSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words.split import Split, split_secrets
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from wordle_rl.chat.codec import ChatCodec
+    from wordle_rl.samplers.transformers import TransformersSampler
+
+
+@dataclass(frozen=True)
+class Player:
+    """Someone who can play: a sampler, the prompts it understands, and what to call it."""
+
+    label: str
+    sampler: Sampler
+    prompter: Prompter
+
+
+def _find_player(name: str) -> Path:
+    """The same of a player; what is no directory may have been meant for another player."""
+    if not Path(name).is_dir():
+        raise ConfigError(
+            f"no model or run directory {name!r}; other players are solver, random and openai:MODEL, "
+            "and human for `wordle-rl play` alone"
+        )
+    return find_model(Path(name))
+
+
+def words_of(player: str, source: str | None = None) -> WordSettings:
+    """The word list and the split that a player was trained with, where it was trained here; else the defaults.
+
+    Args:
+        player: As `make_player` knows it.
+        source: The list asked for instead of the player's own.
+
+    Raises:
+        ConfigError: If there is no such player, its own list is not here or is another one by now, or what is stored
+            with it is damaged.
+    """
+    lineage, run = None, None
+    if is_model(player):
+        model = _find_player(player)
+        lineage, run = lineage_of(model), run_around(model)
+    if lineage is None:
+        known = run.words if run is not None else WordSettings()
+    else:
+        lesson = lineage.lessons[-1]
+        known = WordSettings(source=lesson.source, split_seed=lesson.split_seed)
+        if source is None:
+            _check_there(lesson, player)
+    return known if source is None else known.model_copy(update={"source": source})
+
+
+def reply_bound(player: str, asked: int | None) -> int:
+    """The most tokens of a reply: as asked for, else what the run allows that a model lies in, else the default.
+
+    Raises:
+        ConfigError: If there is no such player, or the run's settings are damaged.
+    """
+    if asked is not None:
+        return asked
+    run = run_around(_find_player(player)) if is_model(player) else None
+    return (run.eval if run is not None else EvalSettings()).max_completion_tokens
+
+
+def _check_there(lesson: TrainedSecrets, player: str) -> None:
+    try:
+        lesson.secrets()
+    except WordListError as error:
+        raise ConfigError(f"{player} was trained on words that are not here ({error}); give --words") from None
+
+
+def make_player(
+    name: str,
+    words: WordList,
+    game: GameSettings | None,
+    sampling: SamplingSettings,
+    *,
+    solver: Solver,
+    base_url: str | None = None,
+    endpoint_default_sampling: bool = False,
+    patience: PatienceSettings | None = None,
+    seed: int = 0,
+    engine: EngineName = "transformers",
+    constrained: bool = False,
+) -> Player:
+    """Make a player.
+
+    Args:
+        name: `solver`, `random`, `openai:MODEL`, or a model or run directory.
+        words: The word list.
+        game: Rules and wording; None: those stored with the model, else the defaults.
+        sampling: How a model's tokens are drawn.
+        solver: For the solver player.
+        base_url: Address of an OpenAI-compatible endpoint, or a provider's name; None: OpenAI's own.
+        endpoint_default_sampling: Leave it to the endpoint how its model's tokens are drawn.
+        patience: How many requests it gets at once and how long it is waited for; None: the defaults.
+        seed: Seed of everything drawn at random.
+        engine: What draws a model's tokens.
+        constrained: Limit a model's guesses to listed words.
+
+    Raises:
+        ConfigError: If there is no such player, it cannot be had, or no generator takes the seed.
+    """
+    check_seed(seed)
+    if constrained:
+        check_constrainable(name)
+    if endpoint_default_sampling and not name.startswith("openai:"):
+        raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
+    if name in ("solver", "random"):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        sampler = SolverSampler(solver, prompter, seed) if name == "solver" else RandomSampler(words, prompter, seed)
+        return Player(name, sampler, prompter)
+    if name.startswith("openai:"):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
+        asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
+        return Player(name, asked, prompter)
+    directory = _find_player(name)
+    prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
+    model = settings_of(directory)
+    model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
+    return Player(str(directory), model_player, prompter)
+
+
+def check_constrainable(name: str) -> None:
+    """Refuse to limit the guesses of a player whose tokens are not drawn here.
+
+    Raises:
+        ConfigError: If it is such a player.
+    """
+    if not is_model(name):
+        raise ConfigError(f"--constrain words needs a model directory, {name} draws no tokens here")
+
+
+def _endpoint(
+    model: str,
+    base_url: str | None,
+    endpoint_default_sampling: bool,
+    sampling: SamplingSettings,
+    patience: PatienceSettings,
+    thinking: Thinking,
+) -> Sampler:
+    try:
+        from wordle_rl.samplers.endpoint.sampler import OpenAISampler
+    except ModuleNotFoundError:
+        raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
+    endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)
+    return OpenAISampler(
+        endpoint, model, sampling, patience, thinking, endpoint_default_sampling=endpoint_default_sampling
+    )
+
+
+def model_sampler(
+    model: ModelSettings,
+    words: WordList,
+    prompter: Prompter,
+    sampling: SamplingSettings,
+    seed: int,
+    engine: EngineName,
+    *,
+    constrained: bool = False,
+) -> Sampler:
+    """A sampler of a model of this machine, drawn from by transformers or by vLLM.
+
+    `constrained` limits its guesses to listed words.
+
+    Raises:
+        ConfigError: If it cannot be had, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
+    """
+    if engine == "transformers":
+        return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained)
+    with _needing_torch():
+        from wordle_rl.models.loading import load_codec
+        from wordle_rl.samplers.vllm import check_vllm, make_engine
+    check_vllm('engine "vllm"')
+    codec, _ = load_codec(model)
+    _check_readable(prompter, codec)
+    constraint = make_constraint(words, prompter, codec) if constrained else None
+    return make_engine(Path(model.path), codec, sampling, constraint, seed)
+
+
+def _own_sampler(
+    model: ModelSettings,
+    words: WordList,
+    prompter: Prompter,
+    sampling: SamplingSettings,
+    seed: int,
+    *,
+    constrained: bool = False,
+) -> TransformersSampler:
+    with _needing_torch():
+        from wordle_rl.models.loading import load_model
+        from wordle_rl.samplers.transformers import TransformersSampler
+    loaded, codec = load_model(model, seed)
+    _check_readable(prompter, codec)
+    constraint = make_constraint(words, prompter, codec) if constrained else None
+    return TransformersSampler(loaded, codec, sampling, seed, constraint)
+
+
+def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
+    if prompter.system_prompt and (missing := unwritable(codec, system_prompt(prompter))):
+        raise ConfigError(f"the model's tokenizer has no tokens for {missing} in the system prompt; leave that out")
+
+
+@contextmanager
+def _needing_torch() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """A model and what goes with it, for programs that play or train it themselves.
+
+    Attributes:
+        model: The weights, trainable.
+        codec: Tokenizer and chat template.
+        prompter: The wording that the model was trained with.
+        words: The word list that it was trained with.
+        split: Which answers it was trained on, and which are held out.
+        sampler: Plays with the weights as they are at the time.
+    """
+
+    model: PreTrainedModel
+    codec: ChatCodec
+    prompter: Prompter
+    words: WordList
+    split: Split
+    sampler: TransformersSampler
+
+
+def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
+    """Open a model or run directory with the wording, words and split of its training; without any, the defaults.
+
+    Args:
+        path: A model directory, or a run's, whose last model is taken.
+        temperature: Of the sampler; 0 is greedy.
+        seed: Of the sampler.
+
+    Raises:
+        ConfigError: If there is no model, its words are not here, or what is stored with it is damaged.
+    """
+    known = words_of(str(path))
+    words = load_words(known.source)
+    directory = find_model(path)
+    prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
+    sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
+    sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
+    split = split_secrets(words, known.split_seed)
+    return OpenModel(sampler.model, sampler.codec, prompter, words, split, sampler)

@@ -1,0 +1,62 @@
+"""Model directories: which one a path means, and the settings stored with it. Nothing is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, load_config
+from wordle_rl.runs import is_run, trained_model
+from wordle_rl.runs.lineage import lineage_of
+
+
+def find_model(path: Path) -> Path:
+    """The model directory meant by a path: itself, or the last trained model of a run.
+
+    Raises:
+        ConfigError: If there is no model there.
+    """
+    if (model := trained_model(path)) is not None:
+        return model
+    if path.is_dir():
+        raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
+    raise ConfigError(f"no model or run directory {str(path)!r}; name what `wordle-rl run` wrote, or a model in it")
+
+
+def weights_mark(model_directory: Path) -> str:
+    """Tells a model's weights from those that were there before: sizes and times of its files, without reading them."""
+    files = sorted(model_directory.glob("*.safetensors"))
+    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def game_of(model_directory: Path) -> GameSettings | None:
+    """The game settings stored with a model, if it was trained here.
+
+    Raises:
+        ConfigError: If the file is damaged.
+    """
+    lineage = lineage_of(model_directory)
+    return lineage.game if lineage is not None else None
+
+
+def settings_of(model_directory: Path) -> ModelSettings:
+    """How a model is held: as the run it lies in held it (type of the weights, 4 bits); elsewhere by default.
+
+    Raises:
+        ConfigError: If the run's settings are damaged.
+    """
+    run = run_around(model_directory)
+    settings = run.model if run is not None else ModelSettings()
+    return settings.model_copy(update={"path": str(model_directory)})
+
+
+def run_around(model_directory: Path) -> RunConfig | None:
+    """The settings of the run that a model lies in, however deep, if it lies in one."""
+    run = next((parent for parent in model_directory.resolve().parents if is_run(parent)), None)
+    return load_config(run / "config.json") if run is not None else None
+
+
+def is_model(player: str) -> bool:
+    """Whether a player's name means a model or run directory."""
+    return player not in ("solver", "random", "human") and not player.startswith("openai:")

@@ -1,0 +1,136 @@
+"""Does each stage of a training have room on the device?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from wordle_rl.config import ModelSettings, RunConfig, VLLMSettings
+from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.preflight.findings import Finding
+from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
+from wordle_rl.runs.distributed import Sharding, sharding
+from wordle_rl.runs.progress import in_percent
+
+_GIB = 1024**3
+
+
+_LESS: Mapping[MemoryStage, str] = {
+    "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
+    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
+    "or set grpo.gradient_checkpointing",
+    "expert_iteration": "lower expert_iteration.batch_size, expert_iteration.groups_per_round or "
+    "expert_iteration.group_size, or set expert_iteration.gradient_checkpointing",
+    "dpo": "lower dpo.batch_size, dpo.boards_per_round, dpo.groups_per_round or dpo.group_size, "
+    "or set dpo.gradient_checkpointing",
+    "dagger": "lower dagger.batch_size, dagger.groups_per_round or dagger.group_size, "
+    "or set dagger.gradient_checkpointing",
+    "eval": "lower eval.max_batch_size",
+}
+
+
+_TRAINED = "weights, gradients and optimizer"
+_COUNTED: Mapping[MemoryStage, str] = {
+    "sft": _TRAINED,
+    "grpo": _TRAINED,
+    "expert_iteration": _TRAINED,
+    "dpo": "weights, those it started from beside them, gradients and optimizer",
+    "dagger": _TRAINED,
+    "eval": "weights",
+}
+_MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'
+_SHARD = "; the devices here hold it together if the launch shards it, as configs/accelerate/fsdp2.yaml does"
+_UNSHARDED = Sharding()
+
+
+def check_memory(
+    memory: Mapping[MemoryStage, MemoryEstimate],
+    device: Device,
+    engine: VLLMSettings | None = None,
+    sharding: Sharding = _UNSHARDED,
+) -> list[Finding]:
+    """Whether each stage has room: what is counted exactly must fit the device, the rough total should.
+
+    Args:
+        memory: What each stage takes.
+        device: What there is, for each process.
+        engine: Of the vLLM engine that shares the device with GRPO; None: there is none.
+        sharding: What the launch spreads over several devices; an evaluation has all of the model on one.
+    """
+    findings: list[Finding] = []
+    if device.num_bytes is None:
+        return findings
+    for stage, needed in memory.items():
+        shared = engine is not None and stage == "grpo"
+        share = engine.gpu_memory_share if engine is not None and shared and not engine.sleep else 0.0
+        room = device.num_bytes * (1 - share)
+        taken = f", {in_percent(share, 0)}% of it vLLM's" if share else ""
+        told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
+        spread = _UNSHARDED if stage == "eval" else sharding
+        least = needed.counted_on_each(spread)
+        if least > room and not spread.offloaded:
+            message = f"{stage} takes {least / _GIB:.1f} GiB for {_COUNTED[stage]} alone, {told}; {_MUCH_LESS}" + (
+                _SHARD if spread == _UNSHARDED and stage != "eval" and least <= room * device.count else ""
+            )
+            findings.append(Finding("problem", message))
+        elif needed.total > room:
+            message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {told}; {_LESS[stage]}"
+            findings.append(Finding("warning", message))
+        if engine is not None and shared:
+            findings += _check_share(needed, engine, device.num_bytes)
+    return findings
+
+
+def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -> list[Finding]:
+    """Whether the engine's share of a GPU holds its part of the weights, in the 16 bits in which it keeps them."""
+    weights = needed.engine_weights / engine.tensor_parallel_size
+    if weights < num_bytes * engine.gpu_memory_share:
+        return []
+    share, room = engine.gpu_memory_share, num_bytes * engine.gpu_memory_share / _GIB
+    message = (
+        f"grpo.vllm.gpu_memory_share {share} leaves vLLM {room:.1f} GiB, its copy of the weights takes "
+        f"{weights / _GIB:.1f}; raise it, or grpo.vllm.tensor_parallel_size"
+    )
+    return [Finding("problem", message)]
+
+
+def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str]) -> list[Finding]:
+    """Whether these stages have room, from the model's config.json alone; nothing is loaded, no game is played.
+
+    Args:
+        config: Every setting.
+        model: Where the stages begin: the base model, or what SFT made of it.
+        stages: `sft`, the name of the algorithm, `eval`; others are not counted.
+    """
+    from wordle_rl.models.loading import device_memory, load_numbers
+
+    memory = stage_memory(config, load_numbers(model), None, None, num_secrets=1)
+    ahead: dict[MemoryStage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
+    return check_memory(ahead, device_memory(), engine_beside(config), sharding())
+
+
+def engine_beside(config: RunConfig) -> VLLMSettings | None:
+    """The settings of the vLLM engine that shares the device with the training; None if there is none."""
+    return config.grpo.vllm if config.grpo.engine == "vllm" else None
+
+
+def stage_memory(
+    config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
+) -> dict[MemoryStage, MemoryEstimate]:
+    """What each stage takes; lengths that are not known are taken to be the longest allowed."""
+    from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
+    from wordle_rl.training.optimizer import wants_bf16
+
+    longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
+    works = stage_works(
+        config,
+        teacher_length=teacher_length or longest,
+        game_length=min(game_length or longest, numbers.context or game_length or longest),
+        num_secrets=num_secrets,
+        bf16={
+            "sft": wants_bf16(config.sft.precision),
+            config.algorithm: wants_bf16(config.play_settings.precision),
+        },
+        eager_attention=attention_of(config.model) == "eager",
+        tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,
+    )
+    return {stage: estimate(numbers, work) for stage, work in works.items()}

@@ -1,0 +1,236 @@
+"""What a training needs in memory, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
+
+Weights, gradients, optimizer state and the key/value cache are counted; activations are a rule of thumb that is right
+within a factor of two. The cache is what surprises in multi-turn training: every token of every game of a step keeps
+`2 x layers x key/value heads x head size` numbers until the games are over, so a group of 16 takes 16 times the cache
+of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096 tokens takes 0.56 GiB, a group of
+16 takes 9 GiB, 32 groups take 288 GiB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from wordle_rl.config import DPOSettings, GRPOSettings, RoundSettings, RunConfig, SFTSettings
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.prompt import Shape
+from wordle_rl.runs.distributed import Sharding
+
+MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "dagger", "eval"]
+
+FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
+
+Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test compares bitsandbytes' own layers.
+"""
+
+_TILE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one stage of training keeps in memory at a time.
+
+    `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
+    wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
+    training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
+    `reference`: also a frozen copy of the trainable weights; `whole_reference`: of the whole model.
+    `tiled_logits`: the loss looks at a few positions at a time. `engine`: games are played by a vLLM engine, which
+    has a cache of its own. No rows: nothing is trained.
+    """
+
+    rows: int
+    length: int
+    compute_bytes: int
+    optimizer_numbers: int = 2
+    cached_games: int = 0
+    group_size: int = 0
+    reference: bool = False
+    whole_reference: bool = False
+    checkpointing: bool = False
+    eager_attention: bool = False
+    tiled_logits: bool = False
+    engine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
+
+    `engine_weights` are those of a vLLM engine beside the training, which has a share of its own; no total counts them.
+    """
+
+    weights: int
+    reference: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    cache_of_a_group: int
+    cache: int
+    engine_weights: int = 0
+
+    @property
+    def counted(self) -> int:
+        """What training takes whatever the batch: weights, gradients and optimizer state."""
+        return self.weights + self.reference + self.gradients + self.optimizer
+
+    def counted_on_each(self, sharding: Sharding) -> int:
+        """The least that each device holds of that under a launch."""
+        weights = (self.weights + self.reference) // sharding.weights
+        return weights + self.gradients // sharding.gradients + self.optimizer // sharding.optimizer
+
+    @property
+    def total(self) -> int:
+        """All of it at once, since the cache of the last games may still be there when training begins."""
+        return self.counted + self.activations + self.logits + self.cache
+
+
+def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
+    """Estimate what a stage takes on each device when nothing is sharded."""
+    each = model.trainable_bytes or model.weight_bytes
+    weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
+    weights += model.num_trainable * (each - model.weight_bytes)
+    trainable = model.num_trainable * each if work.rows else 0
+    scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
+    # The reference of adapters is a second set of adapters on the same base, or a copy of the whole model.
+    whole = work.whole_reference or model.num_trainable == model.num_parameters
+    return MemoryEstimate(
+        weights=weights,
+        reference=(weights if whole else trainable) if work.reference else 0,
+        gradients=trainable,
+        optimizer=trainable * work.optimizer_numbers,
+        activations=activation_bytes(model, work) + _working_copy(model, work),
+        logits=3 * scored * model.vocab_size * 4,  # in float32: the logits, their log-probabilities, their gradient
+        cache_of_a_group=cache_bytes(model, work.length, work.group_size),
+        cache=cache_bytes(model, work.length, work.cached_games),
+        engine_weights=2 * model.num_parameters if work.engine else 0,
+    )
+
+
+def stage_works(
+    config: RunConfig,
+    *,
+    teacher_length: int,
+    game_length: int,
+    num_secrets: int,
+    bf16: Mapping[MemoryStage, bool],
+    eager_attention: bool,
+    tiled_sft: bool,
+) -> dict[MemoryStage, Work]:
+    """What each stage of a run keeps in memory at a time.
+
+    Args:
+        config: Every setting.
+        teacher_length: Tokens of the longest teacher game.
+        game_length: Tokens of the longest game a policy may play.
+        num_secrets: Games of an evaluation.
+        bf16: Whether a stage trains under bfloat16 autocast: SFT, and the chosen algorithm.
+        eager_attention: Whether attention is the plain one.
+        tiled_sft: Whether SFT's loss looks at a few positions at a time.
+    """
+    sft, play = config.sft, config.play_settings
+    works: dict[MemoryStage, Work] = {
+        "sft": replace(_trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
+    }
+    if isinstance(play, GRPOSettings):
+        works["grpo"] = _grpo_work(config, game_length, bf16["grpo"])
+    else:
+        works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
+    works = {stage: work for stage, work in works.items() if stage in config.trained}
+    games = min(config.eval.max_batch_size, num_secrets)
+    works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=games)
+    return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
+
+
+def _trained(settings: SFTSettings | GRPOSettings | RoundSettings, rows: int, length: int, half: bool) -> Work:
+    return Work(
+        rows=rows,
+        length=length,
+        compute_bytes=2 if half else 4,
+        optimizer_numbers=1 if settings.optimizer.name == "muon" else 2,
+        checkpointing=settings.gradient_checkpointing,
+    )
+
+
+def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
+    grpo = config.grpo
+    games = grpo.groups_per_step * grpo.group_size
+    micro = grpo.micro_batch_size or games
+    replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
+    row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
+    rows_per_game = config.game.rules.max_replies if row_per_turn else 1
+    plays = grpo.engine != "vllm"
+    return replace(
+        _trained(grpo, micro * rows_per_game + replayed, length, half),
+        cached_games=games if plays else 0,
+        group_size=grpo.group_size if plays else 0,
+        reference=grpo.beta > 0,
+        engine=not plays,
+    )
+
+
+def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -> Work:
+    """A round of expert iteration, DPO or DAgger: its games, and what is trained on them."""
+    games = settings.groups_per_round * settings.group_size
+    work = replace(
+        _trained(settings, settings.batch_size, length, half),
+        cached_games=games,
+        group_size=settings.group_size,
+        tiled_logits=tiled,
+    )
+    if not isinstance(settings, DPOSettings):
+        return work
+    sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
+    return replace(
+        work,
+        rows=2 * settings.batch_size,  # a pair is two replies
+        cached_games=max(games, sampled),
+        tiled_logits=True,
+        reference=True,
+        whole_reference=True,
+    )
+
+
+def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
+    """The key/value cache of games of so many tokens: a key and a value per token, layer and key/value head.
+
+    Layers that read the keys and values of earlier ones have no cache. A sliding window spares nothing here: our
+    sampler keeps every token in every layer, where a cache of transformers' own would drop those outside the window.
+    It is an upper bound for games that end early, for tokens that several games of a batch share, and for models
+    whose layers have heads of different sizes; room that is kept free for the next tokens is not counted.
+
+    Examples:
+        >>> qwen3_4b = ModelNumbers(4_022_468_096, 4_022_468_096, 36, 32, 8, 128, 2560, 9728, 151_936, 2)
+        >>> [round(cache_bytes(qwen3_4b, 4096, games) / 2**30, 2) for games in (1, 16, 512)]
+        [0.56, 9.0, 288.0]
+    """
+    num_layers = model.num_layers - model.num_shared_layers
+    per_token = 2 * num_layers * model.num_kv_heads * model.head_dim * model.weight_bytes
+    return per_token * length * games
+
+
+def activation_bytes(model: ModelNumbers, work: Work) -> int:
+    """What the layers keep for the backward pass; with checkpointing their inputs and the inside of one layer.
+
+    A layer of the usual kind keeps the input and the scaled output of both norms, queries, keys and values before and
+    after their rotation, the attention's output, and four times the width of the feed-forward part. Norms and softmax
+    are computed in float32 whatever the rest is in. Plain ("eager") attention adds a table of length x length per head,
+    before and after the softmax.
+    """
+    queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
+    inside = 4 * 8 * model.hidden_size + work.compute_bytes * (4 * queries + 5 * keys + 4 * model.intermediate_size)
+    if work.eager_attention:
+        inside += (4 + work.compute_bytes) * model.num_heads * work.length
+    per_token = inside * model.num_layers
+    if work.checkpointing:
+        per_token = 4 * model.hidden_size * model.num_layers + inside
+    return work.rows * work.length * per_token
+
+
+def _working_copy(model: ModelNumbers, work: Work) -> int:
+    """Autocast keeps a copy of the weights in the smaller type while a pass lasts."""
+    return model.num_whole * work.compute_bytes if work.rows and work.compute_bytes < model.weight_bytes else 0

@@ -1,0 +1,123 @@
+"""Do settings, model, prompts and teacher games go together? Asked before a training, without weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.lengths import fit_problems, outgrown
+from wordle_rl.config import OptimizerSettings, RunConfig
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.preflight.findings import Finding
+from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
+from wordle_rl.prompt import Prompter
+from wordle_rl.runs.progress import in_percent
+from wordle_rl.samplers.base import vllm_missing
+from wordle_rl.words import WordList
+
+_SMALL_RATE = 1e-4
+"""A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
+
+
+def check_model(
+    config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec, numbers: ModelNumbers
+) -> list[Finding]:
+    """The checks that need no weights and take no time: template, stop tokens, rates, budgets."""
+    game = sample_game(words, prompter)
+    fits = fit_problems(words, prompter, codec, numbers.context, budgets_of(config))
+    return [
+        *check_template(codec, game, prompter.thinking),
+        *check_wording(prompter),
+        *check_stops(codec, game, numbers.vocab_size),
+        *(Finding("problem", message) for message in fits),
+        *check_engine_length(config, words, prompter, codec),
+        *check_updates(config, numbers),
+    ]
+
+
+def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
+    """Whether the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
+    if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
+        return []
+    optimizers: dict[str, OptimizerSettings] = {
+        "sft": config.sft.optimizer,
+        config.algorithm: config.play_settings.optimizer,
+    }
+    return [
+        Finding(
+            "warning",
+            f"{name}.optimizer.learning_rate {settings.learning_rate:g} is lost on many weights of 16 bits, which "
+            'cannot hold so small a change; set model.dtype to "float32" (the arithmetic stays as precision says), or '
+            "model.lora.rank",
+        )
+        for name, settings in optimizers.items()
+        if name in config.trained and settings.learning_rate < _SMALL_RATE
+    ]
+
+
+def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
+    """Whether vLLM is there where it is to play, and plays what it is given; `adapts`: model.path is an adapter."""
+    grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
+    asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
+    findings = []
+    if asked and (missing := vllm_missing(" and ".join(f'{name}.engine "vllm"' for name in asked))):
+        findings.append(Finding("problem", missing))
+    if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
+        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
+        findings.append(Finding("problem", message))
+    if "eval" in asked and (config.model.lora.rank or adapts):
+        message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
+        findings.append(Finding("problem", message))
+    return findings
+
+
+def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec) -> list[Finding]:
+    """Whether the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
+    grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
+    if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
+        return []
+    name, length = "grpo.sampling.max_completion_tokens", grpo.vllm.max_length
+    told = outgrown(words, prompter, codec, name, budget, "engine", length)
+    fix = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
+    return [Finding("problem", f"{told}; {fix}")] if told else []
+
+
+def budgets_of(config: RunConfig) -> dict[str, int]:
+    """Name of a setting -> tokens it allows for one reply."""
+    budgets = {"eval.max_completion_tokens": config.eval.max_completion_tokens}
+    play = config.play_settings
+    if not play.is_skipped:
+        budgets[f"{config.algorithm}.sampling.max_completion_tokens"] = play.sampling.max_completion_tokens
+    return budgets
+
+
+_MANY_CUT, _MOST_CUT = 0.05, 0.5
+"""Shares of the teacher's replies that may be too long for a budget: to be told, and to be refused from."""
+
+
+def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
+    """Whether teacher games of these lengths in tokens may be learnt from."""
+    left_out = sum(length > max_length for length in lengths) / len(lengths)
+    if not left_out:
+        return []
+    message = (
+        f"sft.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
+        f"raise it to {max(lengths)}"
+    )
+    return [Finding("problem" if left_out == 1 else "warning", message)]
+
+
+def check_teacher_replies(lengths: Sequence[int], budgets: Mapping[str, int]) -> list[Finding]:
+    """Whether replies as long as the teacher's, in tokens, could be said to their end within each budget."""
+    findings = []
+    enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
+    for name, budget in budgets.items():
+        cut = sum(length > budget for length in lengths) / len(lengths)
+        if cut > _MANY_CUT:
+            message = (
+                f"{in_percent(cut, 0)}% of the teacher's replies take more than {name} {budget}, so what is learnt "
+                f"would be cut before its guess; raise it (95 % take at most {enough})"
+            )
+            findings.append(Finding("problem" if cut > _MOST_CUT else "warning", message))
+    return findings

@@ -1,0 +1,134 @@
+"""Does the chat template give back what was said, and do replies end where they should?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from wordle_rl.chat.codec import ChatCodec, unwritable
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.preflight.findings import Finding
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
+from wordle_rl.words import WordList
+
+_CLOSED_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
+
+
+def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
+    """A conversation of three turns with thinking where that is allowed; in state shape its last turn alone."""
+    secret, *others = (words.answers[place] for place in (0, len(words.answers) // 2, -1))
+    guesses = [*others, secret]
+    board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+    replies = [
+        Message(role="assistant", content=prompter.reply(guess, f"First this,\nthen that: {guess}."))
+        for guess in guesses
+    ]
+    if prompter.shape is Shape.STATE:
+        return [*prompter.state(board[:2]), replies[-1]]
+    messages = [*prompter.opening(), replies[0]]
+    for count in (1, 2):
+        messages += [prompter.feedback(board[:count]), replies[count]]
+    return messages
+
+
+def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> list[Finding]:
+    """Whether a server that renders the game anew each turn reads what was trained, and who opens a thought."""
+    findings = []
+    ends = [end for end, message in enumerate(game) if message["role"] == "assistant"]
+    if any(codec.prompt_ids(game[:end]) != codec.rendered_ids(game[:end]) for end in ends):
+        findings.append(
+            Finding(
+                "warning",
+                "the tokenizer reads a whole conversation otherwise than turn by turn; a server's prompts will differ "
+                "from those trained on, so play through wordle-rl, or choose another tokenizer",
+            )
+        )
+    if codec.frame.opened and thinking is Thinking.OFF:
+        findings.append(
+            Finding(
+                "problem",
+                'the chat template opens a thought in every prompt, but game.thinking is "off"; set it to "optional", '
+                "or model.template_kwargs.enable_thinking to false if the template knows that",
+            )
+        )
+    if _CLOSED_THOUGHT.search(codec.frame.bridge_tail) and thinking is Thinking.REQUIRED:
+        findings.append(
+            Finding(
+                "problem",
+                'the chat template closes every thought before the reply, but game.thinking is "required"; set it to '
+                '"off", or leave model.template_kwargs.enable_thinking out',
+            )
+        )
+    return findings
+
+
+def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> list[Finding]:
+    """Whether a reply ends where it should: with a token that the model knows and that no reply holds inside it."""
+    ids, _ = codec.encode_game(game)
+    tokenizer, end = codec.tokenizer, codec.turn_end_ids[0]
+    replies = [message["content"] for message in game if message["role"] == "assistant"]
+    findings = []
+    if any(codec.stop_ids.intersection(codec.reply_ids(reply)[:-1]) for reply in replies):
+        findings.append(
+            Finding(
+                "problem",
+                f"a turn ends with {codec.frame.turn_end!r}, which replies hold too; choose a chat template that "
+                "closes a turn with a token of its own",
+            )
+        )
+    largest = max([*ids, *codec.stop_ids])
+    if largest >= vocab_size:
+        findings.append(
+            Finding(
+                "problem",
+                f"the tokenizer writes {token_text(codec, largest)!r} as token {largest}, the model has {vocab_size} "
+                "tokens; choose a tokenizer and chat template made for this model",
+            )
+        )
+    unknown = tokenizer.unk_token_id
+    if unknown is not None and unknown not in codec.stop_ids and unknown in ids:
+        missing = unwritable(codec, "".join(message["content"] for message in game)) or "parts of the frame"
+        findings.append(
+            Finding(
+                "problem",
+                f"the tokenizer has no tokens for parts of the prompts ({missing}); choose another game.style, or "
+                "other words for game.system_prompt",
+            )
+        )
+    if tokenizer.eos_token_id != end:
+        findings.append(
+            Finding(
+                "note",
+                f"the tokenizer's eos_token is {tokenizer.eos_token!r}, a turn ends with {codec.frame.turn_end!r}: "
+                "sampling stops at both and the saved generation_config.json names both",
+            )
+        )
+    bos = tokenizer.bos_token_id
+    if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] and ids[:1] != [bos]:
+        findings.append(
+            Finding(
+                "warning",
+                f"texts for this model begin with {tokenizer.bos_token!r}, but the chat template leaves it out; "
+                "add it to the template",
+            )
+        )
+    return findings
+
+
+def check_wording(prompter: Prompter) -> list[Finding]:
+    """Whether a system prompt of one's own shows how to reply; an empty one is not meant to."""
+    told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
+    if not prompter.system_prompt or (opened in told and closed in told):
+        return []
+    return [
+        Finding(
+            "warning",
+            f"game.system_prompt shows no reply: neither {opened} and {closed} nor {{example}} is in it, so that a "
+            "model that has not learnt to reply cannot know how; put {example} into it",
+        )
+    ]
+
+
+def token_text(codec: ChatCodec, token: int) -> str:
+    """What a token reads as, special ones included."""
+    return str(codec.tokenizer.decode([token], skip_special_tokens=False))

@@ -1,0 +1,336 @@
+"""Boards, results and comparisons for the terminal, as rich renderables.
+
+Colour is never the only sign: every board also spells its marks, so a log file or a screen without colours says the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
+from wordle_rl.evaluate.stats import Estimate
+from wordle_rl.game import Outcome
+from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
+from wordle_rl.runs.progress import ProgressCallback, in_percent, show_progress
+
+# Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
+_TILE_STYLES = {
+    "G": "bold white on #1a7f1a",
+    "Y": "bold black on #e0b83c",
+    "X": "bold white on #5f6670",
+}
+_BLANK_STYLE = "bold #8a8f98"
+_NOTES = {
+    Outcome.SCORED: "",
+    Outcome.MALFORMED: "no guess in the reply",
+    Outcome.WRONG_LENGTH: "wrong length",
+    Outcome.UNLISTED: "not in the word list",
+    Outcome.HARD_MODE: "leaves out a hint",
+}
+_PART_NAMES = {"held_out": "held out", CONSTRAINED_PART: "held out, constrained"}
+_SHORT_NAMES = {"expert_iteration": "expert\niter."}
+"""Players whose own names would make a table wider than a terminal."""
+_MISSING = "–"
+
+
+class BoardTurn(Protocol):
+    """What a board shows of a turn; `Turn` and `TurnRecord` both fit."""
+
+    @property
+    def guess(self) -> str | None:
+        """The word, if one was read."""
+
+    @property
+    def marks(self) -> str | None:
+        """Its marks, if it was scored."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the reply."""
+
+
+def tiles(guess: str, marks: str | None) -> Text:
+    """A guess as coloured tiles, letters upper case; without marks the tiles stay plain.
+
+    Raises:
+        ValueError: If guess and marks differ in length, or a mark is not one of G, Y, X.
+    """
+    if marks is not None and (len(marks) != len(guess) or not set(marks) <= _TILE_STYLES.keys()):
+        raise ValueError(f"marks {marks!r} do not fit guess {guess!r}; give one of G, Y, X per letter")
+    row = Text()
+    for letter, mark in zip(guess, marks or " " * len(guess), strict=True):
+        row.append(f" {letter.upper()} ", _TILE_STYLES.get(mark, _BLANK_STYLE))
+    return row
+
+
+def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
+    """The turns so far and the rows still empty.
+
+    Args:
+        turns: The turns.
+        word_length: Width of rows without a guess, in letters.
+        max_turns: Rows that a game has.
+        num_free: How many turns cost nothing: the first refused ones, shown without a number beside those rows.
+    """
+    grid = Table.grid(padding=(0, 1))
+    number = 0
+    for turn in turns:
+        is_free = num_free > 0 and turn.outcome.broke_rules
+        num_free, number = num_free - is_free, number + (not is_free)
+        row = Text(" – " * word_length, "dim") if turn.guess is None else tiles(turn.guess, turn.marks)
+        shown = "" if is_free else str(number)
+        grid.add_row(Text(shown, "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+    for empty in range(number + 1, max_turns + 1):
+        grid.add_row(Text(str(empty), "dim"), Text(" · " * word_length, "dim"), "", "")
+    return grid
+
+
+def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
+    """A finished game: its board, then how it ended."""
+    if record.failed:
+        end = Text(f"not finished: {record.error or record.stop_reason.value}", "italic")
+    elif record.won:
+        end = Text(f"{record.secret.upper()} found in {record.turns_used}", "bold")
+    else:
+        end = Text(f"lost: the word was {record.secret.upper()} ({record.stop_reason.value.replace('_', ' ')})", "bold")
+    num_free = len(record.turns) - record.turns_used
+    shown = board(record.turns, word_length=len(record.secret), max_turns=max_turns, num_free=num_free)
+    return Group(shown, end)
+
+
+class _Fitting:
+    """The first of several renderings that is no wider than the terminal; the last, if none is."""
+
+    def __init__(self, *renderings: RenderableType) -> None:
+        self._renderings = renderings
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbounded = options.update(max_width=1000)
+        widths = [console.measure(each, options=unbounded).maximum for each in self._renderings]
+        fitting = (each for each, width in zip(self._renderings, widths, strict=True) if width <= options.max_width)
+        yield next(fitting, self._renderings[-1])
+
+
+def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
+    """Figures side by side: a column per part of the words and player, a row per figure.
+
+    Where the terminal is too narrow for all, each part has a table of its own.
+
+    Rates are in percent. The mean of guesses is given over won games, and over all games with a loss counted as one
+    more than the last turn (7 of 6).
+
+    Args:
+        results: Player -> part (`held_out`, `train`, `all`) -> figures. A part that a player lacks shows dashes.
+        title: Shown above the table.
+    """
+    parts = [part for part in ("held_out", "train", "all") if any(part in figures for figures in results.values())]
+    parts += sorted({part for figures in results.values() for part in figures} - set(parts))
+    tables = [_results_of([part], results, None if number else title) for number, part in enumerate(parts)]
+    return _Fitting(_results_of(parts, results, title), Group(*tables))
+
+
+def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
+    table = Table(
+        title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
+    table.add_column("", no_wrap=True)
+    columns: list[Figures | None] = []
+    for part in parts:
+        for place, (player, figures) in enumerate(results.items()):
+            heading = _PART_NAMES.get(part, part) if place == 0 else ""
+            name = _SHORT_NAMES.get(player, player)
+            table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
+            columns.append(figures.get(part))
+    for label, show in _FIGURE_ROWS:
+        table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
+    return table
+
+
+def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
+    """What each stage of training takes, in GiB: a column per stage, a row per component."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("GiB", no_wrap=True)
+    for stage in memory:
+        table.add_column(stage, justify="right")
+    for label, show in _MEMORY_ROWS:
+        sizes = [show(needed) / 1024**3 for needed in memory.values()]
+        if any(sizes):
+            table.add_row(label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes))
+    return table
+
+
+_MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
+    ("weights", lambda e: e.weights),
+    ("reference model", lambda e: e.reference),
+    ("gradients", lambda e: e.gradients),
+    ("optimizer", lambda e: e.optimizer),
+    ("activations (rough)", lambda e: e.activations),
+    ("logits (rough)", lambda e: e.logits),
+    ("key/value cache", lambda e: e.cache),
+    ("  of one group", lambda e: e.cache_of_a_group),
+    ("all at once", lambda e: e.total),
+)
+
+
+def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+    """Two players on the same words: the tests, then the words on which they differ most.
+
+    Args:
+        found: Of two players, from `standings`.
+        max_rows: Words shown at most, those with the largest difference first; 0: none.
+    """
+    comparison = next(run.against_base for run in found.runs if run.against_base is not None)
+    a, b = comparison.name_a, comparison.name_b
+    summary = Table.grid(padding=(0, 2))
+    for label, value in (
+        ("games compared", str(comparison.num_pairs)),
+        ("both won", str(comparison.both)),
+        (f"only {a} won", str(comparison.only_a)),
+        (f"only {b} won", str(comparison.only_b)),
+        ("neither won", str(comparison.neither)),
+        (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
+        (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
+        ("McNemar's exact test of wins", f"p = {comparison.p_value:.3g}"),
+        ("sign-flip test of guesses", f"p = {comparison.guesses_p_value:.3g}"),
+    ):
+        summary.add_row(Text(label), Text(value))
+    notes = [*comparison_notes(comparison), *_left_out(found.num_unpaired, found.num_errors)]
+    return Group(summary, *(Text(note, "italic") for note in notes), *_differing_games((a, b), found.games, max_rows))
+
+
+def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+    """Any number of players on the same words: their figures, each against the first, and the words that differ most.
+
+    Args:
+        found: From `standings`.
+        max_rows: Words shown at most, those with the largest difference first; 0: none.
+    """
+    base = found.runs[0].name
+    figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
+    title = Text(f"each against {base}: difference and 95 % interval", no_wrap=True)
+    tests = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    tests.add_column("", min_width=6, overflow="fold")
+    for heading in ("win %", "from", "to", "guesses", "from", "to", "only\nbase", "only\nit", "p"):
+        tests.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
+    for run in found.runs:
+        if run.against_base is not None:
+            pair = run.against_base
+            points, guesses = _ends(pair.win_rate_difference, 100, 1), _ends(pair.guesses_difference, 1, 2)
+            tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
+    notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
+    notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
+    notes.append("p: McNemar's exact test of wins, not corrected for multiple tests")
+    shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
+    return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
+
+
+@contextmanager
+def game_progress(
+    console: Console, title: str, total: int, kept: Iterable[GameRecord]
+) -> Iterator[Callable[[GameRecord], None]]:
+    """Show games played, wins, errors and the time left, told of every game; see `show_progress`."""
+    before = list(kept)
+    with show_progress(console, title, total, done=len(before), transient=True) as tell:
+        yield game_counter(tell, total, before)
+
+
+def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
+    """A function to call with each game as it ends: it tells how many are done, kept ones included, won and errors."""
+    before = list(kept)
+    done, wins, errors = len(before), sum(record.won for record in before), 0
+
+    def count(record: GameRecord) -> None:
+        nonlocal done, wins, errors
+        done, wins, errors = done + 1, wins + record.won, errors + record.failed
+        tell(done, total, f"{wins:,} won, {errors:,} errors")
+
+    return count
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What a reader of a comparison must know: in what the conditions differed, and games left out; a line each."""
+    notes = []
+    if comparison.constrain_a != comparison.constrain_b:
+        notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")
+    elif comparison.constrain_a != "none":
+        notes.append("the guesses of both players were limited to listed words")
+    if asked := unlike(comparison.name_a, comparison.conditions_a, comparison.name_b, comparison.conditions_b):
+        notes.append(asked)
+    return notes + _left_out(comparison.num_unpaired, comparison.num_errors)
+
+
+def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
+    notes = []
+    if num_unpaired:
+        notes.append(f"games without a counterpart (a player played the secret less often): {num_unpaired}")
+    if num_errors:
+        notes.append(f"games left out because a player could not finish them: {num_errors}")
+    return notes
+
+
+def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
+    """The games whose results differ, those that differ most first."""
+
+    def apart(game: SharedGame) -> int:
+        used = [guesses or 99 for guesses in game.guesses]
+        return max(used) - min(used)
+
+    rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
+    if not rows or max_rows < 1:
+        return []
+    words = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    words.add_column("secret")
+    for name in names:
+        words.add_column(Text(name), justify="right")
+    for row in rows[:max_rows]:
+        words.add_row(row.secret, *map(_guesses, row.guesses))
+    return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} that differ most:"), words]
+
+
+def percent_text(rate: float | None) -> str:
+    """A rate of 0 to 1 in percent; a dash for none."""
+    return _MISSING if rate is None else in_percent(rate)
+
+
+def number_text(value: float | None, digits: int = 3) -> str:
+    """A number with so many decimals; a dash for none."""
+    return _MISSING if value is None else f"{value:.{digits}f}"
+
+
+_FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("games", lambda f: str(f.num_games)),
+    ("win rate, %", lambda f: percent_text(f.win_rate)),
+    ("  95 % interval from", lambda f: percent_text(f.win_rate_low)),
+    ("  95 % interval to", lambda f: percent_text(f.win_rate_high)),
+    ("guesses on wins", lambda f: number_text(f.mean_guesses_on_wins)),
+    ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
+    ("regret per turn", lambda f: number_text(f.mean_regret)),
+    ("invalid turns, %", lambda f: percent_text(f.invalid_rate)),
+    ("malformed turns, %", lambda f: percent_text(f.malformed_rate)),
+    ("repeated turns, %", lambda f: percent_text(f.repeated_rate)),
+    ("against clues, %", lambda f: percent_text(f.clue_violating_rate)),
+    ("errors", lambda f: str(f.num_errors)),
+)
+
+
+def _difference(estimate: Estimate, scale: float, unit: str) -> str:
+    mean, low, high = _ends(estimate, scale, 2)
+    return f"{mean}{unit} (95 %: {low} to {high})" if estimate.has_width else f"{mean}{unit}"
+
+
+def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
+    """The mean, and the interval's ends, which are dashes if it is uninformative."""
+    mean, *ends = (f"{scale * value:+.{digits}f}" for value in estimate)
+    return [mean, *(ends if estimate.has_width else [_MISSING] * 2)]
+
+
+def _guesses(guesses: int | None) -> str:
+    return "lost" if guesses is None else str(guesses)

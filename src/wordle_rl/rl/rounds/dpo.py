@@ -1,0 +1,226 @@
+"""Direct preference optimization on guesses: of two replies to the same prompt, the better one is made likelier.
+
+Boards are those the policy reaches. Judged by regret or information, further replies are sampled at each board and the
+solver values their guesses. Judged by outcome, replies of games of one group to the same prompt are compared by the
+rewards of those games. Pairs reach TRL's `DPOTrainer` as the token ids that were sampled. The reference is the model
+that the training began with.
+
+Source: DPO, arXiv:2305.18290; the added likelihood of the chosen replies, arXiv:2404.19733.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, PrinterCallback
+from trl import DPOConfig, DPOTrainer
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import DPOSettings
+from wordle_rl.game import Game, Turn
+from wordle_rl.models.adapters import has_adapters
+from wordle_rl.prompt import Guess
+from wordle_rl.reward.clues import information_share
+from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, forward_restored
+from wordle_rl.rl.setup import Board, GameSetup, Scored, boards_of
+from wordle_rl.runs import Run
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.solver.boards import turn_regret
+from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, train_epochs, trainer_arguments
+
+NAME = "dpo"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply to a board, as sampled, and its value; `sound`: whole, and with a guess that the rules allow."""
+
+    token_ids: tuple[int, ...]
+    value: float
+    sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two replies to one prompt, as sampled."""
+
+    prompt_ids: list[int]
+    chosen_ids: list[int]
+    rejected_ids: list[int]
+
+
+def train_dpo(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    setup: GameSetup,
+    settings: DPOSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+) -> Path:
+    """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
+
+    An interrupted training goes on where it stopped. Arguments as for `Rounds`; the model given is the reference.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BetterGuesses(model, codec, setup, settings))
+
+
+class _BetterGuesses:
+    """Pairs replies to the same board and trains on the pairs."""
+
+    def __init__(self, model: PreTrainedModel, codec: ChatCodec, setup: GameSetup, settings: DPOSettings) -> None:
+        self._model, self._codec, self._setup, self._settings = model, codec, setup, settings
+        reference = copy.deepcopy(model).eval()
+        # TRL replaces the head of a reference model, which fails on peft's wrapper.
+        self._reference = reference.get_base_model() if has_adapters(reference) else reference
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """Pairs of replies, and how many boards, replies and pairs there were."""
+        if self._settings.judge == "outcome":
+            boards = [board for group in played.groups for board in compared(group)]
+        else:
+            boards = self._sampled(played)
+        pairs, margins = [], []
+        for board, replies in boards:
+            for better, worse in pairs_of(replies, self._settings.margin, self._settings.pairs_per_board):
+                pairs.append(Pair(list(board.prompt_ids), list(better.token_ids), list(worse.token_ids)))
+                margins.append(better.value - worse.value)
+        numbers = {"boards": float(len(boards)), "pairs": float(len(pairs))}
+        return [asdict(pair) for pair in pairs], numbers | ({"margin": statistics.fmean(margins)} if margins else {})
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Train on pairs."""
+        with forward_restored(self._reference):
+            trainer = PairTrainer(
+                model=self._model,
+                ref_model=self._reference,
+                args=_arguments(self._settings, checkpoints, seed),
+                train_dataset=Dataset.from_list(rows),
+                processing_class=self._codec.tokenizer,
+                callbacks=[callback.guard, callback],
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.guard = callback.guard
+            train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
+
+    def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
+        """Boards that the games reached, each once, with replies sampled there and valued by the solver."""
+        games = (game for group in played.groups for game in group)
+        reached = {board.prompt_ids: board for game in games for board, _, _ in boards_of(game)}
+        count = min(self._settings.boards_per_round, len(reached))
+        boards = random.Random(played.seed).sample(list(reached.values()), count)
+        each = self._settings.guesses_per_board
+        asked = [board for board in boards for _ in range(each)]
+        played.sampler.begin()
+        said = played.sampler.sample([Request(i, (), board.turns, board.prompt_ids) for i, board in enumerate(asked)])
+        judge = _Judge(self._setup, self._settings.judge)
+        return [(board, judge(board, said[i * each : (i + 1) * each])) for i, board in enumerate(boards)]
+
+
+class _Judge:
+    """Values guesses by the solver; regret does not depend on the secret."""
+
+    def __init__(self, setup: GameSetup, measure: str) -> None:
+        self._setup, self._measure = setup, measure
+
+    def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
+        """The completions at one board, each with its value."""
+        scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
+        solver = self._setup.solver
+        candidates = solver.candidates(scored)
+        worth: dict[Turn, float] = {}
+        replies = []
+        for completion in completions:
+            turn = self._turn(board, completion.text)
+            if turn not in worth:
+                if self._measure == "regret":
+                    worth[turn] = -turn_regret(turn, candidates, solver.regret)
+                else:
+                    worth[turn] = information_share(turn, board.secret, candidates, solver)
+            sound = not (completion.overlong or turn.outcome.broke_rules)
+            replies.append(Reply(completion.token_ids, worth[turn], sound))
+        return replies
+
+    def _turn(self, board: Board, text: str) -> Turn:
+        """The turn that a reply to this board amounts to under the rules."""
+        prompter = self._setup.prompter
+        game = Game(board.secret, self._setup.words, prompter.rules)
+        for turn in board.turns:
+            game.play(turn.guess)
+        parsed = prompter.parse(text)
+        return game.play(parsed.word if isinstance(parsed, Guess) else None)
+
+
+def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
+    """Boards that several games of a group came to, with the replies they gave there.
+
+    The value of a reply is the mean reward of the games that gave it; they share everything before it.
+    """
+    boards: dict[tuple[int, ...], Board] = {}
+    rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
+    for game in group:
+        for board, token_ids, sound in boards_of(game):
+            boards[board.prompt_ids] = board
+            rewards.setdefault(board.prompt_ids, {}).setdefault((token_ids, sound), []).append(game.reward.total)
+    found = []
+    for key, said in rewards.items():
+        if len(said) > 1:
+            replies = [Reply(ids, statistics.fmean(totals), sound) for (ids, sound), totals in said.items()]
+            found.append((boards[key], replies))
+    return found
+
+
+def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[Reply, Reply]]:
+    """The best sound reply, paired with up to `limit` others that are worse by at least the margin, the worst first."""
+    different = list({reply.token_ids: reply for reply in replies}.values())
+    best = max((reply for reply in different if reply.sound), key=lambda reply: reply.value, default=None)
+    if best is None:
+        return []
+    worse = sorted((r for r in different if best.value - r.value >= margin), key=lambda reply: reply.value)
+    return [(best, reply) for reply in worse[:limit]]
+
+
+class PairTrainer(WholeCheckpoints, DPOTrainer):
+    """`DPOTrainer` on pairs of token ids, where TRL would tokenise text."""
+
+    def _prepare_dataset(self, dataset: Dataset, *_: Any, **__: Any) -> Dataset:
+        return dataset
+
+
+def _arguments(settings: DPOSettings, checkpoints: Path, seed: int) -> DPOConfig:
+    likelihood: dict[str, Any] = {"loss_type": [settings.loss_type]}
+    if settings.sft_weight:
+        likelihood = {"loss_type": [settings.loss_type, "sft"], "loss_weights": [1.0, settings.sft_weight]}
+    common = trainer_arguments(
+        settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
+    )
+    return DPOConfig(
+        **common,
+        per_device_train_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        num_train_epochs=settings.epochs,
+        max_length=None,
+        beta=settings.beta,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        **likelihood,
+    )

@@ -1,0 +1,114 @@
+"""Expert iteration: fine-tuning on the best of the policy's own games, round by round.
+
+Of each group the won games with the fewest guesses are kept and trained on token for token as sampled; a reply that
+broke a rule stays in its game with loss mask 0. Some teacher games are added, so that the policy does not forget what
+its own games no longer show.
+
+Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round goes on from the last one's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ExpertIterationSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.rl.grpo.replay import Replay
+from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
+from wordle_rl.rl.setup import GameSetup, Scored
+from wordle_rl.runs import Run
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.training.trainer import RunCallback
+
+NAME = "expert_iteration"
+
+
+def train_expert_iteration(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    setup: GameSetup,
+    settings: ExpertIterationSettings,
+    run: Run,
+    *,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+) -> Path:
+    """Improve the model by its own best games and save it to `<run>/expert_iteration`.
+
+    An interrupted training goes on where it stopped. Arguments as for `Rounds`; with a `replay_share` above 0 the run
+    directory must hold traces.jsonl.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work.
+        RunError: If there are no traces to replay.
+        KeyboardInterrupt: After Ctrl-C.
+    """
+    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    return rounds.train(_BestGames(model, codec, setup, settings, run, seed))
+
+
+class _BestGames:
+    """Keeps the best games of a round, adds teacher games, and fine-tunes on them."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        setup: GameSetup,
+        settings: ExpertIterationSettings,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._settings = model, codec, settings
+        most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
+        self._replay = Replay(model, codec, setup, settings.replay_share, most, settings.rounds, run, seed)
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """The kept games and their share of teacher games, as rows of token ids and loss mask."""
+        kept = [game for group in played.groups for game in best_games(group, self._settings.keep_per_group)]
+        examples = [example for game in kept for example in examples_of(game)]
+        own = len(examples)
+        examples += self._replay(len(kept), played.number)
+        numbers = {"kept_games": float(len(kept)), "own_examples": float(own), "all_examples": float(len(examples))}
+        return [asdict(example) for example in examples], numbers
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Fine-tune on the rows as SFT does."""
+        fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
+
+
+def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
+    """The best won games of a group: fewest turns, then highest reward; of games with the same guesses only one.
+
+    A group without a win has none.
+    """
+    won = [game for game in group if game.trajectory.transcript.won]
+    won.sort(key=lambda game: (game.trajectory.transcript.turns_used, -game.reward.total))
+    different: dict[tuple[str | None, ...], Scored] = {}
+    for game in won:
+        different.setdefault(tuple(played.turn.guess for played in game.trajectory.transcript.turns), game)
+    return list(different.values())[:count]
+
+
+def examples_of(game: Scored) -> Iterator[Example]:
+    """A game's token sequences as sampled, with a loss on the tokens of those replies that kept to the rules.
+
+    A reply that was cut at its token limit is masked as well. Sequences without a loss are left out.
+    """
+    turns = game.trajectory.transcript.own_turns
+    for segment in game.trajectory.segments:
+        learnt = list(segment.loss_mask)
+        for turn, start, stop in segment.spans:
+            if turns[turn].turn.outcome.broke_rules or turns[turn].overlong:
+                learnt[start:stop] = [0] * (stop - start)
+        if any(learnt):
+            yield Example([*segment.prompt_ids, *segment.token_ids], [0] * len(segment.prompt_ids) + learnt)

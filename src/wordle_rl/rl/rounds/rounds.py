@@ -1,0 +1,329 @@
+"""Training by rounds: in each the policy plays, a method chooses from its games what to train on, and trains it.
+
+After playing, a round stores what it trains on beside the checkpoints; after training, its model and record. An
+interrupted training therefore goes on inside the round in which it stopped.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from transformers import PreTrainedModel, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ModelSettings, RoundSettings, SFTSettings, seed_after
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.adapters import has_adapters
+from wordle_rl.models.loading import load_model, save_model
+from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured, prompt_budget
+from wordle_rl.rl.starts import GroupStarts, record_secrets
+from wordle_rl.rollout import Trajectory, play
+from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
+from wordle_rl.runs.distributed import check_alone
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.training.checkpoints import drop_checkpoints
+from wordle_rl.training.guard import StepGuard
+from wordle_rl.training.interrupt import StopRequest, held_interrupt
+from wordle_rl.training.sft import fit_games
+from wordle_rl.training.trainer import STATE_FILE, RunCallback, known_warnings_silenced
+
+Row = dict[str, list[int]]
+"""Something to train on: named lists of token ids or masks."""
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Round:
+    """The games of a round, by group, and the sampler that played them.
+
+    `number` counts from 1; `seed` differs from round to round.
+    """
+
+    number: int
+    groups: list[list[Scored]]
+    sampler: TransformersSampler
+    seed: int
+
+
+class Method(Protocol):
+    """What tells one training by rounds from another."""
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """What to train on after these games, and numbers to log; no rows: the round teaches nothing."""
+
+    def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+        """Train the policy on the rows, from the last of the checkpoints on."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What later rounds need to know of the finished ones."""
+
+    rounds: int = 0
+    best_compliance: float | None = None
+    cumulative_wins: int = 0
+
+
+class Rounds:
+    """One training by rounds.
+
+    Args:
+        name: Name of the algorithm, of its stage, and of its model's directory.
+        model: The policy, changed in place.
+        codec: Its tokenizer and template.
+        setup: Words, prompts, training secrets, solver.
+        settings: Rounds, games, reward.
+        run: Where metrics, games, checkpoints and the model go.
+        seed: Seed of secrets, start boards and sampling.
+        report_to: Experiment trackers, by TRL's names.
+        progress: Told of games played, games in all, and how it goes.
+        outside_rate: Share of secrets that are listed words outside the answers.
+
+    Raises:
+        ConfigError: If several processes were launched, or the model's context holds no reply.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        setup: GameSetup,
+        settings: RoundSettings,
+        run: Run,
+        *,
+        seed: int = 0,
+        report_to: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
+        outside_rate: float = 0.0,
+    ) -> None:
+        check_alone(name)
+        self.name, self.model, self.codec, self.setup = name, model, codec, setup
+        self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
+        self._progress = progress
+        self._max_prompt_tokens = prompt_budget(model, settings, name)
+        self._schedule = settings.reward.schedule()
+        self._starts = GroupStarts(
+            setup.words,
+            setup.prompter,
+            setup.secrets,
+            seed,
+            outside_rate=outside_rate,
+            max_given=settings.max_given,
+            given_starts=setup.given_starts,
+            starts_share=setup.starts_share,
+        )
+        self._trackers = [make() for make in get_reporting_integration_callbacks(list(report_to))]
+        self.checkpoints = run.directory / name / "checkpoints"
+        self.record = Record()
+
+    def train(self, method: Method) -> Path:
+        """Go through all rounds that are left and save the model to `<run>/<name>`.
+
+        Returns:
+            The model directory.
+
+        Raises:
+            KeyboardInterrupt: After Ctrl-C: at once while games are played, else once what there is has been saved.
+        """
+        directory = self.run.directory / self.name
+        with held_interrupt() as stop, known_warnings_silenced():
+            self._go_on()
+            while self.record.rounds < self.settings.rounds and not stop.wanted:
+                self._round(method, stop)
+        save_model(self.model, self.codec, directory)
+        drop_checkpoints(self.checkpoints)
+        return directory
+
+    def _round(self, method: Method, stop: StopRequest) -> None:
+        number = self.record.rounds + 1
+        stored = self.checkpoints / f"round-{number}.jsonl"
+        if not stored.is_file():
+            head, rows = self._play(method, number, stop)
+            write_jsonl(stored, [head, *rows])
+        head, *rows = read_jsonl(stored)
+        started = time.perf_counter()
+        guard = StepGuard(self.name, self.settings.optimizer.max_bad_steps)
+        callback = _RoundCallback(self.run, self.name, stop, self._told_of_training(number), guard)
+        if self._trained(method, rows, callback, number, stop):
+            seconds = {"seconds/training": time.perf_counter() - started}
+            self._finish(Record(**head["record"]), {**head["numbers"], **callback.numbers(), **seconds})
+
+    def _trained(
+        self, method: Method, rows: list[Row], callback: _RoundCallback, number: int, stop: StopRequest
+    ) -> bool:
+        """Train on the rows; False if that was stopped before its end."""
+        if rows and not stop.wanted:
+            with forward_restored(self.model):
+                directory = self.checkpoints / f"round-{number}-training"
+                method.fit(rows, callback, directory, seed_after(self.seed, number))
+            gc.collect()  # a trainer and its optimizer hold each other
+        return callback.finished or not stop.wanted
+
+    def _play(self, method: Method, number: int, stop: StopRequest) -> tuple[dict[str, Any], list[Row]]:
+        """Play the games of a round and choose what to learn from them."""
+        started = time.perf_counter()
+        seed = random.Random(f"{self.seed}:{number}").getrandbits(31)
+        sampler = TransformersSampler(self.model, self.codec, self.settings.sampling, seed)
+        trajectories = self._trajectories(sampler, number, stop)
+        rubric = self._schedule.rubric_at(number - 1, self.record.best_compliance)
+        games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
+        every = max(1, len(games) // max(1, self.settings.sample_games))
+        for game in games[::every][: self.settings.sample_games]:
+            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **game_row(game)})
+        size = self.settings.group_size
+        groups = [games[i : i + size] for i in range(0, len(games), size)]
+        rows, chosen = method.choose(Round(number, groups, sampler, seed))
+        record, numbers = self._measured(games, number)
+        numbers |= chosen | {"seconds/play": time.perf_counter() - started}
+        return {"record": asdict(record), "numbers": numbers}, rows
+
+    def _trajectories(self, sampler: TransformersSampler, number: int, stop: StopRequest) -> list[Trajectory]:
+        rng = random.Random(f"{self.seed}:{number}:given")
+        drawn = self._starts.draw(self.settings.groups_per_round, number, rng=rng)
+        record_secrets(self.run, self.name, number - 1, 0, [start.secret for start in drawn])
+        starts = [start for start in drawn for _ in range(self.settings.group_size)]
+        done = (number - 1) * len(starts)
+
+        def count(*_: object) -> None:
+            nonlocal done
+            done += 1
+            self._tell(done, f"round {number}: playing")
+            if stop.wanted:
+                raise KeyboardInterrupt
+
+        return play(
+            starts,
+            self.setup.words,
+            self.setup.prompter,
+            sampler,
+            max_prompt_tokens=self._max_prompt_tokens,
+            on_finished=count,
+        )
+
+    def _measured(self, games: Sequence[Scored], number: int) -> tuple[Record, Numbers]:
+        """The record after this round, and what to log of its games."""
+        found = measured(games, self.setup.words)
+        compliance = max(found.means["format_compliance"], self.record.best_compliance or 0.0)
+        record = Record(number, compliance, self.record.cumulative_wins + found.num_wins)
+        numbers = dict(found.means)
+        numbers["reward"] = statistics.fmean(game.reward.total for game in games)
+        numbers["cumulative_wins"] = float(record.cumulative_wins)
+        return record, numbers
+
+    def _finish(self, record: Record, numbers: Numbers) -> None:
+        """Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory."""
+        directory = self.checkpoints / f"round-{record.rounds}"
+        save_model(self.model, self.codec, directory)
+        write_json(directory / STATE_FILE, asdict(record))
+        self.record = record
+        for path in self.checkpoints.iterdir():
+            if path != directory:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
+        state = TrainerState(global_step=record.rounds, max_steps=self.settings.rounds, is_world_process_zero=True)
+        for tracker in self._trackers:
+            arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to))
+            tracker.on_log(arguments, state, TrainerControl(), model=self.model, logs=dict(numbers))
+        won = f"win_rate {numbers['win_rate']:.3f}" if "win_rate" in numbers else "no secret was an answer"
+        self._tell(self._games_until(record.rounds), won)
+
+    def _go_on(self) -> None:
+        """Take the weights and the record of the last finished round, if there is one."""
+        finished = [path.parent for path in self.checkpoints.glob(f"round-*/{STATE_FILE}")]
+        if finished:
+            last = max(finished, key=lambda directory: int(directory.name.removeprefix("round-")))
+            if has_adapters(self.model):
+                self.model.load_adapter(str(last), "default", is_trainable=True)
+            else:
+                saved, _ = load_model(ModelSettings(path=str(last), dtype="auto"), self.seed)
+                self.model.load_state_dict(saved.state_dict())
+            self.record = Record(**read_object(last / STATE_FILE))
+
+    def _told_of_training(self, number: int) -> ProgressCallback:
+        def tell(step: int, steps: int, note: str) -> None:
+            self._tell(self._games_until(number), f"round {number}: step {step} of {steps}, {note}")
+
+        return tell
+
+    def _tell(self, games: int, note: str) -> None:
+        if self._progress is not None:
+            self._progress(games, self._games_until(self.settings.rounds), note)
+
+    def _games_until(self, number: int) -> int:
+        return number * self.settings.groups_per_round * self.settings.group_size
+
+
+def fit_round(
+    model: PreTrainedModel,
+    codec: ChatCodec,
+    rows: Sequence[Row],
+    wanted: RoundSettings,
+    callback: RunCallback,
+    checkpoints: Path,
+    seed: int,
+) -> None:
+    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
+    settings = SFTSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        optimizer=wanted.optimizer,
+        precision=wanted.precision,
+        gradient_checkpointing=wanted.gradient_checkpointing,
+        logging_steps=1,
+    )
+    examples = [Example(**row) for row in rows]
+    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
+
+
+class _RoundCallback(RunCallback):
+    """Collects the numbers of a round's steps, which become one line of metrics."""
+
+    def __init__(self, run: Run, stage: str, stop: StopRequest, progress: ProgressCallback, guard: StepGuard) -> None:
+        super().__init__(run, stage, stop, progress, "loss", guard)
+        self._numbers: dict[str, list[float]] = {}
+        self.finished = False
+
+    def write(self, step: int, numbers: dict[str, Any]) -> None:
+        """Keep the numbers of a step."""
+        del step
+        for name, value in numbers.items():
+            if name not in ("epoch", "num_tokens", "not_finite"):
+                self._numbers.setdefault(name, []).append(value)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Note whether this was the last step."""
+        super().on_step_end(args, state, control, **kwargs)
+        self.finished = state.global_step >= state.max_steps
+
+    def numbers(self) -> Numbers:
+        """The mean of every number over the steps; of skipped steps the sum."""
+        return {
+            name: sum(values) if name == "skipped_steps" else statistics.fmean(values)
+            for name, values in self._numbers.items()
+        }
+
+
+@contextmanager
+def forward_restored(model: PreTrainedModel) -> Iterator[None]:
+    """Restore `model.forward` on exit; each round's trainer wraps it again (autocast, fused head)."""
+    before = vars(model).get("forward")
+    try:
+        yield
+    finally:
+        vars(model).pop("forward", None)
+        if before is not None:
+            model.forward = before

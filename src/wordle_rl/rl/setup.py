@@ -1,0 +1,167 @@
+"""The games of a training: what they are played with, what they earned, and what is logged of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
+from wordle_rl.env import Transcript
+from wordle_rl.game import Turn
+from wordle_rl.models.loading import context_length
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import RewardBreakdown, format_compliance
+from wordle_rl.rl.advantages import TurnValues
+from wordle_rl.rollout import Start, Trajectory
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class GameSetup:
+    """What the games of a training are played with.
+
+    `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
+    latter are training secrets of SFT that this training leaves out. `starts_share` of the groups start from one of
+    `given_starts`, if there are any.
+    """
+
+    words: WordList
+    prompter: Prompter
+    secrets: Sequence[str]
+    solver: Solver
+    validation: Sequence[str] = ()
+    rehearsal: Sequence[str] = ()
+    given_starts: Sequence[Start] = ()
+    starts_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A game with its reward and the advantage of each of its own turns."""
+
+    trajectory: Trajectory
+    reward: RewardBreakdown
+    advantages: TurnValues
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A prompt a game reached: its token ids, the turns played, and the game's secret."""
+
+    prompt_ids: tuple[int, ...]
+    turns: tuple[Turn, ...]
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is logged of some games.
+
+    Attributes:
+        means: By name.
+        denominators: For each mean that is not over all games, how many games or replies it is over.
+        num_wins: Games won.
+    """
+
+    means: dict[str, float]
+    denominators: dict[str, int]
+    num_wins: int
+
+
+def measured(games: Sequence[Scored], words: WordList) -> Measured:
+    """What to log of games; a word outside the answers counts neither as won nor as lost."""
+    transcripts = [game.trajectory.transcript for game in games]
+    winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
+    wins = [transcript.turns_used for transcript in winnable if transcript.won]
+    components: Counter[str] = Counter()
+    for game in games:
+        components.update(game.reward.values)
+    means = {f"reward/{name}": total / len(games) for name, total in components.items()}
+    means["format_compliance"] = format_compliance(transcripts)
+    if winnable:
+        means["win_rate"] = len(wins) / len(winnable)
+    if wins:
+        means["mean_guesses"] = statistics.fmean(wins)
+    replies = [turn for transcript in transcripts for turn in transcript.own_turns]
+    tokens = [
+        stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
+    ]
+    denominators = {"win_rate": len(winnable), "mean_guesses": len(wins), "format_compliance": len(replies)}
+    if replies and tokens:
+        means["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
+        means["reply_tokens"] = statistics.fmean(tokens)
+        denominators |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
+    return Measured(means, denominators, len(wins))
+
+
+def game_row(game: Scored) -> dict[str, Any]:
+    """A scored game as games.jsonl holds it."""
+    return transcript_row(game.trajectory.transcript, game.reward)
+
+
+def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
+    """A game as games.jsonl holds it; the reward may be left out."""
+    own = 0
+    turns = []
+    for played in transcript.turns:
+        row: dict[str, Any] = {
+            "reply": played.reply,
+            "guess": played.turn.guess,
+            "marks": played.turn.marks,
+            "outcome": played.turn.outcome.value,
+            "given": played.given,
+        }
+        if reward is not None and not played.given:
+            row["reward"] = round(reward.turn_rewards[own], 4)
+            row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
+            own += 1
+        turns.append(row)
+    return {
+        "secret": transcript.secret,
+        "won": transcript.won,
+        "turns_used": transcript.turns_used,
+        **({} if reward is None else {"reward": round(reward.total, 4)}),
+        "stop_reason": transcript.stop_reason.value,
+        "turns": turns,
+    }
+
+
+def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
+    """Every board a game reached, with the reply it gave there and whether that was sound.
+
+    A sound reply is whole, and its guess is one that the rules allow.
+    """
+    transcript = game.trajectory.transcript
+    turns = tuple(played.turn for played in transcript.turns)
+    num_given = len(turns) - len(transcript.own_turns)
+    for segment in game.trajectory.segments:
+        for own, start, stop in segment.spans:
+            played = transcript.own_turns[own]
+            prompt_ids = segment.prompt_ids + segment.token_ids[:start]
+            board = Board(prompt_ids, turns[: num_given + own], transcript.secret)
+            yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)
+
+
+def prompt_budget(model: PreTrainedModel, settings: GRPOSettings | RoundSettings, name: str = "grpo") -> int | None:
+    """The longest prompt that leaves room for a reply in the model's context; `name` is the section of the settings.
+
+    Raises:
+        ConfigError: If the context holds no reply of the wanted length.
+    """
+    context = context_length(model)
+    if context is None:
+        return None
+    budget = context - settings.sampling.max_completion_tokens
+    if budget < 1:
+        raise ConfigError(
+            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
+            f"a prompt in the model's context of {context} tokens; lower it"
+        )
+    return budget

@@ -1,0 +1,126 @@
+"""The boards of a file as starts of groups, each checked again.
+
+Rows are those of `wordle-rl import --format grpo` and of the `_rl_start_states.jsonl` of `wordle-rl dataset`:
+`{"word": secret, "turns": [{"guess": word, …}, …]}`. Secret and guesses are all that is read. Marks are those of our
+rules, whatever a file says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.game import Game, Rules, score_guess
+from wordle_rl.rollout import Start
+from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+
+@dataclass(frozen=True)
+class GivenStarts:
+    """The usable boards of a file, in its order, and how many rows were left out, by reason."""
+
+    path: Path
+    starts: tuple[Start, ...]
+    rejected: Mapping[str, int]
+
+    def counted(self) -> str:
+        """How many boards there are and how many were left out, each with its reason, in one line."""
+        left_out = f"; left out: {_listed(self.rejected)}" if self.rejected else ""
+        return f"boards to start from in {self.path}: {len(self.starts):,}{left_out}"
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The boards as rows of the same kind, with the marks of our rules."""
+        for start in self.starts:
+            turns = [{"guess": guess, "feedback": score_guess(start.secret, guess)} for guess in start.given]
+            yield {"word": start.secret, "turns": turns}
+
+
+def starts_of(config: RunConfig, words: WordList, split: Split, path: Path) -> GivenStarts:
+    """The boards of a file that groups of a run may start from.
+
+    Raises:
+        RunError: If there is no such file, or a line is no board.
+        ConfigError: If no board can be used.
+    """
+    return read_starts(path, words, split, config.game.rules, outside=config.play_settings.learns_without_wins)
+
+
+def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outside: bool) -> GivenStarts:
+    """Read the boards that groups may start from.
+
+    Args:
+        path: JSON lines.
+        words: The word lists.
+        split: Their split; boards of validation and test secrets are left out.
+        rules: Of the games that are to be played on.
+        outside: Whether a secret may be a listed word outside the answers.
+
+    Raises:
+        RunError: If there is no such file, or a line is no board.
+        ConfigError: If no board can be used.
+    """
+    starts: list[Start] = []
+    rejected: Counter[str] = Counter()
+    first_fault = ""
+    for number, row in enumerate(read_jsonl(path), start=1):
+        start = _start_of(row, f"{path}:{number}")
+        fault = _fault_of(start, words, split, rules, outside=outside)
+        if fault is None:
+            starts.append(start)
+            continue
+        if not rejected:
+            first_fault = f"line {number} is left out as {fault}"
+        rejected[fault] += 1
+    if not starts:
+        why = f"{first_fault}, in all {_listed(rejected)}" if rejected else "it is empty"
+        raise ConfigError(f"starts_file {path} holds no board to start from: {why}")
+    return GivenStarts(path, tuple(starts), dict(rejected))
+
+
+def _listed(rejected: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
+
+
+def _start_of(row: Mapping[str, Any], where: str) -> Start:
+    secret, turns = row.get("word"), row.get("turns")
+    if isinstance(secret, str) and isinstance(turns, list):
+        said = [turn.get("guess") if isinstance(turn, dict) else None for turn in turns]
+        guesses = tuple(guess.lower() for guess in said if isinstance(guess, str))
+        if len(guesses) == len(turns):
+            return Start(secret.lower(), guesses)
+    raise RunError(
+        f'{where} is no board, which is {{"word": …, "turns": [{{"guess": …}}, …]}}; make the file with `wordle-rl '
+        "import --format grpo`, or take the _rl_start_states.jsonl of `wordle-rl dataset`"
+    )
+
+
+def _fault_of(start: Start, words: WordList, split: Split, rules: Rules, *, outside: bool) -> str | None:
+    """Why no game can go on from a board, or must not; None: one can."""
+    if start.secret not in words:
+        return "unlisted_secret"
+    if reason := split.held_out_reason(start.secret):
+        return reason
+    if not outside and split.part_of(start.secret) == "outside":
+        return "outside_secret"
+    if start.secret in start.given:
+        return "already_won"
+    if len(start.given) >= rules.max_turns:
+        return "too_many_turns"
+    return _fault_of_guesses(start.secret, start.given, words, rules)
+
+
+def _fault_of_guesses(secret: str, guesses: Sequence[str], words: WordList, rules: Rules) -> str | None:
+    game = Game(secret, words, rules)
+    for guess in guesses:
+        if not (guess.isascii() and guess.isalpha()):
+            return "malformed_guess"
+        turn = game.play(guess)
+        if turn.outcome.broke_rules:
+            return f"{turn.outcome.value}_guess"
+    return None

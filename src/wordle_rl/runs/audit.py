@@ -1,0 +1,115 @@
+"""Proof from a run's own records that no validation or test secret was ever a secret in training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wordle_rl.config import RunConfig, load_config
+from wordle_rl.runs import RunError, read_jsonl, read_object
+from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
+from wordle_rl.words import WordListError, load_words
+from wordle_rl.words.split import Split, split_secrets
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was looked through and what was found.
+
+    `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each
+    validation or test secret found there, or in the past that a model carries with it, once.
+    """
+
+    num_secrets: dict[str, int]
+    leaks: tuple[tuple[str, str], ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing leaked."""
+        return not self.leaks
+
+
+def audit(directory: Path) -> Audit:
+    """Look through a run's teacher games, RL secrets and sample games, and through the past of its models.
+
+    The split is worked out anew from the stored config, not read from the manifest. Of what a model learnt before, in
+    other trainings of this package, every word that may have been a secret there counts.
+
+    Raises:
+        RunError: If the directory is no run, the word list has changed since, a record is damaged, or no leak was
+            found but a record without which nothing is proven is missing or empty.
+    """
+    stored = directory / "config.json"
+    if not stored.is_file():
+        raise RunError(f"{directory} is no run directory: it has no config.json")
+    config = load_config(stored)
+    words = load_words(config.words.source)
+    recorded = read_object(directory / "manifest.json").get("fingerprint")
+    if recorded != words.fingerprint:
+        raise RunError(f"word list {words.name!r} has changed since {directory} was made; audit it with the old one")
+    split = split_secrets(words, config.words.split_seed)
+    never_trained = split.never_trained
+    counts: Counter[str] = Counter()
+    leaks: dict[tuple[str, str], None] = {}
+    for name, secret in _training_secrets(directory, frozenset(split.val)):
+        counts[name] += 1
+        if secret in never_trained:
+            leaks[name, secret] = None
+    for stage in ("sft", config.algorithm):
+        for secret in _from_before(directory, stage, split):
+            leaks[f"{stage}/{LINEAGE_FILE}", secret] = None
+    if not leaks:
+        _check_proof(directory, config, counts)
+    return Audit(dict(counts), tuple(leaks))
+
+
+def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) -> None:
+    """Refuse to call a run clean that lacks the secrets of a stage it finished, or has none at all."""
+    taught = config.trained[0] if "traces" in config.chain else "sft"
+    for stage, record in ((taught, "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
+        if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
+            fault = "holds no secret" if (directory / record).is_file() else "is missing"
+            raise RunError(
+                f"{directory} is not proven clean: {stage} was trained, and {record}, which names its secrets, "
+                f"{fault}; put the file back, or train anew"
+            )
+    if not counts:
+        raise RunError(f"{directory} has nothing to audit: no model was trained and no secret recorded yet")
+
+
+def _from_before(directory: Path, stage: str, split: Split) -> list[str]:
+    """Validation and test secrets that a stage's model may have met in trainings before or outside this run."""
+    lineage = lineage_of(directory / stage)
+    if lineage is None:
+        return []
+    try:
+        return lineage.leaks(split)
+    except WordListError as error:
+        raise RunError(
+            f"{directory} is not proven clean: {stage} has learnt from words that are not here ({error})"
+        ) from None
+
+
+def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Every secret a training game had, with the file that says so. Teacher games are what SFT trains on.
+
+    Games by which weights are chosen have validation secrets and are none of training; nor are those on which SFT takes
+    its validation loss, in a file of their own.
+    """
+    for name in ("traces.jsonl", "secrets.jsonl", "games.jsonl"):
+        for row, secrets in _rows(directory / name):
+            chooses = name == "games.jsonl" and row.get("stage") == "validation"
+            for secret in secrets:
+                if not (chooses and secret in validation):
+                    yield name, secret
+
+
+def _rows(path: Path) -> Iterator[tuple[dict[str, object], list[str]]]:
+    """Each row of a record with its secrets; none if there is no such file."""
+    for number, row in enumerate(read_jsonl(path) if path.is_file() else (), start=1):
+        secrets = row.get("secrets") if path.name == "secrets.jsonl" else [row.get("secret")]
+        if not isinstance(secrets, list) or not all(isinstance(secret, str) for secret in secrets):
+            raise RunError(f"{path}:{number} names no secret, so nothing is proven; fix the line")
+        yield row, secrets

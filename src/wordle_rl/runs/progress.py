@@ -1,0 +1,158 @@
+"""Progress: a bar in a terminal, and in a log file a plain line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_EVERY_S = 30.0
+"""Least time between two plain lines, in seconds."""
+
+ProgressCallback = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is in all (0: not known yet), and a note on how it goes."""
+
+
+@contextmanager
+def show_progress(
+    console: Console,
+    title: str,
+    total: int,
+    *,
+    done: int = 0,
+    transient: bool = False,
+    clock: Callable[[], float] | None = None,
+) -> Iterator[ProgressCallback]:
+    """Show progress for as long as the context lasts.
+
+    Args:
+        console: A terminal gets a bar; anything else (CI, nohup, Slurm) at most a line every `LINE_EVERY_S`, and a last
+            one.
+        title: What is going on.
+        total: How much there is to do; 0: not known yet.
+        done: What was done before; it is left out of the estimate of the time that is left.
+        transient: Remove the bar at the end; print the last line only if there were others.
+        clock: Seconds, for the lines; None: the machine's.
+    """
+    if console.is_terminal or console.is_jupyter:
+        with _bar(console, title, total, done, transient) as tell:
+            yield tell
+        return
+    lines = _Lines(console, title, total, done, clock or time.monotonic)
+    try:
+        yield lines.tell
+    finally:
+        lines.close(always=not transient)
+
+
+@contextmanager
+def _bar(console: Console, title: str, total: int, done: int, transient: bool) -> Iterator[ProgressCallback]:
+    columns = (
+        TextColumn("{task.description:<18}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=transient) as bar:
+        task = bar.add_task(title, total=total or None, completed=done, note="")
+        yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)
+
+
+class _Lines:
+    """What a bar would show, as plain lines."""
+
+    def __init__(self, console: Console, title: str, total: int, done: int, clock: Callable[[], float]) -> None:
+        self._console, self._title, self._clock = console, title, clock
+        self._before, self._done, self._total, self._note = done, done, total, ""
+        self._start = self._last = clock()
+        self._printed = self._is_told = False
+
+    def tell(self, done: int, total: int, note: str) -> None:
+        self._done, self._total, self._note = done, total, note
+        self._is_told = False
+        if self._clock() - self._last >= LINE_EVERY_S:
+            self._print()
+
+    def close(self, *, always: bool) -> None:
+        """The last line, unless it is there already; `always`: also if there was none before."""
+        if not self._is_told and (always or self._printed):
+            self._print()
+
+    def _print(self) -> None:
+        self._last = self._clock()
+        line = progress_line(
+            self._title, self._done, self._total, self._note, self._last - self._start, before=self._before
+        )
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._printed = self._is_told = True
+
+
+def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
+    """Progress in one line.
+
+    Args:
+        title: What is going on.
+        done: How much is done.
+        total: How much there is to do; 0: not known.
+        note: How it goes; may be empty.
+        seconds: Time it has taken.
+        before: How much of `done` was done before that time.
+
+    Examples:
+        >>> progress_line("GRPO", 25, 100, "win_rate 0.81", 600.0)
+        'GRPO: 25 of 100, 10 min so far, 30 min left, win_rate 0.81'
+        >>> progress_line("m", 2_000, 2_000, "", 42.0)
+        'm: 2,000 of 2,000, 42 s so far'
+    """
+    parts = [f"{title}: {done:,} of {total:,}" if total else f"{title}: {done:,}", f"{_in_words(seconds)} so far"]
+    if before < done < total:
+        parts.append(f"{_in_words(seconds / (done - before) * (total - done))} left")
+    return ", ".join([*parts, note] if note else parts)
+
+
+def elapsed(seconds: float) -> str:
+    """Seconds as minutes and seconds.
+
+    Examples:
+        >>> elapsed(245.2), elapsed(4000)
+        ('4 min 5 s', '66 min 40 s')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def _in_words(seconds: float) -> str:
+    """A time as people say it, to about a sixtieth."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+_DUST = 1e-9
+"""What sums of floating-point numbers may leave of nothing."""
+
+
+def in_percent(rate: float, digits: int = 1) -> str:
+    """A rate of 0 to 1 in percent, without the sign; it reads as 0 or 100 only if it is.
+
+    Args:
+        rate: The rate.
+        digits: Decimals, unless it takes more of them to tell the rate from 0 or 100.
+
+    Examples:
+        >>> in_percent(1999 / 2000), in_percent(1 / 3000), in_percent(1.0), in_percent(0.5)
+        ('99.95', '0.03', '100.0', '50.0')
+        >>> in_percent(0.996, 0), in_percent(0.994, 0)
+        ('99.6', '99')
+    """
+    if min(abs(rate), abs(1 - rate)) < _DUST:
+        return f"{100 * round(rate):.{digits}f}"
+    text = f"{100 * rate:.{digits}f}"
+    return in_percent(rate, digits + 1) if float(text) in (0, 100) else text

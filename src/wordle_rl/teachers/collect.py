@@ -1,0 +1,163 @@
+"""`wordle-rl traces --teacher openai`: which games to play, where to store them, and how far the command is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after
+from wordle_rl.data.trace import Trace
+from wordle_rl.data.trace_files import SettingsFile, TraceFile, write_csv_files
+from wordle_rl.runs import exclusive_lock
+from wordle_rl.runs.progress import show_progress
+from wordle_rl.samplers.endpoint.providers import find_endpoint
+from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one call did.
+
+    Attributes:
+        tally: Games played and tokens spent by this call.
+        spent_before: What earlier calls spent on the same games.
+        num_before: Games that were in the file already.
+        num_missing: Games still to be played.
+    """
+
+    tally: Tally
+    spent_before: Tally
+    num_before: int
+    num_missing: int
+
+
+def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) -> list[str]:
+    """The secrets to play, in order and once each: a part of the split, or the words of a file.
+
+    Raises:
+        ConfigError: If a word is not listed, there are none, both a part and a file are named, or there are test
+            secrets among them and they are not allowed.
+    """
+    secrets = list(split.named(settings.split))
+    if settings.words_file is not None:
+        if settings.split != LLMTeacherSettings.model_fields["split"].default:
+            raise ConfigError(
+                f"--split {settings.split} and --words-file both say which secrets to play; leave one of them out"
+            )
+        secrets = _words_in(settings.words_file, words)
+    secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets
+    test = set(split.test)
+    if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
+        raise ConfigError(
+            f"{len(among)} of the {len(secrets)} secrets are test secrets, {among[0]!r} for one, which must not be "
+            "trained on; choose others, or pass --allow-test-secrets to look at their games only"
+        )
+    return secrets
+
+
+def _words_in(path: Path, words: WordList) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no text; give one word a line") from None
+    found = list(dict.fromkeys(line.lower() for line in lines))
+    if not found:
+        raise ConfigError(f"{path} holds no words; give one a line")
+    if missing := [word for word in found if word not in words]:
+        raise ConfigError(f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words)")
+    return found
+
+
+def _asked_for(words: WordList, settings: LLMTeacherSettings) -> dict[str, Any]:
+    """The settings that two games of the same secret, seed and model must share to count as the same game."""
+    drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
+    rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
+    return {"words": words.fingerprint[:12], **drawing, **rules}
+
+
+def collect(
+    path: Path,
+    words: WordList,
+    split: Split,
+    settings: LLMTeacherSettings,
+    seed: int,
+    csv_directory: Path | None,
+    console: Console,
+) -> Collected:
+    """Play the games that a traces file still lacks and append them one by one.
+
+    Args:
+        path: The traces file; games in it that were finished are not played again.
+        words: The word lists.
+        split: Their split.
+        settings: The teacher, its secrets and its budget.
+        seed: Seed of the first game of every secret; further games count up.
+        csv_directory: Where to write `wordle_data_<WORD>.csv` for every word of the file; None: nowhere.
+        console: For the progress line.
+
+    Raises:
+        ConfigError: See `choose_secrets`, `find_endpoint`, `SettingsFile.check` and `LLMTeacher`.
+        RunError: If the file is no traces file, cannot be written, or another process collects into it.
+    """
+    if not settings.model:
+        raise ConfigError("name the teacher with --model, as the endpoint knows it")
+    if settings.model == "solver":
+        raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
+    secrets = choose_secrets(words, split, settings)
+    endpoint = find_endpoint(settings.provider or "local", Path.cwd())
+    with exclusive_lock(path.parent / f".{path.name}.lock"):
+        file = TraceFile(path)
+        if file.repaired:
+            console.print(
+                f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
+            )
+        asked, record = _asked_for(words, settings), SettingsFile(path)
+        if any(model == settings.model for _, _, model in file.finished):
+            record.check(settings.model, asked)
+        jobs = [
+            Job(secret, seed_after(seed, number)) for number in range(settings.games_per_word) for secret in secrets
+        ]
+        missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
+        teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
+        try:
+            if missing:
+                teacher.check()
+                _play(teacher, missing, file, lambda: record.keep(settings.model, asked), console)
+        finally:
+            if csv_directory is not None:
+                write_csv_files(path, csv_directory)
+        num_missing = len(missing) - teacher.tally.num_games
+        return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
+
+
+def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
+    spent = [file.spent.get((job.secret, job.seed, model), (0, 0)) for job in jobs]
+    return Tally(prompt_tokens=sum(prompt for prompt, _ in spent), completion_tokens=sum(said for _, said in spent))
+
+
+def _play(
+    teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, on_finished: Callable[[], None], console: Console
+) -> None:
+    with show_progress(console, teacher.settings.model, len(jobs)) as advance:
+
+        def keep(trace: Trace) -> None:
+            if trace.error is None:
+                on_finished()
+            file.append(trace)
+            tally = teacher.tally
+            advance(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
+
+        teacher.play(jobs, keep)
+
+
+def describe(tally: Tally, settings: LLMTeacherSettings) -> str:
+    """Wins, errors, tokens and cost so far, in a few words."""
+    cost = tally.cost(settings)
+    parts = [f"{tally.num_wins:,} won", f"{tally.num_errors:,} errors", f"{tally.tokens:,} tokens"]
+    return ", ".join(parts if cost is None else [*parts, f"cost {cost:.4f}"])

@@ -1,0 +1,183 @@
+"""The solver teacher's games as traces: secrets, games, slips, and thinking in words."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from wordle_rl.config import TraceSettings
+from wordle_rl.data.trace import Trace, TraceTurn, board_of
+from wordle_rl.game import Outcome, violates_clues
+from wordle_rl.prompt import describe_knowledge, knowledge_of
+from wordle_rl.runs import write_jsonl
+from wordle_rl.runs.distributed import num_cores
+from wordle_rl.solver import Solver, decode_marks
+from wordle_rl.teachers.coverage import Coverage
+from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+_CHUNK = 4096
+
+
+_MANY_GAMES = 20_000
+"""From this many games on, a second process saves more time than it takes to start."""
+
+
+_MOST_HELPERS = 8
+"""Processes at most: each holds its own matrices, about 150 MB."""
+
+
+def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
+    """The secrets of the teacher's games: training secrets, except those kept for learning by play, and words outside
+    the answers; never a held-out secret."""
+    rng = random.Random(seed)
+    num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
+    secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
+    taught, _ = split.shared(settings.rl_only_share)
+    rounds, rest = divmod(settings.num_games - num_outside, len(taught))
+    secrets += list(taught) * rounds + rng.sample(taught, rest)
+    rng.shuffle(secrets)
+    return secrets
+
+
+def solver_traces(
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: SolverTeacher,
+    settings: TraceSettings,
+    seed: int,
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[Trace]:
+    """Play one teacher game per secret; with `outside_choice` other outside words may replace those given.
+
+    Args:
+        words: The word lists.
+        secrets: See `draw_secrets`.
+        teacher: The solver teacher.
+        settings: How it plays, and whether it writes its thinking.
+        seed: Seed of everything drawn at random.
+        on_progress: Called with the number of games done so far.
+    """
+    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
+    play = Coverage(teacher, settings.outside_choice).play if counts else teacher.play
+    for start in range(0, len(secrets), _CHUNK):
+        games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
+        yield from _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
+        if on_progress is not None:
+            on_progress(min(start + _CHUNK, len(secrets)))
+
+
+def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
+    """One game of the teacher per validation secret, to measure SFT by and never to be learnt.
+
+    The teacher plays as in the games that are learnt, noise included: a part of every loss is what nobody can foresee,
+    and a model that learns the noise by heart loses most just there. Its chances are drawn apart from those of the
+    training games, whose random openings it would otherwise repeat.
+    """
+    play = settings.teacher.model_copy(update={"reveal_rate": 0.0})  # both are for secrets outside the answers
+    inside = settings.model_copy(update={"outside_choice": 1, "teacher": play})
+    seed = random.Random(f"validation {seed}").getrandbits(31)
+    return solver_traces(teacher.words, split.val, teacher, inside, seed)
+
+
+def write_solver_traces(
+    path: Path,
+    split: Split,
+    solver: Solver,
+    settings: TraceSettings,
+    seed: int,
+    on_progress: Callable[[int], None],
+    validation: Path | None = None,
+) -> int:
+    """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
+
+    Its `validation_traces` are written first, to the file `validation`, if that is given.
+
+    Raises:
+        WordListError: If the opener is not listed.
+        RunError: If a file cannot be written.
+    """
+    teacher = SolverTeacher(solver)
+    if validation is not None:
+        write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
+    secrets = draw_secrets(solver.words, split, settings, seed)
+    games = solver_traces(solver.words, secrets, teacher, settings, seed, on_progress)
+    with teacher.helped_by(_num_helpers(settings.num_games)):
+        return write_jsonl(path, (trace.to_row() for trace in games))
+
+
+def _num_helpers(num_games: int) -> int:
+    """How many processes are worth starting for so many solver games (see `SolverTeacher.helped_by`)."""
+    return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
+
+
+def _as_traces(
+    words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
+) -> Iterator[Trace]:
+    columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
+    for secret, *rows in zip(games.secrets.tolist(), *(column.tolist() for column in columns), strict=True):
+        turns: list[TraceTurn] = []
+        spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
+        for guess, code, taught, remaining, classes in zip(*rows, strict=True):
+            if guess < 0:
+                break
+            word = words.guesses[guess]
+            if taught and turns:
+                slips = _slips(word, turns, words, settings.slip_rate, spare, remaining, rng)
+                turns += slips
+                spare -= len(slips)
+            thinking = ""
+            if settings.narrate and taught:
+                probe = word not in words.answer_index or violates_clues(word, board_of(turns))
+                thinking = narration(turns, word, remaining, classes, probe=probe)
+            turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
+        yield Trace(words.guesses[secret], tuple(turns), seed=seed)
+
+
+def _slips(
+    word: str,
+    turns: Sequence[TraceTurn],
+    words: WordList,
+    rate: float,
+    most: int,
+    remaining: int,
+    rng: random.Random,
+) -> list[TraceTurn]:
+    """Misspelt guesses before a word, usually none; each costs a turn and is not taught."""
+    slips: list[TraceTurn] = []
+    while len(slips) < most and rng.random() < rate:
+        slip = misspelt(word, board_of([*turns, *slips]), words, rng)
+        if slip is None:
+            break
+        slips.append(TraceTurn(slip, "", taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
+    return slips
+
+
+def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
+    """What is known, how many words remain, and why this guess; every sentence is true by construction.
+
+    Args:
+        turns: The turns before the guess.
+        guess: The word played.
+        remaining: Number of answers possible before it.
+        classes: Into how many classes it splits them; 0: it was not chosen for that.
+        probe: The guess is not a possible answer; it was chosen for its classes alone.
+    """
+    known = describe_knowledge(knowledge_of(board_of(turns), len(guess)))
+    if remaining == 1:
+        return " ".join([*known, f"Only {guess} fits."])
+    count = f"{remaining} words are possible" if turns else f"Any of {remaining} words is possible"
+    reason = f"{guess} is one of them"
+    if not turns:
+        reason = f"I open with {guess}"
+    elif probe and classes == remaining:
+        reason = f"{guess} is none of them but tells all of them apart"
+    elif probe:
+        reason = f"{guess} is none of them but sorts them into {classes} groups"
+    elif classes == remaining:
+        reason = f"{guess} is one of them and tells all of them apart"
+    elif classes:
+        reason = f"{guess} is one of them and sorts them into {classes} groups"
+    return " ".join([*known, f"{count}; {reason}."])

@@ -1,0 +1,286 @@
+"""A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
+
+A request that keeps failing makes its game an error, never a loss. Every game is passed on as soon as it ends, so
+finished games are kept whatever stops the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.prompt import Guess
+from wordle_rl.samplers.endpoint.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
+from wordle_rl.samplers.endpoint.providers import Endpoint
+from wordle_rl.samplers.endpoint.responses import Said, as_reply, read_answer
+from wordle_rl.samplers.run_async import run_async
+from wordle_rl.words import WordList
+
+_FATAL_STATUS = {
+    401: "correct the key",
+    402: "pay in, or ask another endpoint",
+    403: "correct the key",
+    404: "correct --model or --provider",
+}
+"""Refusals that every further request would meet too, and what to do about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A game to play."""
+
+    secret: str
+    seed: int
+
+
+@dataclass
+class Tally:
+    """What a run has done and spent so far.
+
+    `num_unfinished` counts games given up because the run stopped; they are not errors. `over_budget`: the budget ended
+    the run.
+    """
+
+    num_games: int = 0
+    num_wins: int = 0
+    num_errors: int = 0
+    num_unfinished: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    over_budget: bool = False
+    last_error: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens used, including prompts and games that failed or were given up."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def cost(self, settings: LLMTeacherSettings) -> float | None:
+        """Money spent, in the currency of the prices; None without prices."""
+        if settings.price_in is None or settings.price_out is None:
+            return None
+        return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
+
+
+class _StoppedError(Exception):
+    """The run is over; games under way are given up."""
+
+
+@dataclass
+class _Reply:
+    """A message as the endpoint sent it (`said`) and as the rules read it (`text`).
+
+    `has_reasoning`: the thinking in `text` is the endpoint's separate reasoning, prepended as `as_reply` says.
+    """
+
+    said: Said
+    text: str
+    has_reasoning: bool
+
+
+@dataclass
+class _Spent:
+    """Tokens of one game, and whether the endpoint counted those of every reply."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    known: bool = True
+
+
+@dataclass
+class LLMTeacher:
+    """Plays games by asking a chat endpoint.
+
+    Args:
+        words: The word lists.
+        endpoint: Where to ask, and the key.
+        settings: How to ask, how long to wait, and the budget.
+        before: What earlier runs spent on the same games; it counts towards the budget.
+    """
+
+    words: WordList
+    endpoint: Endpoint
+    settings: LLMTeacherSettings
+    tally: Tally = field(default_factory=Tally)
+    before: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._prompter = self.settings.game.prompter(self.words.word_length)
+        self._failures_in_a_row = 0
+        self._fault: str | None = None
+
+    def check(self) -> None:
+        """See that the endpoint answers and accepts the key, before anything is paid for.
+
+        Raises:
+            ConfigError: If it does not.
+        """
+        check_endpoint(self.endpoint)
+
+    def play(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> Tally:
+        """Play every game, as many at once as the settings allow.
+
+        Args:
+            jobs: The games.
+            on_game: Called with each game as soon as it ends or fails.
+
+        Returns:
+            What was done; `over_budget` says whether the budget ended it.
+
+        Raises:
+            ConfigError: If the endpoint refuses the key or the model, does not count tokens although there is a budget,
+                or too many games in a row failed.
+        """
+        run_async(self._play_all(jobs, on_game))
+        if self._fault is not None:
+            raise ConfigError(self._fault)
+        return self.tally
+
+    async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> None:
+        self._stop = asyncio.Event()
+        waiting, settings = iter(jobs), self.settings
+        async with EndpointClient(
+            self.endpoint,
+            model=settings.model,
+            max_completion_tokens=settings.max_completion_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            timeout_s=settings.timeout_s,
+            max_retries=settings.max_retries,
+            wait=self._wait,
+        ) as client:
+            workers = min(settings.max_concurrent, len(jobs))
+            await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
+
+    async def _work(self, client: EndpointClient, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
+        while not self._stop.is_set() and (job := next(waiting, None)) is not None:
+            trace = await self._play(client, job)
+            if trace is None:
+                self.tally.num_unfinished += 1
+                continue
+            self._count(trace)
+            on_game(trace)
+
+    def _count(self, trace: Trace) -> None:
+        if trace.error is None:
+            self.tally.num_games += 1
+            self.tally.num_wins += trace.won
+            self._failures_in_a_row = 0
+            return
+        self.tally.num_errors += 1
+        self.tally.last_error = trace.error
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row >= self.settings.max_failures:
+            self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
+
+    async def _play(self, client: EndpointClient, job: Job) -> Trace | None:
+        """One game; None if the run ended first."""
+        env = WordleEnv(job.secret, self.words, self._prompter)
+        replies: list[_Reply] = []
+        spent, error = _Spent(), None
+        seed = job.seed if self.settings.send_seed else None
+        try:
+            async with asyncio.timeout(self.settings.game_timeout_s):
+                while env.stop_reason is None:
+                    replies.append(await client.ask(env.conversation, lambda answer: self._read(answer, spent), seed))
+                    env.step(replies[-1].text)
+        except _StoppedError:
+            return None
+        except RequestFailedError as failed:
+            if fix := _FATAL_STATUS.get(402 if failed.code == NO_QUOTA else failed.status or 0):
+                self._end(f"{self.endpoint.base_url} refused: {failed}; {fix}")
+                return None
+            error = str(failed)
+        except TimeoutError:
+            error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
+        if error is not None:
+            env.truncate(StopReason.REQUEST_FAILED)
+        return Trace(
+            secret=job.secret,
+            turns=_turns_of(env, replies, self.endpoint.without_key),
+            teacher=self.settings.model,
+            seed=job.seed,
+            error=error,
+            prompt_tokens=spent.prompt_tokens if spent.known else 0,
+            completion_tokens=spent.completion_tokens if spent.known else 0,
+        )
+
+    async def _wait(self, seconds: float) -> None:
+        """Pause until a request may be sent.
+
+        Raises:
+            _StoppedError: If the run is over, for instance since its budget is used up.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        if self._is_spent():
+            self.tally.over_budget = True
+            self._stop.set()
+        if self._stop.is_set():
+            raise _StoppedError
+
+    def _is_spent(self) -> bool:
+        """Whether this run and earlier ones together have used up the budget."""
+        settings, tallies = self.settings, (self.before, self.tally)
+        tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
+        out_of_tokens = 0 < settings.budget_tokens <= tokens
+        return out_of_tokens or 0 < settings.budget_money <= cost
+
+    def _read(self, answer: object, spent: _Spent) -> _Reply:
+        """Count an answer's tokens and read its message.
+
+        Raises:
+            AnswerError: If it has none.
+        """
+        usage: object = getattr(answer, "usage", None)
+        if usage is not None:  # counted first, since an answer without a message costs tokens too
+            self._spend(usage, spent)
+        said = read_answer(answer)
+        if usage is None:
+            self._spend(None, spent)
+        return _Reply(said, *as_reply(said, self.settings.game.thinking))
+
+    def _spend(self, usage: object, spent: _Spent) -> None:
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = getattr(usage, name, None)
+            if not isinstance(count, int | float) or not 0 <= count < math.inf:
+                spent.known = False
+                continue
+            for total in (self.tally, spent):
+                setattr(total, name, getattr(total, name) + int(count))
+        if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
+            self._end("the endpoint does not report all tokens used, so no budget can be kept; leave the budget out")
+
+    def _end(self, fault: str) -> None:
+        """Stop the run; games under way are given up."""
+        self._fault = self._fault or f"{fault}; what was finished is kept"
+        self._stop.set()
+
+
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], str]) -> tuple[TraceTurn, ...]:
+    """The turns to be stored; `clean` removes from a text what must not be stored."""
+    turns = []
+    for played, reply in zip(env.transcript().turns, replies, strict=True):
+        said = reply.said
+        thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+        separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
+        turns.append(
+            TraceTurn(
+                guess=clean(played.turn.guess or ""),
+                marks=played.turn.marks or "",
+                taught=not played.turn.outcome.broke_rules,
+                thinking=clean("\n\n".join(part for part in (separate, thought) if part)),
+                outcome=played.turn.outcome,
+                costs_turn=played.turn.costs_turn,
+                reply=clean(said.text),
+                finish="" if said.finish == "stop" else clean(said.finish),
+            )
+        )
+    return tuple(turns)

@@ -1,0 +1,349 @@
+"""The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
+
+Turns to learn from (`taught`) depend on the board and on chance, never on the secret. On them the teacher plays an
+answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
+With `probe_gain` it also plays a word that cannot be the secret, if that makes so many classes more. A game whose
+secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
+boards that single out an answer although no game has it as its secret. With `reveal_rate` the teacher sometimes plays a
+word chosen knowing the secret, to reach such boards. That turn, like any stray, is not taught.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.config import TeacherSettings
+from wordle_rl.game import Turn, violates_clues
+from wordle_rl.solver import Solver, encode_marks, feedback_matrix
+from wordle_rl.teachers.best_guess import BestGuess
+from wordle_rl.words import WordList, WordListError
+
+Ints = npt.NDArray[np.int32]
+
+_MAX_LOOKED_UP = 8192
+"""Marks looked up to choose one revealing word."""
+_CHUNK = 1024
+"""Games played together; each batch draws from its own seed, so the size decides which games are played."""
+
+
+@dataclass(frozen=True)
+class TeacherGames:
+    """Games as arrays of shape (num_games, max_turns); guesses and codes are -1 where no turn was played.
+
+    Attributes:
+        secrets: Indices into the guesses, shape (num_games,).
+        guesses: Indices into the guesses.
+        codes: Marks as numbers (see `Solver`).
+        taught: Whether the turn is one to learn from.
+        remaining: Answers possible before the turn.
+        classes: Into how many classes the guess splits them, if it was chosen for that; else 0.
+    """
+
+    secrets: Ints
+    guesses: Ints
+    codes: Ints
+    taught: npt.NDArray[np.bool_]
+    remaining: Ints
+    classes: Ints
+
+    def take(self, rows: npt.NDArray[np.intp]) -> TeacherGames:
+        """The games with these row numbers, in that order."""
+        return TeacherGames(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the teacher would play on a board.
+
+    `remaining` is the number of answers that fit it, `classes` into how many classes the guess splits them (0 for an
+    opening guess).
+    """
+
+    guess: str
+    remaining: int
+    classes: int
+
+
+class _Task(NamedTuple):
+    """One batch of games: the arguments of `SolverTeacher.play` for some of its secrets, words as indices."""
+
+    secrets: Ints
+    settings: TeacherSettings
+    opener: int
+    worth: npt.NDArray[np.float64]
+    seed: tuple[int, int]
+
+
+_Chunk = tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
+"""The arrays of `TeacherGames` for the games of one task."""
+
+
+class SolverTeacher:
+    """Plays batches of games for one word list. Costs a full guess-by-guess matrix (about 120 MB)."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.words: WordList = solver.words
+        self._solver = solver
+        guesses, answers = self.words.guesses, self.words.answers
+        self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
+        self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
+        self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
+        self._is_answer = np.zeros(len(guesses), np.bool_)
+        self._is_answer[self._answer_as_guess] = True
+        self._best = BestGuess(self._answer_codes, self._answer_as_guess, 3**self.words.word_length)
+        self._helpers: ProcessPoolExecutor | None = None
+
+    @contextmanager
+    def helped_by(self, num_processes: int) -> Iterator[None]:
+        """Play games in this many processes within the context, each with its own teacher; the games stay the same.
+
+        Processes are spawned, so a script that asks for more than one must guard its main code, as the documentation of
+        `multiprocessing` says.
+        """
+        if num_processes < 2:
+            yield
+            return
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(num_processes, spawn, initializer=_set_up, initargs=(self.words,)) as helpers:
+            self._helpers = helpers
+            try:
+                yield
+            finally:
+                self._helpers = None
+                helpers.shutdown(cancel_futures=True)
+
+    def play(
+        self,
+        secrets: Sequence[str],
+        settings: TeacherSettings,
+        seed: int,
+        worth: npt.NDArray[np.float64] | None = None,
+    ) -> TeacherGames:
+        """Play one game per secret.
+
+        Args:
+            secrets: Listed words.
+            settings: How far to stray from best play.
+            seed: Seed of everything drawn at random.
+            worth: How useful it is to show each answer, shape (answers,), for `reveal_rate`; None: all alike.
+
+        Raises:
+            WordListError: If there is no secret, or a secret or the opener is not listed.
+        """
+        if not secrets:
+            raise WordListError("the teacher was given no secrets; give at least one")
+        worth = np.ones(len(self.words.answers)) if worth is None else worth
+        indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
+        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
+        tasks = [
+            _Task(indices[start : start + _CHUNK], settings, opener, worth, (seed, start))
+            for start in range(0, len(indices), _CHUNK)
+        ]
+        chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
+        return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+
+    def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
+        """What the teacher, without its noise, would play on each board.
+
+        Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
+        follows.
+
+        Args:
+            boards: The turns played so far, by any player.
+            settings: Of these, `opener` (for boards without a scored turn), `probe_gain` and `max_turns` count.
+
+        Returns:
+            One advice per board, in order; None where no answer fits.
+
+        Raises:
+            WordListError: If the opener is not listed.
+        """
+        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
+        said: dict[tuple[tuple[tuple[str, str], ...], bool], Advice | None] = {}
+        advices = []
+        for board in boards:
+            scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
+            may_probe = sum(turn.costs_turn for turn in board) + 1 < settings.max_turns
+            key = (scored, may_probe)
+            if key not in said:
+                said[key] = self._advice(scored, settings.probe_gain if may_probe else 0, opener)
+            advices.append(said[key])
+        return advices
+
+    def _advice(self, scored: Sequence[tuple[str, str]], probe_gain: int, opener: int) -> Advice | None:
+        fitting = np.ones(len(self.words.answers), np.bool_)
+        for guess, marks in scored:
+            index = self.words.guess_index.get(guess)
+            codes = feedback_matrix((guess,), self.words.answers)[0] if index is None else self._answer_codes[index]
+            fitting &= codes == encode_marks(marks)
+        remaining = int(fitting.sum())
+        if not remaining:
+            return None
+        if not scored:
+            return Advice(self.words.guesses[opener], remaining, 0)
+        best, classes = self._best.find(np.packbits(fitting).tobytes(), fitting, probe_gain)
+        return Advice(self.words.guesses[best], remaining, classes)
+
+    def _listed(self, what: str, word: str) -> int:
+        index = self.words.guess_index.get(word)
+        if index is None:
+            raise WordListError(f"{what} {word!r} is not in word list {self.words.name!r}; give a listed word")
+        return index
+
+    @cached_property
+    def _best_opener(self) -> int:
+        """The most informative answer, as an index into the guesses."""
+        bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
+        return int(self._answer_as_guess[np.argmax(bits)])
+
+    def _play_chunk(self, task: _Task) -> _Chunk:
+        secrets, settings, opener, worth, seed = task
+        rng = np.random.default_rng(seed)
+        shape = (len(secrets), settings.max_turns)
+        guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
+        taught, remaining = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
+        classes = np.zeros(shape, np.int32)
+        possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
+        active = np.arange(len(secrets))
+        outside = ~self._is_answer[secrets]
+        noise = np.where(outside, settings.outside_noise_rate, settings.noise_rate)
+        for turn in range(settings.max_turns):
+            remaining[active, turn] = possible[active].sum(axis=1)
+            active = active[remaining[active, turn] > 0]
+            if not len(active):
+                break
+            if turn == 0:
+                chosen = self._openers(len(active), settings, opener, rng)
+                stray = np.zeros(len(active), np.bool_)
+            else:
+                revealing = np.full(len(active), -1, np.int32)
+                for row in np.flatnonzero(outside[active]) if settings.reveal_rate else ():
+                    if rng.random() < settings.reveal_rate:
+                        game = active[row]
+                        fitting = self._fitting(guesses[game, :turn], codes[game, :turn])
+                        revealing[row] = self._reveal(possible[game], fitting, secrets[game], worth, rng)
+                chosen, stray, classes[active, turn] = self._choose(
+                    possible[active], revealing, noise[active], settings.stray_rate, settings.probe_gain, rng
+                )
+            code = self._codes[chosen, secrets[active]]
+            guesses[active, turn], codes[active, turn] = chosen, code
+            taught[active, turn] = ~stray
+            possible[active] &= self._answer_codes[chosen] == code[:, None]
+            active = active[chosen != secrets[active]]
+        return secrets, guesses, codes, taught, remaining, classes
+
+    def _openers(self, count: int, settings: TeacherSettings, opener: int, rng: np.random.Generator) -> Ints:
+        random = rng.choice(self._answer_as_guess, count)
+        return np.where(rng.random(count) < settings.random_opener_rate, random, opener).astype(np.int32)
+
+    def _choose(
+        self,
+        possible: npt.NDArray[np.bool_],
+        revealing: Ints,
+        noise: npt.NDArray[np.float64],
+        stray_rate: float,
+        probe_gain: int,
+        rng: np.random.Generator,
+    ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
+        """One guess per board, whether it is a stray that is not taught, and its classes.
+
+        `possible` has shape (boards, answers). `revealing` holds the guesses of `_reveal`, -1 where there is none.
+        """
+        draw = rng.random(len(possible))
+        reveals = revealing >= 0
+        stray = ~reveals & (draw < stray_rate)
+        noisy = ~reveals & ~stray & (draw < stray_rate + noise)
+        keys = np.packbits(possible, axis=1)
+        chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
+        for row in range(len(possible)):
+            if reveals[row]:
+                chosen[row] = revealing[row]
+            elif stray[row]:
+                chosen[row] = rng.integers(len(self.words.guesses))
+            elif noisy[row]:
+                chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
+            else:
+                chosen[row], classes[row] = self._best.find(keys[row].tobytes(), possible[row], probe_gain)
+        return chosen, stray | reveals, classes
+
+    def _fitting(self, guesses: Ints, codes: Ints) -> npt.NDArray[np.intp]:
+        """Listed words, answers or not, that fit these guesses and marks as the secret."""
+        fitting = np.flatnonzero(self._codes[guesses[0]] == codes[0])
+        for guess, code in zip(guesses[1:], codes[1:], strict=True):
+            fitting = fitting[self._codes[guess, fitting] == code]
+        return fitting
+
+    def _reveal(
+        self,
+        possible: npt.NDArray[np.bool_],
+        fitting: npt.NDArray[np.intp],
+        secret: int,
+        worth: npt.NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> int:
+        """The word, of some drawn from `fitting`, whose marks best single out an answer worth showing.
+
+        Answers are weighted by worth x exponential noise, so one batch does not all single out the same answer.
+
+        Returns:
+            An index into the guesses; -1 if only one answer is possible already, or no word drawn leaves fewer.
+        """
+        candidates = np.flatnonzero(possible)
+        if len(candidates) == 1:
+            return -1
+        drawn = fitting[rng.permutation(len(fitting))[: max(_MAX_LOOKED_UP // len(candidates), 1)]]
+        left = self._answer_codes[np.ix_(drawn, candidates)] == self._codes[drawn, secret][:, None]
+        num_left = left.sum(axis=1)
+        value = left @ (worth[candidates] * rng.exponential(size=len(candidates)))
+        value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, each equally likely
+        value[num_left == len(candidates)] = 0
+        best = int(np.argmax(value))
+        return int(drawn[best]) if value[best] > 0 else -1
+
+
+_helper: SolverTeacher
+"""The teacher of a process started by `helped_by`."""
+
+
+def _set_up(words: WordList) -> None:
+    """Prepare such a process. It ignores Ctrl-C: the main process handles it and then ends this one."""
+    global _helper  # an executor offers its processes no other place to keep things
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _helper = SolverTeacher(Solver(words))
+
+
+def _help(task: _Task) -> _Chunk:
+    return _helper._play_chunk(task)
+
+
+_TRIES = 20
+
+
+_SECOND_LETTER_RATE = 0.2
+
+
+def misspelt(word: str, board: Sequence[Turn], words: WordList, rng: random.Random) -> str | None:
+    """An unlisted word, one or two letters off, that fits the board and is not on it; None if none was found.
+
+    New letters are drawn from the same place of listed words, so that letters common there are common here.
+    """
+    played = {turn.guess for turn in board}
+    for _ in range(_TRIES):
+        letters = list(word)
+        for place in rng.sample(range(len(word)), 1 + (rng.random() < _SECOND_LETTER_RATE)):
+            letters[place] = rng.choice(words.guesses)[place]
+        slip = "".join(letters)
+        if slip not in words.guess_index and slip not in played and not violates_clues(slip, board):
+            return slip
+    return None

@@ -1,0 +1,262 @@
+"""Laws of `wordle-rl eval`: which secrets it plays, how often, and which files it leaves alone."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scripted_evaluations import ANSWERS, WORDS
+
+from wordle_rl.commands.eval_request import Asked, Outputs, Source, Wording
+from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.game import Rules
+from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+
+def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
+    split = split_secrets(WORDS, val_size=2, test_size=4)
+    assert Source("solver", "", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
+    assert Source("solver", "", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
+    assert sorted(Source("solver", "", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("player", "temperature", "endpoint_default_sampling", "draws"),
+    [
+        ("solver", 0.0, False, False),
+        ("solver", 1.0, False, False),
+        ("random", 0.0, False, True),
+        ("runs/a", 0.0, False, False),
+        ("runs/a", 0.5, False, True),
+        ("openai:m", 0.0, False, False),
+        ("openai:m", 0.5, False, True),
+        ("openai:m", 0.0, True, True),
+    ],
+)
+def test_games_are_repeated_only_by_players_that_draw(
+    player: str, temperature: float, endpoint_default_sampling: bool, draws: bool
+) -> None:
+    sampling = SamplingSettings(temperature=temperature)
+    asked = Asked(
+        player,
+        None,
+        Wording(None, None, None),
+        sampling,
+        PatienceSettings(),
+        endpoint_default_sampling=endpoint_default_sampling,
+    )
+    assert asked.draws == draws
+
+
+def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path) -> None:
+    sampling = SamplingSettings(temperature=1.0)
+    asked = Asked("m", None, Wording(None, None, None), sampling, PatienceSettings(), seed=LARGEST_SEED)
+    outputs = Outputs(tmp_path / "x.json", None, overwrite=False)
+    assert asked.going_on(outputs).seed == LARGEST_SEED
+    (tmp_path / "x.games.jsonl").write_text("settings\ngame\ngame\n")
+    assert asked.going_on(outputs).seed == 1
+
+
+def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
+    command = ("eval", "--words", word_directory, "--split", "val", "--no-regret", "--json", "--games-per-secret", 3)
+    for player in ("solver", "openai:m"):
+        code, out, err = cli(*command, "--player", player)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{player} plays the same game again" in err
+    code, out, _ = cli(*command, "--player", "random")
+    assert (code, json.loads(out)["num_games"] % 3) == (0, 0)
+    assert cli(*command[:-1], 1, "--player", "solver")[0] == 0
+
+
+@pytest.fixture
+def into_file(cli, word_directory: Path, tmp_path: Path):
+    """`wordle-rl eval --out x.json` of two games of a player."""
+
+    def run(player: str, *more: object) -> tuple[int, str, str]:
+        command = ("eval", "--player", player, "--words", word_directory, "--max-games", 2, "--no-regret")
+        return cli(*command, "--out", tmp_path / "x.json", *more)
+
+    return run
+
+
+def test_another_players_evaluation_is_written_over_only_if_asked_for(into_file, tmp_path: Path) -> None:
+    assert into_file("solver")[0] == 0
+    before = (tmp_path / "x.json").read_bytes()
+    code, out, err = into_file("random")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds an evaluation of solver, this would be one of random" in err
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver")[0] == 0, "the same command goes on working"
+    assert into_file("random", "--overwrite")[0] == 0
+    assert Evaluation.load(tmp_path / "x.json").player == "random"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"fingerprint": "0" * 64}, "other words"),
+        ({"parts": ("val",)}, "another part of them"),
+        ({"rules": Rules(max_turns=5)}, "other rules"),
+        ({"constrain": "words"}, "another constraint"),
+    ],
+)
+def test_an_evaluation_under_other_conditions_is_not_written_over(
+    change: dict[str, object], named: str, into_file, tmp_path: Path
+) -> None:
+    assert into_file("solver")[0] == 0
+    replace(Evaluation.load(tmp_path / "x.json"), **change).save(tmp_path / "x.json")  # type: ignore[arg-type]
+    before = (tmp_path / "x.json").read_bytes()
+    code, _, err = into_file("solver")
+    assert code == 2
+    assert named in err
+    assert (tmp_path / "x.json").read_bytes() == before
+
+
+def test_games_that_would_not_be_played_again_are_not_written_over(into_file, tmp_path: Path) -> None:
+    assert into_file("solver", "--max-games", 4)[0] == 0
+    before = (tmp_path / "x.json").read_bytes()
+    code, out, err = into_file("solver", "--max-games", 3)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "this would be one of solver, without 1 of its games; name another --out, or pass --overwrite" in err
+    code, _, err = into_file("solver", "--max-games", 4, "--split-seed", 5)
+    assert code == 2
+    assert "of its games" in err
+    assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver", "--max-games", 4)[0] == 0
+    assert into_file("solver", "--max-games", 5)[0] == 0, "none of the games is lost"
+
+
+def test_an_evaluation_that_does_not_say_how_it_was_asked_is_refused_in_one_line(
+    into_file, cli, tmp_path: Path
+) -> None:
+    assert into_file("solver")[0] == 0
+    stored = read_object(tmp_path / "x.json")
+    assert stored.pop("conditions")["style"] == "english"
+    write_json(tmp_path / "y.json", stored)
+    code, out, err = cli("compare", tmp_path / "x.json", tmp_path / "y.json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "y.json is no evaluation: conditions: Field required; name a file that `wordle-rl eval --out` wrote" in err
+
+
+def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory, "--no-regret", "--max-games", 2]
+    command += ["--out", tmp_path / "x.json", "--max-completion-tokens", 12]
+    assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
+    kept = Evaluation.load(tmp_path / "x.json").conditions
+    assert (kept.temperature, kept.top_p, kept.max_completion_tokens) == (1.0, 1.0, 12)
+    assert (kept.engine, kept.seed) == ("transformers", 3)
+    code, _, err = cli(*command)
+    assert code == 2
+    assert "with temperature 0 instead of 1;" in err
+    assert "with seed 4 instead of 3;" in cli(*command, "--temperature", 1, "--seed", 4)[2]
+    assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
+    greedy = ("--max-games", 2, "--max-completion-tokens", 512, "--out", tmp_path / "greedy.json")
+    cli("eval", "--player", finished_run, "--words", word_directory, *greedy)
+    out = cli("compare", tmp_path / "x.json", tmp_path / "greedy.json", "--names", "a", "b")[1]
+    assert (
+        "a and b were asked under different conditions: temperature 1 and 0, max_completion_tokens 12 and 512"
+        in " ".join(out.split())
+    )
+    assert cli("compare", tmp_path / "x.json", finished_run / "eval" / "sft.json")[0] == 0
+
+
+def test_a_run_keeps_how_its_models_were_asked(finished_run) -> None:
+    kept = Evaluation.load(finished_run / "eval" / "grpo.json").conditions
+    assert (kept.temperature, kept.engine) == (0.0, "transformers")
+
+
+def test_some_of_all_secrets_have_figures_of_each_part_and_none_of_all(cli, word_directory, tmp_path: Path) -> None:
+    command = ("eval", "--player", "solver", "--words", word_directory, "--split", "all", "--no-regret")
+    code, out, _ = cli(*command, "--max-games", 2, "--json", "--out", tmp_path / "x.json")
+    found = json.loads(out)
+    assert (code, "win_rate" in found) == (0, False)
+    assert {part: figures["num_games"] for part, figures in found["parts"].items()} == {
+        "train": 2, "val": 2, "held_out": 2,
+    }  # fmt: skip
+    assert Evaluation.load(tmp_path / "x.json").parts == ("train", "val", "held_out")
+    assert cli(*command, "--max-games", 2, "--out", tmp_path / "x.json")[0] == 0, "the same command again"
+    heading = next(line for line in cli(*command, "--max-games", 2)[1].splitlines() if "held out" in line)
+    assert heading.split() == ["held", "out", "train", "val"]
+    for whole in (0, 1000):
+        found = json.loads(cli(*command, "--max-games", whole, "--json")[1])
+        assert found["num_games"] == len(load_words(str(word_directory)).answers)
+
+
+def test_a_file_that_holds_no_evaluation_is_left_alone_before_any_game(into_file, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("dear diary")
+    code, out, err = into_file("solver")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "x.json holds no evaluation" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert (tmp_path / "x.json").read_text() == "dear diary"
+    assert into_file("solver", "--overwrite")[0] == 0
+
+
+def test_a_player_that_draws_by_chance_plays_every_secret_anew(
+    cli, finished_run, word_directory, tmp_path: Path
+) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory, "--temperature", 1]
+    found = {}
+    for name, seed in (("a", 0), ("again", 0), ("b", 1)):
+        code, _, err = cli(*command, "--games-per-secret", 3, "--seed", seed, "--out", tmp_path / f"{name}.json")
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / f"{name}.json").read_text())["records"]
+    secrets = [game["secret"] for game in found["a"]]
+    assert secrets == [*dict.fromkeys(secrets)] * 3
+    assert found["a"] == found["again"] != found["b"]
+    third = len(secrets) // 3
+    assert found["a"][:third] != found["a"][third : 2 * third]
+    code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
+    assert code == 0
+    assert json.loads(out)["num_games"] == len(secrets)
+    code, _, err = cli(*command, "--games-per-secret", 0)
+    assert code == 2
+    assert "games-per-secret" in err or "games_per_secret" in err
+
+
+def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: Path) -> None:
+    command = ["eval", "--player", finished_run, "--words", word_directory]
+    free, limited = tmp_path / "free.json", tmp_path / "limited.json"
+    assert cli(*command, "--out", free)[0] == 0
+    code, out, _ = cli(*command, "--constrain", "words", "--out", limited, "--json")
+    assert code == 0
+    assert (json.loads(out)["constrain"], json.loads(out)["invalid_rate"]) == ("words", 0.0)
+    assert "(constrained)" in cli(*command, "--constrain", "words")[1]
+    code, out, _ = cli("compare", free, limited)
+    assert code == 0
+    assert "no comparison of models" in out
+    for path in (free, limited):
+        shutil.copy(path, tmp_path / f"twin_{path.name}")
+    assert "guesses of both players were limited" in cli("compare", limited, tmp_path / "twin_limited.json")[1]
+    assert "were limited" not in cli("compare", free, tmp_path / "twin_free.json")[1]
+    code, out, _ = cli("play", "--player", finished_run, "--words", word_directory, "--constrain", "words")
+    assert code == 0
+    assert "not in the word list" not in out
+    for player in ("solver", "human"):
+        code, _, err = cli("play", "--player", player, "--words", word_directory, "--constrain", "words")
+        assert code == 2
+        assert "needs a model directory" in err
+
+
+def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    settings = WordSettings(source=str(word_directory), split_seed=5)
+    split = split_secrets(load_words(settings.source), 5)
+    known = lineage_of(run / "grpo")
+    assert known is not None
+    save_lineage(run / "grpo", Lineage(game=known.game, lessons=(lesson_of(settings, split),)))
+    held_out = set(split.test)
+    out = tmp_path / "model.json"
+    assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
+    assert {record.secret for record in Evaluation.load(out).records} == held_out
+    asked = ("eval", "--player", run, "--split-seed", 0, "--out", tmp_path / "asked.json", "--no-regret")
+    assert cli(*asked)[0] == 0
+    assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
+    secret = sorted(held_out)[0]
+    assert cli("play", "--player", run, "--secret", secret)[0] == 0

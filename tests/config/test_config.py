@@ -1,0 +1,251 @@
+"""Laws of the configuration: shipped files load, wrong keys are named, impossible settings are refused."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from wordle_rl.config import (
+    ConfigError,
+    GRPOSettings,
+    LLMTeacherSettings,
+    OptimizerSettings,
+    RunConfig,
+    Section,
+    describe,
+    load_config,
+    own_weights,
+)
+from wordle_rl.reward import CURRICULA
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.toml"))
+
+
+def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
+    found = [root]
+    for field in root.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += sections(field.annotation)
+    return found
+
+
+def load(tmp_path: Path, text: str) -> RunConfig:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_loads_and_says_what_it_is_for(path: Path) -> None:
+    config = load_config(path)
+    assert config != RunConfig()
+    assert path.read_text().startswith("# "), "a shipped config opens with what it is for"
+    assert tomllib.loads(path.read_text())
+
+
+def test_there_are_shipped_configs() -> None:
+    assert "quickstart" in {path.stem for path in CONFIGS}
+
+
+def test_the_defaults_survive_json() -> None:
+    config = RunConfig()
+    assert RunConfig.model_validate(json.loads(config.model_dump_json())) == config
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_stored_config_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
+    config = load_config(path)
+    (tmp_path / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
+    assert load_config(tmp_path / "config.json") == config
+
+
+@pytest.mark.parametrize("section", sections(), ids=lambda section: section.__name__)
+def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[BaseModel]) -> None:
+    assert issubclass(section, Section)
+    for name, field in section.model_fields.items():
+        assert field.description, f"{section.__name__}.{name} has no description"
+        assert field.description.endswith((".", "…", "}.")), f"{section.__name__}.{name}"
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(section(), next(iter(section.model_fields)), None)
+
+
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "[grpo]\ngroupsize = 4\n")
+    message = str(caught.value)
+    assert "unknown setting grpo.groupsize (did you mean grpo.group_size?)" in message
+    assert "run.toml" in message
+    assert "\n" not in message
+
+
+def test_a_misspelt_key_deep_down_is_named_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.optimizer\.learningrate .*sft\.optimizer\.learning_rate"):
+        load(tmp_path, "[sft.optimizer]\nlearningrate = 0.1\n")
+
+
+def test_a_misspelt_section_is_named_and_nonsense_gets_no_hint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting trace \(did you mean traces\?\)"):
+        load(tmp_path, "[trace]\nnum_games = 3\n")
+    with pytest.raises(ConfigError, match=r"unknown setting zzzzqqq$"):
+        load(tmp_path, "zzzzqqq = 1\n")
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 1\n[sft]\nbatchsize = 2\n")
+    for name in ("seed", "grpo.group_size", "sft.batchsize"):
+        assert name in str(caught.value)
+
+
+IMPOSSIBLE = {
+    "group of one": ("[grpo]\ngroup_size = 1", "grpo.group_size"),
+    "too many given": ("[grpo]\nmax_given = 6", "max_given 6"),
+    "no group": ("[grpo]\ngroups_per_step = 0", "groups_per_step"),
+    "uneven micro-batch": ("[grpo]\ngroups_per_step = 2\ngroup_size = 4\nmicro_batch_size = 3", "micro_batch_size 3"),
+    "greedy policy": ("[grpo.sampling]\ntemperature = 0", "temperature 0"),
+    "negative temperature": ("[grpo.sampling]\ntemperature = -1", "temperature"),
+    "too many given to DPO": ("[dpo]\nmax_given = 6", "dpo.max_given 6"),
+    "greedy rounds": ("[expert_iteration.sampling]\ntemperature = 0", "temperature 0"),
+    "greedy groups": ("[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0", "group_size to 1"),
+    "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "set traces.narrate"),
+    "nothing but replay": ("[expert_iteration]\nreplay_share = 1", "replay_share"),
+    "outcomes of one game": ("[dpo]\njudge = 'outcome'\ngroup_size = 1", "group_size must be at least 2"),
+    "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
+    "no tokens": ("[grpo.sampling]\nmax_completion_tokens = 0", "max_completion_tokens"),
+    "teacher outlasts game": ("[game]\nmax_turns = 4", "teacher.max_turns 6"),
+    "rates above one": ("[traces.teacher]\nnoise_rate = 0.8\nstray_rate = 0.5", "together"),
+    "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "hard_mode"),
+    "no games": ("[traces]\nnum_games = 0", "num_games"),
+    "no rate": ("[sft.optimizer]\nlearning_rate = 0", "learning_rate"),
+    "heads do not divide": ("[model]\nnum_heads = 5", "num_heads 5"),
+    "key heads do not divide": ("[model]\nnum_heads = 4\nnum_kv_heads = 3", "num_kv_heads 3"),
+    "odd head": ("[model]\nhidden_size = 12\nnum_heads = 4", "even multiple"),
+    "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
+    "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
+    "unknown reward": ("[grpo.reward]\npreset = 'gold'", "'gold'"),
+    "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "'solver' and weights (win)"),
+    "two rewards, one the default": ("[dpo.reward]\npreset = 'sparse'\nweights = {win = 1}", "dpo.reward: preset"),
+    "two rewards to end with": (
+        "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
+        "then_preset 'solver' and then_weights (win)",
+    ),
+    "a curriculum to move on to": ("[grpo.reward]\nthen_preset = 'shaped_curriculum'", "reward.then_preset"),
+    "a curriculum to move on from": (
+        "[dpo.reward]\npreset = 'shaped_curriculum'\nthen_preset = 'solver'",
+        "reward.preset 'shaped_curriculum'",
+    ),
+    "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", 'set credit to "guess"'),
+    "a spread that candidates do not have": (
+        "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
+        "set scale_advantages to false",
+    ),
+    "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
+    "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
+    "unknown tracker": ("report_to = ['paper']", "report_to"),
+    "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "leaves nothing to train"),
+    "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path 'tiny'"),
+    "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
+    "a share of nothing": ("starts_share = 0.4", "starts_share"),
+    "boards that nobody starts from": ("starts_file = 'x'\n[grpo]\nsteps = 0", "starts_file is for grpo"),
+    "negative seed": ("seed = -1", "seed"),
+    "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, tmp_path: Path) -> None:
+    text, named = IMPOSSIBLE[case]
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "traces.num_games", "traces.outside_choice", "model.hidden_size", "model.num_layers", "model.intermediate_size",
+        "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
+        "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
+        "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",
+    ],
+)  # fmt: skip
+def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
+    section, setting = name.split(".")
+    with pytest.raises(ConfigError, match=rf"{name}: Input should be less than or equal to \d+"):
+        load(tmp_path, f"[{section}]\n{setting} = 999999999999")
+
+
+def test_more_games_of_a_word_than_memory_can_hold_are_refused() -> None:
+    with pytest.raises(ValidationError, match="games_per_word"):
+        LLMTeacherSettings(games_per_word=10**12)
+
+
+def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
+    config = load(tmp_path, "[expert_iteration.reward]\nweights = {win = 1}\nthen_preset = 'solver'")
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    assert load_config(tmp_path / "config.json") == config
+    assert own_weights(config) == {"expert_iteration": config.expert_iteration.reward}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[grpo]\nsequence_importance = true\ncredit = 'game'",
+        "[grpo]\nsequence_importance = true\n[game]\nshape = 'state'",
+        "[grpo]\nsequence_importance = true\nturn_candidates = 4\ncredit = 'guess'",
+    ],
+)
+def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:
+    assert load(tmp_path, text).grpo.sequence_importance
+
+
+def test_a_curriculum_takes_the_threshold_and_the_order_that_were_set(tmp_path: Path) -> None:
+    reward = "[grpo.reward]\npreset = 'shaped_curriculum'\n"
+    stored = load(tmp_path, reward).grpo.reward.schedule()
+    assert stored == CURRICULA["shaped_curriculum"]
+    other = load(tmp_path, reward + "threshold = 0.5\nkeep_order = false").grpo.reward.schedule()
+    assert (other.threshold, other.keep_order) == (0.5, False)
+    assert (other.start, other.end) == (stored.start, stored.end)
+
+
+def test_hard_mode_without_strays_is_fine(tmp_path: Path) -> None:
+    assert load(tmp_path, "[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0").game.hard_mode
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no config file .*nowhere\.toml"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("content", [b"[grpo", b"seed = = 1", b"\xff\xfe\x00"])
+def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"bad\.toml"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])
+def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert load_config(tmp_path / name) == RunConfig(seed=7)
+
+
+def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
+    with pytest.raises(ValidationError) as caught:
+        GRPOSettings(optimizer=OptimizerSettings(), groups_per_step=1, group_size=2, micro_batch_size=7)
+    assert describe(caught.value) == "config: micro_batch_size 7 must divide the 2 games of a step"
+
+
+def test_the_prompter_of_a_game_has_its_rules() -> None:
+    prompter = RunConfig.model_validate(
+        {"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {"stray_rate": 0}}}
+    ).game.prompter(4)
+    assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
+
+
+def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
+    assert load(tmp_path, "[dagger.sampling]\ntemperature = 0").dagger.sampling.temperature == 0

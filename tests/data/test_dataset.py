@@ -1,0 +1,345 @@
+"""Laws of datasets: rows as trainers take them, every reject counted, masks drawn as a picture."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from training_fixtures import compact, rows
+
+from wordle_rl.chat.codec import mask_picture
+from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.data.dataset import (
+    DatasetLimits,
+    conversation,
+    encode_traces,
+    fault_of,
+    summarise,
+    summarise_teachers,
+    turn_conversations,
+    write_dataset,
+)
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.game import Outcome, score_guess
+from wordle_rl.prompt import Guess, Shape, Style, Thinking
+from wordle_rl.runs import write_jsonl
+
+
+def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> Trace:
+    turns = [TraceTurn(g, score_guess(secret, g), i not in untaught, 1, thinking) for i, g in enumerate(guesses)]
+    return Trace(secret, tuple(turns), completion_tokens=50)
+
+
+# Three turns; the second guess contradicts the first one's marks, so the teacher disowns it.
+STRAYED = game("crane", "crate", "pesto", "crane", untaught=(1,))
+
+
+def test_the_picture_of_a_game_is_replies_between_answers(codec) -> None:
+    encoded = encode_traces([game("crane", "crate", "crane")], compact(), codec, 1000)
+    [example] = encoded.examples
+    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
+        "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
+    )
+
+
+def test_the_picture_of_a_disowned_turn_is_blank(codec) -> None:
+    [example] = encode_traces([STRAYED], compact(), codec, 1000).examples
+    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
+        "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG"
+        "<|reply|><guess>pesto</guess><|end|>pXeYsXtXoX"
+        "<|reply|>⟦<guess>crane</guess><|end|>⟧"
+    )
+
+
+def test_state_shape_has_one_example_per_taught_turn_under_the_whole_board(codec) -> None:
+    examples = encode_traces([STRAYED], compact(Shape.STATE), codec, 1000).examples
+    assert [mask_picture(codec, e.token_ids, e.loss_mask) for e in examples] == [
+        "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧",
+        "5x6\ncGrGaGtXeG\npXeYsXtXoX<|reply|>⟦<guess>crane</guess><|end|>⟧",
+    ]
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_as_many_replies_are_learnt_as_were_taught(shape: Shape, traces, codec) -> None:
+    encoded = encode_traces(traces, compact(shape), codec, 1000)
+    pictures = [mask_picture(codec, e.token_ids, e.loss_mask) for e in encoded.examples]
+    taught = sum(turn.taught for trace in traces for turn in trace.turns)
+    assert sum(picture.count("⟦") for picture in pictures) == taught
+    assert not encoded.rejected
+
+
+def test_a_game_encodes_as_the_rollout_would_meet_it(codec) -> None:
+    """The prompt before the last reply is token for token what a policy with this board is asked."""
+    prompter = compact()
+    [example] = encode_traces([STRAYED], prompter, codec, 1000).examples
+    prompt = codec.prompt_ids(prompter.opening(STRAYED.board(2)))
+    assert example.token_ids == prompt + codec.reply_ids("<guess>crane</guess>")
+
+
+def test_a_sequence_that_is_too_long_is_rejected_not_cut(codec) -> None:
+    short, long = game("crane", "crane"), game("crane", "crate", "grape", "crane")
+    lengths = [len(e.token_ids) for e in encode_traces([short, long], compact(), codec, 1000).examples]
+    encoded = encode_traces([short, long], compact(), codec, lengths[1] - 1)
+    assert [len(e.token_ids) for e in encoded.examples] == lengths[:1]
+    assert encoded.rejected == {"too_long": 1}
+    assert not encode_traces([short, long], compact(), codec, lengths[1]).rejected
+
+
+def test_a_game_without_a_taught_turn_is_rejected(codec) -> None:
+    encoded = encode_traces([game("crane", "crate", untaught=(0,))], compact(), codec, 1000)
+    assert (encoded.examples, encoded.rejected) == ([], {"nothing_taught": 1})
+
+
+def test_a_game_of_no_turns_gives_nothing(codec) -> None:
+    for shape in Shape:
+        encoded = encode_traces([Trace("crane", ())], compact(shape), codec, 1000)
+        assert (encoded.examples, encoded.rejected) == ([], {})
+
+
+def test_thinking_is_learnt_with_its_guess(codec) -> None:
+    prompter = GameSettings(style=Style.COMPACT, thinking=Thinking.REQUIRED).prompter(5)
+    [example] = encode_traces([game("crane", "crane", thinking="why")], prompter, codec, 1000).examples
+    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
+        "5x6<|reply|>⟦<think>why</think><guess>crane</guess><|end|>⟧"
+    )
+
+
+def test_what_a_teacher_says_is_read_back_by_the_parser(traces) -> None:
+    for style in Style:
+        prompter = GameSettings(style=style).prompter(5)
+        for trace in traces[:20]:
+            replies = [m["content"] for m in conversation(trace, prompter) if m["role"] == "assistant"]
+            assert [prompter.parse(reply) for reply in replies] == [Guess(t.guess, t.thinking) for t in trace.turns]
+
+
+def test_a_state_conversation_never_shows_its_own_guess(traces) -> None:
+    prompter = GameSettings(shape=Shape.STATE).prompter(5)
+    for trace in traces[:20]:
+        for messages, turn in zip(
+            turn_conversations(trace, prompter), [t for t in trace.turns if t.taught], strict=True
+        ):
+            seen = {past.guess for past in trace.turns[: trace.turns.index(turn)]}
+            if turn.guess not in seen:
+                assert turn.guess not in messages[-2]["content"]
+
+
+SOUND = game("crane", "crate", "crane")
+FAULTS = {
+    "not_won": game("crane", "crate"),
+    "too_many_turns": game("crane", "abbey", "civic", "fuzzy", "crane"),
+    "too_long": game("crane", "crate", "crane", thinking="many words " * 20),
+    "unlisted_guess": game("crane", "zzzzz", "crane"),
+    "unlisted_secret": game("zzzzz", "zzzzz"),
+    "wrong_marks": replace(SOUND, turns=(replace(SOUND.turns[0], marks="GGGYG"), SOUND.turns[1])),
+    "violates_clues": game("crane", "crate", "pesto", "crane"),
+    "no_turns": Trace("crane", ()),
+    "error": replace(SOUND, error="down"),
+    "malformed_turn": replace(SOUND, turns=(TraceTurn("", "", outcome=Outcome.MALFORMED), *SOUND.turns)),
+    "unlisted_turn": replace(SOUND, turns=(TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED), *SOUND.turns)),
+    "too_many_tokens": replace(SOUND, completion_tokens=101),
+    "unknown_tokens": replace(SOUND, completion_tokens=0),
+    "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
+    "thinking_announces_another_guess": game("crane", "crane", thinking="I'll play crate."),
+    "thinking_calls_a_ruled_out_word_possible": game("crane", "crate", "crane", thinking="crate fits"),
+    "plays_on_after_win": game("crane", "crane", "crane"),
+}
+LIMITS = DatasetLimits(max_turns=3, max_words=30, max_tokens=100)
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_each_fault_has_its_reason(reason: str, small_words) -> None:
+    assert fault_of(FAULTS[reason], small_words, LIMITS) == reason
+
+
+def test_a_sound_game_has_no_fault_and_a_disowned_guess_is_none(small_words) -> None:
+    assert fault_of(SOUND, small_words, LIMITS) is None
+    assert fault_of(STRAYED, small_words, LIMITS) is None
+
+
+def test_a_free_refusal_is_no_guess(small_words) -> None:
+    refused = TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED, costs_turn=False)
+    asked_again = replace(SOUND, turns=(refused, refused, *SOUND.turns))
+    assert fault_of(asked_again, small_words, LIMITS) == "unlisted_turn", "four turns, two of them guesses"
+    charged = replace(asked_again, turns=(replace(refused, costs_turn=True),) * 2 + SOUND.turns)
+    assert fault_of(charged, small_words, LIMITS) == "too_many_turns"
+    for summary in (summarise, summarise_teachers):
+        assert [row.mean_guesses_on_wins for row in summary([asked_again])] == [2.0]
+        assert [row.mean_guesses_on_wins for row in summary([charged])] == [4.0]
+
+
+def test_unknown_tokens_matter_only_to_a_bound_on_them(small_words) -> None:
+    assert fault_of(FAULTS["unknown_tokens"], small_words, replace(LIMITS, max_tokens=0)) is None
+
+
+def test_probes_are_kept_if_asked_for(small_words) -> None:
+    probing = FAULTS["violates_clues"]
+    assert fault_of(probing, small_words, replace(LIMITS, consistent_only=False)) is None
+    stray = replace(probing, turns=(*probing.turns[:1], replace(probing.turns[1], marks="GGGGG"), *probing.turns[2:]))
+    assert fault_of(stray, small_words, replace(LIMITS, consistent_only=False)) == "wrong_marks"
+
+
+def test_unchecked_thinking_is_kept_if_asked_for(small_words) -> None:
+    loose = replace(LIMITS, check_thinking=False)
+    assert fault_of(FAULTS["thinking_announces_another_guess"], small_words, loose) is None
+
+
+def test_thinking_that_no_reply_will_hold_is_neither_checked_nor_counted(small_words) -> None:
+    silent = replace(LIMITS, thinking=Thinking.OFF)
+    for reason in ("too_long", "tags_in_thinking", "thinking_calls_a_ruled_out_word_possible"):
+        assert fault_of(FAULTS[reason], small_words, silent) is None
+    assert fault_of(SOUND, small_words, replace(silent, max_words=1)) == "too_long", "its two guesses are words"
+    assert fault_of(SOUND, small_words, replace(silent, max_words=2)) is None
+
+
+def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small_words) -> None:
+    required = replace(LIMITS, thinking=Thinking.REQUIRED)
+    thoughtful = game("crane", "crate", "crane", thinking="why")
+    assert fault_of(SOUND, small_words, required) == "no_thinking"
+    assert fault_of(thoughtful, small_words, required) is None
+    first, last = thoughtful.turns
+    for blank in ("", " \n"):
+        assert fault_of(replace(thoughtful, turns=(first, replace(last, thinking=blank))), small_words, required)
+    disowned = replace(first, thinking="", taught=False)
+    assert fault_of(replace(thoughtful, turns=(disowned, last)), small_words, required) is None
+
+
+def test_a_game_of_any_length_is_kept_where_words_have_no_bound(small_words) -> None:
+    assert fault_of(FAULTS["too_long"], small_words, replace(LIMITS, max_words=None)) is None
+
+
+def test_thinking_that_the_rows_leave_out_is_no_fault_of_the_command(
+    cli, word_directory, split, tmp_path: Path
+) -> None:
+    secret, other = split.train[:2]
+    games = [game(secret, secret, thinking=f"I'll play {other}."), game(other, other)]
+    write_jsonl(tmp_path / "t.jsonl", (one.to_row() for one in games))
+    command = ("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--words", word_directory, "--json")
+    for thinking, rejected in {
+        "off": {},
+        "optional": {"thinking_announces_another_guess": 1},
+        "required": {"thinking_announces_another_guess": 1, "no_thinking": 1},
+    }.items():
+        code, out, err = cli(*command, "--thinking", thinking)
+        assert code == 0, err
+        assert json.loads(out)["rejected"] == rejected
+
+
+def test_lost_games_are_kept_if_asked_for(small_words) -> None:
+    assert fault_of(FAULTS["not_won"], small_words, replace(LIMITS, won_only=False)) is None
+
+
+def test_the_teachers_own_games_are_sound(sixty, traces) -> None:
+    faults = Counter(fault_of(trace, sixty, DatasetLimits()) for trace in traces)
+    assert set(faults) == {None, "not_won"}
+    assert faults[None] == sum(trace.won for trace in traces)
+
+
+@pytest.mark.parametrize("limits", [{"max_turns": 0}, {"max_words": 0}, {"max_tokens": -1}])
+def test_limits_that_leave_no_game_are_refused(limits) -> None:
+    with pytest.raises(ConfigError, match=next(iter(limits))):
+        DatasetLimits(**limits)
+
+
+def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None:
+    prompter = compact()
+    extra = [game(split.val[0], split.val[0]), game(split.test[0], split.test[0]), game("crane", "crate")]
+    counts = write_dataset([*traces, *extra], sixty, split, prompter, DatasetLimits(), tmp_path / "set")
+    found = {name: rows(tmp_path / f"set_{name}.jsonl") for name in counts["rows"]}
+    assert {name: len(lines) for name, lines in found.items()} == counts["rows"]
+    won = [trace for trace in traces if trace.won and all(turn.taught for turn in trace.turns)]
+    assert counts["rows"]["sft_train"] == len(won) > 0
+    assert counts["rows"]["sft_val"] == 1
+    assert counts["rejected"]["test_secret"] == 1
+    assert counts["rejected"]["untaught_turn"] > 0
+    assert sum(counts["rejected"].values()) == len(traces) + 2 - len(won)
+    for row in found["sft_train"]:
+        assert set(row) == {"messages"}
+        roles = [message["role"] for message in row["messages"]]
+        assert roles == ["user", "assistant"] * (len(roles) // 2)
+    for part, secrets in (("rl_train", split.train), ("rl_val", split.val)):
+        assert [row["answer"] for row in found[part]] == list(secrets)
+        assert all(set(row) == {"prompt", "answer"} and row["prompt"] == prompter.opening() for row in found[part])
+
+
+def test_start_states_are_boards_before_the_last_guess(sixty, split, traces, tmp_path: Path) -> None:
+    write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "set")
+    states = rows(tmp_path / "set_rl_start_states.jsonl")
+    whole = [trace for trace in traces if all(turn.taught for turn in trace.turns)]
+    longer = [trace for trace in whole if trace.won and len(trace.turns) > 1]
+    assert [row["word"] for row in states] == [trace.secret for trace in longer]
+    for row, trace in zip(states, longer, strict=True):
+        assert set(row) == {"word", "turns"}
+        assert all(set(turn) == {"guess", "feedback"} for turn in row["turns"])
+        assert [turn["guess"] for turn in row["turns"]] == [turn.guess for turn in trace.turns[:-1]]
+        assert all(turn["feedback"] == score_guess(row["word"], turn["guess"]) for turn in row["turns"])
+
+
+def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, traces, tmp_path: Path) -> None:
+    held_out = {*split.val, *split.test}
+    extra = [game(secret, secret) for secret in held_out]
+    write_dataset([*traces, *extra], sixty, split, compact(), DatasetLimits(), tmp_path / "set")
+    assert not held_out & {row["answer"] for row in rows(tmp_path / "set_rl_train.jsonl")}
+    assert not held_out & {row["word"] for row in rows(tmp_path / "set_rl_start_states.jsonl")}
+    last = [row["messages"][-1]["content"] for row in rows(tmp_path / "set_sft_train.jsonl")]
+    assert not {f"<guess>{secret}</guess>" for secret in held_out} & set(last)
+    assert not set(split.test) & {row["answer"] for row in rows(tmp_path / "set_rl_val.jsonl")}
+
+
+def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, traces, tmp_path: Path) -> None:
+    """Whoever trains on a conversation learns all of its replies, marked or not."""
+    prompter = compact()
+    disowned = {str(conversation(trace, prompter)) for trace in traces if not all(turn.taught for turn in trace.turns)}
+    write_dataset(traces, sixty, split, prompter, DatasetLimits(won_only=False), tmp_path / "set")
+    written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
+    assert disowned
+    assert written
+    assert not written & disowned
+
+
+def test_state_rows_are_one_per_taught_turn(sixty, split, traces, tmp_path: Path) -> None:
+    counts = write_dataset(traces, sixty, split, compact(Shape.STATE), DatasetLimits(), tmp_path / "set")
+    assert counts["rows"]["sft_train"] == sum(t.taught for trace in traces if trace.won for t in trace.turns)
+
+
+def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:
+    games = [game("crane", "crane"), game("crane", "crate", "crane"), game("abbey", "crane"), game("civic", "civic")]
+    found = summarise(games)
+    assert [(r.secret, r.num_games, r.num_wins, r.mean_guesses_on_wins, r.win_rate) for r in found] == [
+        ("abbey", 1, 0, None, 0.0),
+        ("crane", 2, 2, 1.5, 1.0),
+        ("civic", 1, 1, 1.0, 1.0),
+    ]
+
+
+def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
+    lost = replace(FAULTS["malformed_turn"], turns=FAULTS["malformed_turn"].turns[:2], teacher="m", seed=1)
+    failed = replace(SOUND, error="down", teacher="m", seed=2)
+    finished_later = replace(SOUND, error="down", teacher="m")
+    games = [SOUND, finished_later, lost, failed, failed, replace(SOUND, teacher="m"), replace(failed, secret="civic")]
+    found = {(row.secret, row.teacher): row for row in summarise(games)}
+    assert set(found) == {("crane", "solver"), ("crane", "m"), ("civic", "m")}
+    row = found["crane", "m"]
+    assert (row.num_games, row.num_wins, row.num_errors, row.num_broken_turns, row.win_rate) == (2, 1, 1, 1, 0.5)
+    civic = found["civic", "m"]
+    assert (civic.num_games, civic.num_errors, civic.win_rate) == (0, 1, 0.0)
+    teachers = summarise_teachers(games)
+    assert [(r.teacher, r.num_games, r.num_wins, r.num_errors) for r in teachers] == [
+        ("m", 2, 1, 2),
+        ("solver", 1, 1, 0),
+    ]
+
+
+def test_rows_that_repeat_another_are_counted(sixty, split, traces, tmp_path: Path) -> None:
+    once = write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "once")
+    twice = write_dataset([*traces, *traces], sixty, split, compact(), DatasetLimits(), tmp_path / "twice")
+    rows = [row for part in ("train", "val") for row in (tmp_path / f"once_sft_{part}.jsonl").read_text().splitlines()]
+    assert once["repeated"] == len(rows) - len(set(rows))
+    assert twice["repeated"] == 2 * len(rows) - len(set(rows))
+
+
+def test_rows_are_plain_json(sixty, split, traces, tmp_path: Path) -> None:
+    counts = write_dataset(traces, sixty, split, GameSettings().prompter(5), DatasetLimits(), tmp_path / "set")
+    assert json.loads(json.dumps(counts)) == counts
+    system = rows(tmp_path / "set_sft_train.jsonl")[0]["messages"][0]
+    assert system["role"] == "system"

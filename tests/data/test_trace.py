@@ -1,0 +1,275 @@
+"""Laws of teacher games: checked again from scratch, never with a held-out secret, and true in every sentence."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn, read_traces
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import draw_secrets, narration, solver_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import WordList
+from wordle_rl.words.split import split_secrets
+
+
+def marks_of(secret: str, guess: str) -> str:
+    """A second scorer, written otherwise: green letters are taken out, then yellows from left to right."""
+    left = Counter(s for s, g in zip(secret, guess, strict=True) if s != g)
+    marks = ""
+    for s, g in zip(secret, guess, strict=True):
+        if s == g:
+            marks += "G"
+        elif left[g] > 0:
+            left[g] -= 1
+            marks += "Y"
+        else:
+            marks += "X"
+    return marks
+
+
+def possible(words: WordList, turns) -> list[str]:
+    """Brute force: the answers that would have earned the same marks for every guess."""
+    return [word for word in words.answers if all(marks_of(word, turn.guess) == turn.marks for turn in turns)]
+
+
+def test_every_mark_agrees_with_a_second_scorer(traces) -> None:
+    for trace in traces:
+        for turn in trace.turns:
+            assert turn.marks == marks_of(trace.secret, turn.guess), trace
+
+
+def test_every_taught_guess_could_still_be_the_secret(sixty, traces) -> None:
+    for trace in traces:
+        for count, turn in enumerate(trace.turns):
+            if turn.taught:
+                assert turn.guess in possible(sixty, trace.turns[:count])
+
+
+def test_the_remaining_answers_are_counted_by_brute_force(sixty, traces) -> None:
+    for trace in traces:
+        for count, turn in enumerate(trace.turns):
+            assert turn.remaining == len(possible(sixty, trace.turns[:count]))
+
+
+def test_games_are_won_or_end_where_no_answer_fits_or_turns_are_out(sixty, traces) -> None:
+    endings = Counter()
+    for trace in traces:
+        if trace.won:
+            endings["won"] += 1
+            assert all(turn.guess != trace.secret for turn in trace.turns[:-1])
+        elif len(trace.turns) == 6:
+            endings["out of turns"] += 1
+        else:
+            endings["no answer fits"] += 1
+            assert trace.secret not in sixty.answers
+            assert possible(sixty, trace.turns) == []
+    assert endings["won"] > 50
+    assert endings["no answer fits"] > 10
+
+
+def test_strays_are_marked_and_say_nothing(traces) -> None:
+    turns = [turn for trace in traces for turn in trace.turns]
+    assert sum(not turn.taught for turn in turns) > 20
+    assert all(bool(turn.thinking) == turn.taught for turn in turns)
+
+
+def test_the_number_in_every_narration_is_the_true_one(sixty, traces) -> None:
+    kinds = Counter()
+    for trace in traces:
+        for count, turn in enumerate(trace.turns):
+            if not turn.taught:
+                continue
+            left = possible(sixty, trace.turns[:count])
+            if only := re.search(r"Only (\w+) fits", turn.thinking):
+                assert left == [only[1]] == [turn.guess]
+                kinds["only"] += 1
+                continue
+            assert int(re.search(r"(\d+) (?:of )?words?", turn.thinking)[1]) == len(left)
+            assert turn.guess in turn.thinking
+            classes = Counter(marks_of(word, turn.guess) for word in left)
+            if groups := re.search(r"sorts them into (\d+) groups", turn.thinking):
+                assert int(groups[1]) == len(classes)
+                kinds["groups"] += 1
+            if "tells all of them apart" in turn.thinking:
+                assert len(classes) == len(left)
+                kinds["apart"] += 1
+    assert all(kinds[kind] for kind in ("only", "groups", "apart")), kinds
+
+
+def test_what_narration_says_of_letters_is_true_of_the_secret(traces) -> None:
+    checked = 0
+    for trace in traces:
+        for turn in trace.turns:
+            if absent := re.search(r"Letters not in the word: ([a-z ]+)\.", turn.thinking):
+                assert not set(absent[1].split()) & set(trace.secret)
+                checked += 1
+            if placed := re.search(r"Letters in their place: ([^.]+)\.", turn.thinking):
+                for letter, place in re.findall(r"([a-z]) at (\d)", placed[1]):
+                    assert trace.secret[int(place) - 1] == letter
+                    checked += 1
+    assert checked > 100
+
+
+def test_a_probe_is_never_called_possible() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch", "abbey")
+    words = WordList("rhymes", answers, (*answers, "clamp", "whelm", "clmpw"))
+    settings = TraceSettings(
+        num_games=40, narrate=True, outside_rate=0.0, teacher=TeacherSettings(probe_gain=1, noise_rate=0.0)
+    )
+    secrets = draw_secrets(words, split_secrets(words), settings, 0)
+    kinds = Counter()
+    for trace in solver_traces(words, secrets, SolverTeacher(Solver(words)), settings, 0):
+        for count, turn in enumerate(trace.turns):
+            if turn.taught and count and turn.remaining > 1:
+                left = possible(words, trace.turns[:count])
+                fits = turn.guess in left
+                assert ("is one of them" in turn.thinking) == fits
+                assert ("is none of them" in turn.thinking) == (not fits)
+                classes = len({marks_of(word, turn.guess) for word in left})
+                apart = "tells all of them apart" in turn.thinking
+                assert apart == (classes == len(left))
+                assert apart or f"sorts them into {classes} groups" in turn.thinking
+                kinds["possible" if fits else "apart" if apart else "groups"] += 1
+    assert all(kinds[kind] for kind in ("possible", "apart", "groups")), kinds
+
+
+def test_narration_of_the_first_turn_claims_nothing_of_the_board() -> None:
+    assert narration([], "crane", 60, 0) == "Any of 60 words is possible; I open with crane."
+
+
+def test_no_held_out_secret_is_ever_played(sixty, split, traces) -> None:
+    held_out = {*split.val, *split.test}
+    assert held_out
+    assert not held_out & {trace.secret for trace in traces}
+    for seed in range(20):
+        secrets = draw_secrets(sixty, split, TraceSettings(num_games=500, outside_rate=0.5), seed)
+        assert not held_out & set(secrets)
+
+
+def test_the_share_of_outside_secrets_is_as_asked(sixty, split) -> None:
+    for rate in (0.0, 0.25, 1.0):
+        secrets = draw_secrets(sixty, split, TraceSettings(num_games=400, outside_rate=rate), 0)
+        assert len(secrets) == 400
+        assert sum(secret not in sixty.answer_index for secret in secrets) == round(400 * rate)
+
+
+def test_training_secrets_are_played_equally_often(sixty, split) -> None:
+    counts = Counter(draw_secrets(sixty, split, TraceSettings(num_games=1000, outside_rate=0.0), 0))
+    assert set(counts) == set(split.train)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_secrets_kept_for_rl_are_never_the_teachers(sixty, split) -> None:
+    settings = TraceSettings(num_games=1000, outside_rate=0.0, rl_only_share=0.25)
+    kept = len(split.train) // 4
+    counts = Counter(draw_secrets(sixty, split, settings, 0))
+    assert kept > 0
+    assert set(counts) == set(split.train[:-kept])
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert split.shared(0.25) == (split.train[:-kept], split.train[-kept:])
+    assert split.shared(0.0) == (split.train, split.train)
+
+
+def test_the_smallest_split_leaves_the_teacher_a_secret() -> None:
+    words = ("crane", "crate", "grape")
+    split = split_secrets(WordList("three", words, words))
+    assert split.shared(0.99) == (split.train, split.train)
+
+
+def test_a_list_without_outside_words_plays_training_secrets_alone() -> None:
+    words = WordList("even", ("crane", "crate", "grape", "trace"), ("crane", "crate", "grape", "trace"))
+    split = split_secrets(words)
+    assert set(draw_secrets(words, split, TraceSettings(num_games=8), 0)) == set(split.train)
+
+
+def test_the_same_seed_makes_the_same_games(sixty, split, solver) -> None:
+    settings = TraceSettings(num_games=30)
+    secrets = draw_secrets(sixty, split, settings, 5)
+    teacher = SolverTeacher(solver)
+    games = [list(solver_traces(sixty, secrets, teacher, settings, seed)) for seed in (5, 5, 6)]
+    assert games[0] == games[1]
+    assert games[0] != games[2]
+
+
+def test_without_narration_nothing_is_thought(plain_traces) -> None:
+    turns = [turn for trace in plain_traces for turn in trace.turns]
+    assert turns
+    assert all(turn.taught and not turn.thinking for turn in turns)
+
+
+def test_a_short_game_stops_at_its_last_turn(sixty, split, solver) -> None:
+    settings = TraceSettings(num_games=40, teacher=TeacherSettings(max_turns=2))
+    secrets = draw_secrets(sixty, split, settings, 0)
+    games = list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+    assert max(len(game.turns) for game in games) == 2
+
+
+def test_progress_counts_the_games(sixty, split, solver) -> None:
+    settings, done = TraceSettings(num_games=30), []
+    secrets = draw_secrets(sixty, split, settings, 0)
+    list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0, done.append))
+    assert done == [30]
+
+
+def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "traces.jsonl", (trace.to_row() for trace in traces))
+    assert list(read_traces(tmp_path / "traces.jsonl")) == traces
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"turns": []},
+        {"secret": "crane"},
+        {"secret": "crane", "turns": [{"guess": "crane"}]},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "odd": 1}]},
+        {"secret": "crane", "turns": 3},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "outcome": "odd"}]},
+        {"secret": "crane", "turns": ["crane"]},
+        {"secret": "crane", "turns": {}},
+        {"secret": "crane", "turns": [{"guess": None, "marks": ""}]},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": 1}]},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "remaining": True}]},
+        {"secret": "crane", "turns": [], "seed": "0"},
+        {"secret": "crane", "turns": [], "teacher": None},
+        {"secret": "crane", "turns": [], "error": False},
+        {"secret": None, "turns": []},
+    ],
+)
+def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
+    sound = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
+    write_jsonl(tmp_path / "traces.jsonl", [sound, row])
+    with pytest.raises(RunError, match=r"traces\.jsonl:2 is no trace"):
+        list(read_traces(tmp_path / "traces.jsonl"))
+
+
+def test_rows_hold_what_a_language_model_left_only_where_it_left_something() -> None:
+    row = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
+    assert set(row) == {"secret", "turns", "teacher", "seed"}
+    assert set(row["turns"][0]) == {"guess", "marks", "taught", "remaining", "thinking"}
+    broken = TraceTurn("", "", outcome=Outcome.MALFORMED, costs_turn=False, reply="no", finish="length")
+    trace = Trace("crane", (broken,), "m", 3, "down", 5, 6)
+    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    assert trace.board() == [Turn(None, None, Outcome.MALFORMED, costs_turn=False)]
+
+
+def test_a_trace_that_names_no_teacher_is_nobodys() -> None:
+    row = Trace("crane", (), "solver").to_row()
+    assert Trace.from_row(row).teacher == "solver"
+    del row["teacher"]
+    assert Trace.from_row(row).teacher == UNKNOWN_TEACHER
+
+
+def test_a_trace_is_won_only_by_its_last_guess() -> None:
+    hit, miss = TraceTurn("crane", "GGGGG"), TraceTurn("crate", "GGGXG")
+    assert Trace("crane", (miss, hit)).won
+    assert not Trace("crane", (miss,)).won
+    assert not Trace("crane", ()).won
+    assert [turn.guess for turn in replace(Trace("crane", (miss, hit)), seed=3).board(1)] == ["crate"]

@@ -1,0 +1,225 @@
+"""Laws of teaching from a file of games: only sound games of secrets that may be taught, each other counted."""
+
+import json
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings, load_config
+from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn
+from wordle_rl.data.trace_filter import GivenTraces
+from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
+from wordle_rl.prompt import Thinking
+from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.words.split import split_secrets
+
+
+def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> Trace:
+    turns = tuple(TraceTurn(guess, score_guess(secret, guess), thinking=thinking) for guess in guesses)
+    return Trace(secret, turns, teacher)
+
+
+@pytest.fixture
+def given(sixty, tmp_path):
+    def make(*traces: Trace, rules: GameSettings | None = None, **settings) -> GivenTraces:
+        path = tmp_path / "games.jsonl"
+        write_jsonl(path, (trace.to_row() for trace in traces))
+        return GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=path, **settings), rules or GameSettings())
+
+    return make
+
+
+def test_games_of_secrets_not_to_be_taught_are_left_out(given, sixty) -> None:
+    split = split_secrets(sixty)
+    outside = sixty.outside[0]
+    games = given(*(game(secret, secret) for secret in (*sixty.answers, outside)), rl_only_share=0.25)
+    taught, kept = split.shared(0.25)
+    assert {trace.secret for trace in games} == {*taught, outside}
+    counts = {"rl_only_secret": len(kept), "val_secret": len(split.val), "test_secret": len(split.test)}
+    assert games.rejected == counts
+    assert games.left_out() == ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+
+
+def test_a_language_models_games_are_checked_and_the_solvers_probes_are_kept(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    lost, probing = game(secret, other), game(secret, other, other, secret)
+    mismarked = Trace(secret, (TraceTurn(other, "GGGGG"), TraceTurn(secret, "GGGGG")), "solver")
+    sound = game(secret, secret)
+    solvers = game(secret, other, other, secret, teacher="solver")
+    games = given(lost, probing, mismarked, sound, solvers)
+    assert list(games) == [sound, solvers]
+    assert games.rejected == {"not_won": 1, "violates_clues": 1, "wrong_marks": 1}
+
+
+def test_sound_games_of_validation_secrets_are_kept_apart_wherever_they_stand(given, sixty) -> None:
+    split = split_secrets(sixty)
+    taught, (first, second, *_) = split.train[0], split.val
+    learnt, lost = game(taught, taught), game(first, taught)
+    apart = [game(second, taught, second), game(first, first), game(first, taught, first)]
+    games = given(learnt, lost, apart[0], game(split.test[0], split.test[0]), *apart[1:], num_games=2)
+    assert games.of_validation() == apart[:2]
+    assert list(games) == [learnt]
+    assert games.rejected == {"val_secret": 4, "test_secret": 1}
+
+
+def test_no_more_games_than_wanted_are_taken_each_time_from_the_start(given, sixty) -> None:
+    secrets = split_secrets(sixty).train[:5]
+    games = given(*(game(secret, secret) for secret in secrets), num_games=3)
+    assert [trace.secret for trace in games] == [trace.secret for trace in games] == list(secrets[:3])
+
+
+def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, tmp_path: Path) -> None:
+    secret = split_secrets(sixty).test[0]
+    with pytest.raises(ConfigError, match="holds no game to learn from; left out: 1 test_secret"):
+        list(given(game(secret, secret)))
+    with pytest.raises(ConfigError, match="left out: none"):
+        list(given())
+    settings = TraceSettings(file=tmp_path / "nothing.jsonl")
+    with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
+        list(GivenTraces(sixty, split_secrets(sixty), settings, GameSettings()))
+
+
+def test_thinking_is_looked_at_only_where_it_is_learnt(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    false, silent = game(secret, secret, thinking=f"I'll play {other}."), game(secret, secret)
+    long = game(secret, secret, thinking="many words " * 3000)
+    kept = {
+        Thinking.OFF: ([false, silent, long], {}),
+        Thinking.OPTIONAL: ([silent, long], {"thinking_announces_another_guess": 1}),
+        Thinking.REQUIRED: ([long], {"thinking_announces_another_guess": 1, "no_thinking": 1}),
+    }
+    for thinking, (sound, rejected) in kept.items():
+        games = given(false, silent, long, rules=GameSettings(thinking=thinking))
+        assert (list(games), games.rejected) == (sound, rejected)
+
+
+def strays(secret: str, first: str, second: str) -> bool:
+    board = [Turn(first, score_guess(secret, first), Outcome.SCORED)]
+    return secret not in (first, second) and hard_mode_fault(second, board) is not None
+
+
+def test_a_game_is_learnt_only_if_the_rules_of_the_run_make_it_come_out_as_told(given, sixty) -> None:
+    secret = split_secrets(sixty).train[0]
+    first, second = next(pair for pair in permutations(sixty.guesses, 2) if strays(secret, *pair))
+    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED)
+    won = game(secret, secret, teacher="solver")
+    slip = replace(won, turns=(refused, *won.turns))
+    free = replace(won, turns=(replace(refused, costs_turn=False), *won.turns))
+    probing = game(secret, first, second, secret, teacher="solver")
+    for rules, sound in (
+        (GameSettings(), [won, slip, probing]),
+        (GameSettings(dictionary=Dictionary.APP), [won, free, probing]),
+        (GameSettings(dictionary=Dictionary.LENIENT), [won, probing]),
+        (GameSettings(hard_mode=True), [won, slip]),
+    ):
+        games = given(won, slip, free, probing, rules=rules)
+        assert (list(games), games.rejected) == (sound, {"wrong_rules": 4 - len(sound)})
+
+
+@pytest.mark.parametrize(
+    ("fault", "turn", "error"),
+    [
+        ("unlisted_guess", TraceTurn("letters", "XXXXXXX"), None),
+        ("unlisted_guess", TraceTurn("zzzzz", "XXXXX"), None),
+        ("wrong_marks", TraceTurn("{other}", ""), None),
+        ("wrong_rules", TraceTurn("{other}", "", outcome=Outcome.UNLISTED), None),
+        ("error", TraceTurn("{other}", "{marks}"), "down"),
+    ],
+)
+def test_the_solvers_name_is_no_pass(fault: str, turn: TraceTurn, error: str | None, given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    filled = replace(
+        turn, guess=turn.guess.format(other=other), marks=turn.marks.format(marks=score_guess(secret, other))
+    )
+    odd = Trace(secret, (filled, TraceTurn(secret, "GGGGG")), "solver", error=error)
+    sound = game(secret, secret, teacher="solver")
+    games = given(odd, replace(sound, turns=()), replace(sound, turns=sound.turns * 7), sound)
+    assert list(games) == [sound]
+    assert games.rejected == {fault: 1, "no_turns": 1, "plays_on_after_win": 1}
+
+
+def test_a_game_that_names_no_teacher_is_not_taken_for_the_solvers(given, sixty) -> None:
+    secret, other = split_secrets(sixty).train[:2]
+    games = given(game(secret, secret), game(secret, other, other, secret))
+    rows = [json.loads(line) for line in games.path.read_text().splitlines()]
+    write_jsonl(games.path, ({name: value for name, value in row.items() if name != "teacher"} for row in rows))
+    assert [trace.teacher for trace in games] == [UNKNOWN_TEACHER]
+    assert games.rejected == {"violates_clues": 1}
+
+
+def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import rows, write_config
+
+    from wordle_rl.pipeline import Pipeline
+    from wordle_rl.runs.audit import audit
+
+    split = split_secrets(sixty)
+    bought = tmp_path / "bought.jsonl"
+    games = [
+        game(secret, split.train[0], secret, thinking=f"I'll play {secret}.")  # false, and no reply will hold it
+        for secret in sixty.answers
+        if secret != split.train[0]
+    ]
+    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED, costs_turn=False)
+    won = game(split.train[0], split.train[0], teacher="solver")
+    other_rules = replace(won, turns=(refused, *won.turns))
+    write_jsonl(bought, (trace.to_row() for trace in [*games, other_rules]))
+    changes = {"traces__file": json.dumps(str(bought)), "grpo__steps": "0", "eval__max_games": "1"}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    directory = tmp_path / "run"
+    Pipeline(config, directory, Console(width=200, force_terminal=False))()
+    said = capsys.readouterr().out
+    assert f"{len(split.train) - 1} teacher games of {bought}; left out: " in said
+    assert f"{len(split.test)} test_secret" in said
+    assert "1 wrong_rules" in said
+    learnt = rows(directory / "traces.jsonl")
+    assert {row["secret"] for row in learnt} == {*split.train[1:]}
+    assert {row["teacher"] for row in learnt} == {"some/model"}
+    validation = rows(directory / "validation_traces.jsonl")
+    assert [(row["secret"], row["teacher"]) for row in validation] == [(s, "some/model") for s in sorted(split.val)]
+    assert [row for row in rows(directory / "metrics.jsonl") if "validation_loss" in row]
+    assert audit(directory).num_secrets["traces.jsonl"] == len(split.train) - 1
+    assert not audit(directory).leaks
+    assert (directory / "sft" / "model.safetensors").is_file()
+
+
+def test_a_run_without_its_file_of_games_writes_nothing(word_directory, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import write_config
+
+    from wordle_rl.pipeline import Pipeline
+
+    changes = {"traces__file": json.dumps(str(tmp_path / "missing.jsonl"))}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    with pytest.raises(RunError, match="no file"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_budgets_cut_what_it_is_to_learn_writes_nothing(word_directory, sixty, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from rich.console import Console
+    from training_fixtures import write_config
+
+    from wordle_rl.pipeline import Pipeline
+
+    first, second = split_secrets(sixty).train[:2]
+    thoughtful = game(first, second, first, thinking="many words before a guess")
+    write_jsonl(tmp_path / "bought.jsonl", [thoughtful.to_row()])
+    changes = {"traces__file": json.dumps(str(tmp_path / "bought.jsonl")), "game__thinking": '"optional"'}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than eval\.max_completion_tokens"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
+def test_making_games_takes_no_file_of_games(cli, tmp_path: Path) -> None:
+    code, _, err = cli("traces", "--out", str(tmp_path / "a.jsonl"), "--file", str(tmp_path / "b.jsonl"))
+    assert code == 2
+    assert "traces.file" in err
+    assert not (tmp_path / "a.jsonl").exists()

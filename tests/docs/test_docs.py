@@ -1,0 +1,135 @@
+"""Laws of the documents: what they tell people to type exists, and their example runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from rooms import ORDER
+
+from wordle_rl.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands_in(path: Path) -> list[str]:
+    """Every `wordle-rl …` a document shows, continuation lines joined."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"`(wordle-rl [^`\n]+)`", text)
+    for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+        found += [line.strip() for line in block.splitlines() if line.strip().startswith("wordle-rl ")]
+    return found
+
+
+COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path)})
+
+
+def test_documents_show_commands() -> None:
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_shown_exists(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, *arguments = shlex.split(command)[1:]
+    with pytest.raises(SystemExit) as done:
+        main([name, "--help"])
+    assert done.value.code == 0
+    described = capsys.readouterr().out
+    for argument in arguments:
+        if argument.startswith("--"):
+            assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
+        elif argument.startswith("configs/"):
+            assert (ROOT / argument).is_file()
+
+
+def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("torch")
+    from training_fixtures import small_model
+
+    from wordle_rl.chat.codec import ChatCodec
+    from wordle_rl.config import EvalSettings, RunConfig
+    from wordle_rl.models.loading import save_model
+    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.runs import Run
+    from wordle_rl.words import load_words
+    from wordle_rl.words.split import split_secrets
+
+    monkeypatch.chdir(tmp_path)
+    run = Run.create(
+        Path("runs/quickstart"), RunConfig(eval=EvalSettings(max_completion_tokens=12)), split_secrets(load_words())
+    )
+    tokenizer = make_tokenizer()
+    model = small_model(tokenizer)
+    save_model(model, ChatCodec(tokenizer), run.directory / "sft")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text("utf-8"), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "library.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert shown.startswith("True 3 ")
+    assert "0 of 32 won" in shown
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    after = dict(names["opened"].model.named_parameters())
+    assert any((after[name] != weight).any() for name, weight in before.items())
+
+
+def test_the_trace_shown_is_read_as_a_won_game(tmp_path) -> None:
+    from wordle_rl.data.trace_files import read_games
+
+    (line,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "games-as-data.md").read_text("utf-8"), flags=re.DOTALL)
+    path = tmp_path / "mine.jsonl"
+    path.write_text(line)
+    (trace,) = read_games(path)
+    assert (trace.secret, trace.teacher, [turn.marks for turn in trace.turns][-1]) == ("crane", "mine", "GGGGG")
+    assert all(turn.taught and turn.thinking == "" for turn in trace.turns)
+
+
+def test_the_readme_example_runs_and_shows_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "Your first guess?" in shown
+    assert "slate: s: no (further) copy" in shown
+    assert shown.rstrip().endswith("5")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text(encoding="utf-8")):
+        assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
+
+
+def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
+    found = re.search(
+        r"the quickstart in [^.]*?; peak memory [\d.]+\sand ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8")
+    )
+    assert found
+    assert f" and {found[1]};" in (ROOT / "docs" / "guides" / "laptop.md").read_text(encoding="utf-8")
+
+
+def test_the_architecture_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {
+        p.stem for p in (ROOT / "src" / "wordle_rl").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
+    }
+    assert {room for room in rooms - {"__init__", "__main__"} if not re.search(rf"\b{room}\b", text)} == set()
+
+
+def test_the_architecture_shows_the_direction_of_the_rooms() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (chain,) = re.findall(r"^ {4}(words → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
+    assert tuple(re.split(r"\s*→\s*", chain)) == ORDER

@@ -1,0 +1,84 @@
+"""Laws of commands that the guides show and no test can start: their parsers read them, and they go together."""
+
+import re
+import shlex
+import shutil
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+import tyro
+from accelerate.commands.launch import launch_command_parser
+from markdown_blocks import blocks
+
+from wordle_rl.cli import main
+from wordle_rl.commands import training
+from wordle_rl.integrations import async_grpo
+
+ROOT = Path(__file__).resolve().parents[2]
+EIGHT_GPUS = ROOT / "docs" / "guides" / "eight-gpus.md"
+
+
+def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
+    """The variables set before a command, and its words."""
+    words = shlex.split(command)
+    given = list(takewhile(lambda word: "=" in word and word.split("=")[0].isupper(), words))
+    return dict(word.split("=", 1) for word in given), words[len(given) :]
+
+
+def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch) -> None:
+    """None is started, for want of GPUs; each but vLLM's own is read by the parser that would read it."""
+    (text,) = blocks(EIGHT_GPUS, "text")
+    lines = text.replace("\\\n", " ").splitlines()
+    (_, sft), (player, serve), (trainer, launch), (_, run) = map(split_variables, lines)
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copy(ROOT / "configs" / "quickstart.toml", tmp_path / "CONFIG.toml")
+    monkeypatch.chdir(tmp_path)
+
+    asked = []
+    monkeypatch.setattr(training, "run", lambda config, out, *_: asked.append(out))
+    assert [main(words[1:]) for words in (sft, run)] == [0, 0]
+
+    launched = launch_command_parser().parse_args(launch[2:])
+    assert (launched.module, launched.training_script) == (True, async_grpo.__name__)
+    assert Path(launched.config_file).is_file()
+    monkeypatch.setattr(async_grpo, "train", lambda config, out, server: asked.append((out, server)) or out)
+    assert tyro.cli(async_grpo.main, args=launched.training_script_args) == 0
+    assert asked == [Path("RUN"), Path("RUN"), (Path("RUN"), "http://localhost:8000")]
+
+    assert serve[:3] == ["vllm", "serve", "RUN/sft"]
+    places = [variables["CUDA_VISIBLE_DEVICES"].split(",") for variables in (player, trainer)]
+    assert not set(places[0]) & set(places[1])
+    assert [len(place) for place in places] == [
+        int(serve[serve.index("--tensor-parallel-size") + 1]), launched.num_processes,
+    ]  # fmt: skip
+
+
+def trainings(path: Path) -> list[str]:
+    """The commands of a document that train by a preset, each on one line."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    within = re.findall(r"`(wordle-rl (?:run|sft|grpo) configs/[^`]*)`", text)
+    alone = re.findall(r"^(wordle-rl (?:run|sft|grpo) configs/.*)$", text, flags=re.MULTILINE)
+    return [" ".join(command.split()) for command in (*within, *alone)]
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_pages_show_trainings() -> None:
+    assert sum(len(trainings(path)) for path in PAGES) > 10
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_settings_of_documented_trainings_go_together(path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    asked = []
+    monkeypatch.setattr(training, "run", lambda config, *_: asked.append(config))
+    commands = trainings(path)
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0, command
+    assert len(asked) == len(commands)

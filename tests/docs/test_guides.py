@@ -1,0 +1,266 @@
+"""Laws of the guides: every command runs on small models, every name and figure in them is the program's own.
+
+Commands run as they are written, in one directory per guide, with three things put in their place:
+
+- hub names are directories of small random models of the same architecture, with the published chat template;
+- the address of a server, and a provider, is a small server of this test;
+- `SMALLER` is appended to each command, so that it takes a second.
+
+What cannot run here at all is in `NOT_RUN`, with the reason; what can be checked of it without running is.
+"""
+
+import inspect
+import re
+import runpy
+import shlex
+import shutil
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+from accelerate.commands.launch import launch_command_parser
+from chat_families import family_config, family_tokenizer
+from fake_endpoint import chat
+from markdown_blocks import blocks
+from shards import write_shards
+from torch.distributed.run import get_args_parser as torchrun_parser
+from training_fixtures import TINY
+from transformers import AutoModelForCausalLM
+
+from wordle_rl.chat.templates import training_template
+from wordle_rl.cli import main
+from wordle_rl.commands import training
+from wordle_rl.config import RunConfig, load_config
+from wordle_rl.reward import COMPONENTS, CURRICULA, PRESETS
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+SERVER = "http://127.0.0.1:8000/v1"
+
+HUB = {
+    "Qwen/Qwen3-1.7B": "qwen3",
+    "Qwen/Qwen3-4B": "qwen3",
+    "Qwen/Qwen2.5-0.5B-Instruct": "qwen2.5",
+    "Qwen/Qwen2.5-1.5B-Instruct": "qwen2.5",
+}
+"""Hub name -> chat family of the small model in its place."""
+
+_RUN = shlex.split(
+    "--traces.num-games 8 --sft.batch-size 8 --sft.gradient-accumulation-steps 1 --sft.max-length 8192 --grpo.steps 1 "
+    "--grpo.groups-per-step 1 --grpo.group-size 4 --grpo.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
+    "--eval.no-regret --model.max-length 8192"
+) + [part for name, size in TINY.items() for part in (f"--model.{name.replace('_', '-')}", str(size))]
+
+SMALLER = {
+    **dict.fromkeys(("run", "sft", "preflight"), _RUN),
+    "eval": shlex.split("--max-games 1 --max-completion-tokens 16 --no-regret"),
+    "play": shlex.split("--max-completion-tokens 16"),
+    "traces": [],  # see `smaller`
+}
+"""Command -> settings appended to it; a later setting counts more than an earlier one."""
+
+LONGEST = 128
+"""Tokens of a reply where a command would allow more."""
+
+NOT_RUN = {
+    "python3 -m venv": "makes an environment",
+    ".": "changes the shell it runs in",
+    "pip install": "needs a network",
+    "hf download": "needs a network; its options exist, and a small model takes the place of what it would bring",
+    "transformers serve": "runs until it is stopped; its options exist, and test_serving starts it",
+    "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
+    "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
+    "make": "makes an environment; the wordle-rl commands of its target run",
+    "python scripts/memory_table.py": "run by the test of its tables",
+}
+"""Beginning of a command -> why it is not run as it is."""
+
+
+def commands_of(path: Path) -> list[str]:
+    """All lines of its bash blocks, continuation lines joined."""
+    lines = "\n".join(blocks(path, "bash")).replace("\\\n", " ").splitlines()
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+class Workspace:
+    """A directory like a clone of the repository, in which a guide's commands run one after the other."""
+
+    def __init__(self, root: Path, words: Path, endpoint: str, cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.words, self.endpoint, self.cli, self.monkeypatch = root, words, endpoint, cli, monkeypatch
+        shutil.copytree(ROOT / "configs", root / "configs")
+        for name, family in HUB.items():
+            make_model(root / name, family)
+        monkeypatch.chdir(root)
+
+    def run(self, command: str) -> None:
+        """Run a command, or check what can be checked of it; one of unknown kind is an error."""
+        words = shlex.split(command.replace(SERVER, self.endpoint))
+        variables = list(takewhile(lambda word: re.fullmatch(r"[A-Z_]+=\w+", word), words))
+        assert {variable.split("=")[0] for variable in variables} <= {"OMP_WAIT_POLICY", "OMP_NUM_THREADS"}
+        program, *arguments = words[len(variables) :]
+        if program == "wordle-rl":
+            self.wordle_rl(arguments)
+        elif program == "python" and arguments[0] == "-c":
+            exec(compile(arguments[1], command, "exec"), {})
+        else:
+            (kind,) = [kind for kind in NOT_RUN if f"{command} ".startswith(f"{kind} ")]
+            self.check(kind, arguments)
+
+    def wordle_rl(self, arguments: list[str]) -> None:
+        name = arguments[0]
+        added = self.smaller(name, arguments)
+        if name in ("run", "sft", "preflight") and self.settings(arguments).eval.max_completion_tokens > LONGEST:
+            added += [f"--{stage}max-completion-tokens={LONGEST}" for stage in ("grpo.sampling.", "eval.")]
+        if name == "consolidate":
+            make_shards(self.root / arguments[1])
+        code, out, err = self.cli(*arguments, *added)
+        assert code == 0, (arguments, err, out[-2000:])
+
+    def smaller(self, name: str, arguments: list[str]) -> list[str]:
+        added = list(SMALLER.get(name, ()))
+        if name == "traces":
+            endpoint = ["--max-secrets", "2", "--provider", self.endpoint]
+            added = endpoint if "openai" in arguments else ["--num-games", "24"]
+        listed = (self.words / "answers.txt").read_text().split()[0]
+        if name == "preflight" and "--groups 0" not in " ".join(arguments):
+            added += ["--groups", "1"]
+        if name == "play":
+            added += ["--secret", listed]
+        if name in ("run", "sft", "preflight"):
+            added += ["--words.source", str(self.words), "--traces.teacher.opener", listed]
+        if name in ("eval", "play", "traces", "analyze", "dataset"):
+            added += ["--words", str(self.words)]
+        return added
+
+    def settings(self, arguments: list[str]) -> RunConfig:
+        """What the command asks for as it is written, at full size; its settings must go together."""
+        asked: list[RunConfig] = []
+        with self.monkeypatch.context() as patch:
+            for name in ("run", "preflight_run"):
+                patch.setattr(training, name, lambda config, *_: asked.append(config))
+            assert main(arguments) == 0, arguments
+        assert len(asked) == 1
+        path = asked[0].model.path
+        assert path == "tiny" or (self.root / path).is_dir(), path
+        return asked[0]
+
+    def check(self, kind: str, arguments: list[str]) -> None:
+        if kind == "torchrun":
+            given = torchrun_parser().parse_args(arguments)
+            assert (given.nproc_per_node, given.module, given.training_script) == ("8", True, "wordle_rl.cli")
+            self.wordle_rl(given.training_script_args)
+        if kind == "accelerate launch":
+            given = launch_command_parser().parse_args(arguments[1:])
+            assert (given.num_processes, given.module, given.training_script) == (8, True, "wordle_rl.cli")
+            assert Path(given.config_file).is_file()
+            self.wordle_rl(given.training_script_args)
+        if kind == "make":
+            target = re.search(
+                rf"^{arguments[0]}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
+            )
+            assert target is not None
+            for line in target[1].splitlines():
+                self.run(line.strip().removeprefix("$(BIN)/"))
+        if kind == "pip install":
+            assert re.search(r"^(train|openai) = ", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+        if kind == "transformers serve":
+            from transformers.cli.serve import Serve
+
+            check_options(Serve.__init__, arguments)
+            assert (self.root / arguments[1]).is_dir()
+        if kind == "hf download":
+            from huggingface_hub.cli.download import download
+
+            check_options(download, arguments)
+            shutil.copytree(self.root / arguments[1], arguments[arguments.index("--local-dir") + 1])
+
+
+def check_options(function: Callable, arguments: list[str]) -> None:
+    """Every option is one of the function that a program calls with them."""
+    options = {argument.removeprefix("--").replace("-", "_") for argument in arguments if argument.startswith("--")}
+    assert options
+    assert options <= set(inspect.signature(function).parameters)
+
+
+def make_model(directory: Path, family: str) -> None:
+    """A small random model of a family, as the hub would give it."""
+    tokenizer = family_tokenizer(family)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = family_config(family, len(tokenizer), num_hidden_layers=1, max_position_embeddings=16_384)
+        AutoModelForCausalLM.from_config(config).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def make_shards(checkpoint: Path) -> None:
+    """A checkpoint as FSDP leaves it: shards, config and tokenizer."""
+    tokenizer = family_tokenizer("qwen3")
+    tokenizer.chat_template = training_template(tokenizer, {})
+    config = family_config("qwen3", len(tokenizer))
+    checkpoint.mkdir(parents=True)
+    config.save_pretrained(checkpoint)
+    tokenizer.save_pretrained(checkpoint)
+    write_shards(AutoModelForCausalLM.from_config(config).state_dict(), checkpoint)
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_every_command_of_a_guide_runs(guide, word_directory, split, serve, cli, tmp_path, monkeypatch) -> None:
+    endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>", usage=(100, 10)))
+    workspace = Workspace(tmp_path, word_directory, endpoint.url, cli, monkeypatch)
+    for text in blocks(guide, "toml"):
+        (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
+    found = commands_of(guide)
+    assert found
+    for command in found:
+        workspace.run(command)
+
+
+def test_every_reason_for_not_running_is_needed() -> None:
+    found = [command for guide in GUIDES for command in commands_of(guide)]
+    assert [kind for kind in NOT_RUN if not any(f"{command} ".startswith(f"{kind} ") for command in found)] == []
+
+
+def test_the_tables_of_memory_are_those_the_command_prints() -> None:
+    printed = "\n".join(runpy.run_path(str(ROOT / "scripts" / "memory_table.py"))["tables"]())
+    assert printed in (ROOT / "docs" / "guides" / "memory.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_to_rewards_names_every_component_and_preset() -> None:
+    text = (ROOT / "docs" / "guides" / "rewards.md").read_text(encoding="utf-8")
+    assert [name for name in (*COMPONENTS, *PRESETS, *CURRICULA) if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_tests_settings_and_files_that_a_guide_names_exist(guide: Path) -> None:
+    text = guide.read_text(encoding="utf-8")
+    laws = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in laws] == []
+    sections = "|".join(RunConfig.model_fields)
+    missing = []
+    for name in re.findall(rf"`((?:{sections})(?:\.\w+)+)`", text):
+        section: object = RunConfig()
+        for part in name.split("."):
+            section = getattr(section, part, missing)
+        if section is missing:
+            missing.append(name)
+    assert missing == []
+    assert [path for path in re.findall(r"`(configs/[\w./-]+)`", text) if not (ROOT / path).exists()] == []
+
+
+def test_the_recipe_of_one_gpu_is_that_of_the_larger_model_with_smaller_steps(tmp_path: Path) -> None:
+    (text,) = blocks(ROOT / "docs" / "guides" / "one-gpu.md", "toml")
+    (tmp_path / "one-gpu.toml").write_text(text)
+    ours, larger = load_config(tmp_path / "one-gpu.toml"), load_config(ROOT / "configs" / "recipes" / "qwen3-4b.toml")
+    assert (ours.game, ours.traces, ours.eval, ours.grpo.reward) == (
+        larger.game,
+        larger.traces,
+        larger.eval,
+        larger.grpo.reward,
+    )
+    assert ours.sft.model_copy(update={"save_each_epoch": True}) == larger.sft
+    assert ours.grpo.groups_per_step < larger.grpo.groups_per_step

@@ -1,0 +1,104 @@
+"""Laws of two players side by side: games meet by secret and order, and every figure is one of hand arithmetic."""
+
+from dataclasses import replace
+
+import pytest
+from scripted_evaluations import ANSWERS, NOT_SENT, play_script
+
+from wordle_rl.evaluate import EvaluationError, compare, standings
+from wordle_rl.evaluate.stats import paired_score_interval
+from wordle_rl.game import Dictionary, Rules
+
+LOSE = ["fuzzy"] * 6
+
+
+def test_comparison_matches_hand_arithmetic() -> None:
+    a = play_script([("crane", ["crane"]), ("crate", ["crane", "crate"]), ("grape", LOSE), ("speed", LOSE)], name="a")
+    b = play_script([("speed", LOSE), ("grape", ["grape"]), ("crate", LOSE), ("crane", ["fuzzy", "crane"])], name="b")
+    comparison = compare(a, b)
+    assert [(game.secret, game.guesses) for game in standings([a, b]).games] == [
+        ("crane", (1, 2)),
+        ("crate", (2, None)),
+        ("grape", (None, 1)),
+        ("speed", (None, None)),
+    ]
+    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (1, 1, 1, 1)
+    assert (comparison.num_pairs, comparison.num_unpaired, comparison.num_errors) == (4, 0, 0)
+    assert comparison.p_value == 1.0
+    assert comparison.win_rate_difference.mean == 0
+    assert comparison.guesses_difference.mean == pytest.approx((1 + 5 - 6 + 0) / 4)
+    assert comparison.guesses_p_value == 1.0, "1 + 5 - 6 is nothing: no flipping of signs is less uneven"
+
+
+def test_the_better_player_wins_the_comparison_from_either_side() -> None:
+    good = play_script([(secret, [secret]) for secret in ANSWERS], name="good")
+    bad = play_script([(secret, LOSE) for secret in ANSWERS], name="bad")
+    there, back = compare(bad, good), compare(good, bad)
+    assert there.p_value == back.p_value == 2 / 2**12
+    assert there.guesses_p_value == back.guesses_p_value == pytest.approx(2 / 2**12)
+    assert there.win_rate_difference == paired_score_interval(0, 12, 12)
+    assert 0 < there.win_rate_difference.low < there.win_rate_difference.mean == 1
+    assert there.guesses_difference == (-6.0, -6.0, -6.0)
+    assert not there.guesses_difference.has_width
+    assert back.win_rate_difference.mean == -1
+    assert (there.only_a, there.only_b) == (back.only_b, back.only_a) == (0, 12)
+
+
+def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None:
+    a = play_script([("crane", ["crane"]), ("crane", LOSE), ("crane", LOSE), ("speed", LOSE)], name="a")
+    b = play_script([("crane", LOSE), ("trace", LOSE), ("crane", LOSE)], name="b")
+    comparison = compare(a, b)
+    assert [(game.occurrence, game.guesses) for game in standings([a, b]).games] == [
+        (0, (1, None)),
+        (1, (None, None)),
+    ]
+    assert comparison.num_unpaired == 3
+
+
+def test_errors_leave_the_comparison_and_are_counted() -> None:
+    a = play_script([("crane", ["crane"]), ("speed", [NOT_SENT]), ("grape", LOSE)], name="a")
+    b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
+    comparison = compare(a, b)
+    assert [game.secret for game in standings([a, b]).games] == ["grape"]
+    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (0, 0, 0, 1)
+    assert comparison.num_errors == 2
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    a = play_script([("crane", ["crane"])], name="a")
+    with pytest.raises(EvaluationError, match="no secret in common"):
+        compare(a, play_script([("speed", LOSE)], name="b"))
+    with pytest.raises(EvaluationError, match="different rules"):
+        compare(a, play_script([("crane", ["crane"])], name="b", rules=Rules(max_turns=5)))
+    with pytest.raises(EvaluationError, match="different word lists"):
+        compare(a, replace(a, fingerprint="0" * 64))
+
+
+def test_rules_that_play_no_part_do_not_tell_games_apart() -> None:
+    a = play_script([("crane", ["crane"])], name="a")
+    b = play_script([("crane", ["crane"])], name="b", rules=Rules(max_refusals=1000))
+    assert compare(a, b).both == 1
+    app = [replace(each, rules=replace(each.rules, dictionary=Dictionary.APP)) for each in (a, b)]
+    with pytest.raises(EvaluationError, match="different rules"):
+        compare(*app)
+
+
+def test_games_played_again_say_nothing_new_of_other_words() -> None:
+    a = [(secret, LOSE if secret in ANSWERS[:4] else [secret]) for secret in ANSWERS]
+    b = [(secret, LOSE if secret in ANSWERS[3:5] else [secret]) for secret in ANSWERS]
+    once = compare(play_script(a), play_script(b))
+    twice, often = (compare(play_script(a * times), play_script(b * times)) for times in (2, 5))
+    assert often.win_rate_difference == pytest.approx(twice.win_rate_difference)
+    assert often.win_rate_difference.mean == pytest.approx(once.win_rate_difference.mean)
+    assert often.guesses_difference == pytest.approx(once.guesses_difference)
+    assert often.guesses_p_value == pytest.approx(once.guesses_p_value)
+
+
+def test_a_few_games_won_by_one_side_prove_no_difference() -> None:
+    a = play_script([(secret, LOSE) for secret in ANSWERS[:3]])
+    b = play_script([(secret, [secret]) for secret in ANSWERS[:3]])
+    found = compare(a, b)
+    assert found.p_value == 0.25
+    assert found.win_rate_difference.low < 0
+    alike = compare(a, a).win_rate_difference
+    assert alike.low == -alike.high < 0, "no game that sets players apart is no proof that none would"

@@ -1,0 +1,108 @@
+"""Laws of players: a name becomes a sampler with the prompts it understands, or one line says why not."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from training_fixtures import small_model
+
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
+from wordle_rl.evaluate.players import make_player, reply_bound
+from wordle_rl.models.directory import find_model, game_of, settings_of
+from wordle_rl.models.loading import save_model
+from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.rollout import Start, play
+from wordle_rl.runs import write_json
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SAMPLING = SamplingSettings(temperature=0.0, max_completion_tokens=8)
+COMPACT = GameSettings(style=Style.COMPACT, shape=Shape.STATE, thinking=Thinking.OFF)
+
+
+@pytest.fixture
+def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
+    save_model(small_model(tokenizer), codec, tmp_path / "run" / "sft")
+    lesson = lesson_of(WordSettings(), split_secrets(load_words()))
+    save_lineage(tmp_path / "run" / "sft", Lineage(game=COMPACT, lessons=(lesson,)))
+    return tmp_path / "run"
+
+
+def test_the_solver_wins_and_the_random_player_plays(sixty, solver) -> None:
+    starts = [Start(secret) for secret in sixty.answers[:20]]
+    won = {}
+    for name in ("solver", "random"):
+        player = make_player(name, sixty, None, SAMPLING, solver=solver)
+        assert player.label == name
+        games = play(starts, sixty, player.prompter, player.sampler)
+        assert all(game.error is None for game in games)
+        won[name] = sum(game.transcript.won for game in games)
+    assert won["solver"] == 20
+    assert won["random"] < 20
+
+
+def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty, solver) -> None:
+    player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
+    assert player.label == str(run_directory / "sft")
+    assert (player.prompter.style, player.prompter.shape) == (Style.COMPACT, Shape.STATE)
+    [game] = play([Start(sixty.answers[0])], sixty, player.prompter, player.sampler)
+    assert game.transcript.own_turns
+
+
+def test_prompts_asked_for_win_over_the_models_own(run_directory, sixty, solver) -> None:
+    asked = GameSettings(style=Style.SYMBOLS)
+    assert make_player(str(run_directory), sixty, asked, SAMPLING, solver=solver).prompter.style is Style.SYMBOLS
+
+
+def test_a_run_is_known_by_its_last_model(run_directory, tokenizer, codec) -> None:
+    assert find_model(run_directory) == run_directory / "sft"
+    save_model(small_model(tokenizer), codec, run_directory / "grpo")
+    assert find_model(run_directory) == run_directory / "grpo"
+    assert find_model(run_directory / "sft") == run_directory / "sft"
+
+
+def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
+    model = str(run_directory / "sft")
+    assert settings_of(run_directory / "sft") == ModelSettings(path=model)
+    config = RunConfig.model_validate({"model": {"dtype": "bfloat16"}})
+    write_json(run_directory / "config.json", config.model_dump(mode="json"))
+    write_json(run_directory / "manifest.json", {})
+    assert settings_of(run_directory / "sft") == ModelSettings(path=model, dtype="bfloat16")
+
+
+def test_a_model_from_elsewhere_has_no_game(tmp_path: Path) -> None:
+    assert game_of(tmp_path) is None
+
+
+def test_a_directory_without_a_model_says_how_to_train_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no trained model"):
+        find_model(tmp_path)
+
+
+def test_an_unknown_player_is_told_which_there_are(sixty, solver) -> None:
+    with pytest.raises(ConfigError, match="no model or run directory 'nobody'; other players are solver, random"):
+        make_player("nobody", sixty, None, SAMPLING, solver=solver)
+
+
+def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "wordle_rl.samplers.endpoint.sampler", None)
+    with pytest.raises(ConfigError, match=r"wordle-rl\[openai\]"):
+        make_player("openai:m", sixty, None, SAMPLING, solver=solver)
+    monkeypatch.setitem(sys.modules, "wordle_rl.models.loading", None)
+    with pytest.raises(ConfigError, match=r"wordle-rl\[train\]"):
+        make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
+
+
+def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory) -> None:
+    assert [reply_bound(name, None) for name in ("solver", "openai:m", str(run_directory))] == [512] * 3
+    config = RunConfig.model_validate({"eval": {"max_completion_tokens": 7}})
+    write_json(run_directory / "config.json", config.model_dump(mode="json"))
+    write_json(run_directory / "manifest.json", {})
+    assert reply_bound(str(run_directory), None) == reply_bound(str(run_directory / "sft"), None) == 7
+    assert reply_bound(str(run_directory), 9) == 9
+    with pytest.raises(ConfigError, match="no model or run directory"):
+        reply_bound("nowhere", None)

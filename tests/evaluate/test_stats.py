@@ -1,0 +1,324 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from wordle_rl.evaluate.stats import (
+    StatsError,
+    clustered_wilson_interval,
+    mcnemar_exact,
+    paired_bootstrap,
+    paired_score_interval,
+    sign_flip_exact,
+    wilson_interval,
+)
+
+Z_95 = 1.959963984540054
+
+
+# --- Wilson ---------------------------------------------------------------------------------------------------------
+
+
+def test_wilson_matches_hand_arithmetic() -> None:
+    # 81 of 263, z = 1.96: centre (81 + 1.9207)/(263 + 3.8415) = 0.310757, half width 0.055338
+    low, high = wilson_interval(81, 263)
+    assert low == pytest.approx(0.25530, abs=2e-5)
+    assert high == pytest.approx(0.36621, abs=2e-5)
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+@example((0, 1))
+@example((1, 1))
+@example((2734, 2734))
+def test_wilson_ends_are_exactly_z_standard_errors_from_the_rate(case: tuple[int, int]) -> None:
+    wins, n = case
+    for end in wilson_interval(wins, n):
+        distance = abs(wins / n - end)
+        on_the_edge = end in (0.0, 1.0) and distance == 0
+        assert on_the_edge or distance == pytest.approx(Z_95 * math.sqrt(end * (1 - end) / n), rel=1e-6, abs=1e-9)
+
+
+@given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_holds_the_rate_and_mirrors_losses(case: tuple[int, int]) -> None:
+    wins, n = case
+    low, high = wilson_interval(wins, n)
+    mirrored_low, mirrored_high = wilson_interval(n - wins, n)
+    assert 0 <= low <= wins / n <= high <= 1
+    assert (1 - high, 1 - low) == pytest.approx((mirrored_low, mirrored_high), abs=1e-12)
+
+
+def test_wilson_narrows_with_games_and_widens_with_confidence() -> None:
+    def width(wins: int, n: int, confidence: float = 0.95) -> float:
+        low, high = wilson_interval(wins, n, confidence)
+        return high - low
+
+    assert width(500, 1000) < width(50, 100) < width(5, 10)
+    assert width(50, 100, 0.8) < width(50, 100, 0.95) < width(50, 100, 0.999)
+
+
+@pytest.mark.parametrize(
+    ("wins", "n", "confidence"), [(0, 0, 0.95), (-1, 5, 0.95), (6, 5, 0.95), (1, 2, 1.0), (1, 2, 0)]
+)
+def test_wilson_refuses_impossible_counts(wins: int, n: int, confidence: float) -> None:
+    with pytest.raises(StatsError, match=r"at least 1|between 0 and 1"):
+        wilson_interval(wins, n, confidence)
+
+
+# --- Wilson, of games that come in clusters -------------------------------------------------------------------------
+
+CLUSTERS = st.lists(st.integers(1, 9).flatmap(lambda m: st.tuples(st.integers(0, m), st.just(m))), min_size=1)
+
+
+def test_games_of_one_secret_widen_the_interval_as_resampling_secrets_does() -> None:
+    rng = np.random.default_rng(4)
+    games = rng.integers(4, 12, 300)
+    wins = rng.binomial(games, rng.beta(0.8, 0.5, 300))  # some secrets are found nearly always, some hardly ever
+    drawn = rng.integers(0, 300, (20_000, 300))
+    resampled = np.quantile(wins[drawn].sum(axis=1) / games[drawn].sum(axis=1), [0.025, 0.975])
+    low, high = clustered_wilson_interval(wins.tolist(), games.tolist())
+    assert (low, high) == pytest.approx(resampled, abs=0.004)
+    alone = wilson_interval(int(wins.sum()), int(games.sum()))
+    assert high - low > 1.7 * (alone[1] - alone[0])
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(1, 9))
+def test_games_that_only_repeat_each_other_count_once(won: list[int], times: int) -> None:
+    once = wilson_interval(sum(won), len(won))
+    again = clustered_wilson_interval([times * win for win in won], [times] * len(won))
+    assert again == pytest.approx(once)
+    assert times > 1 or again == once
+
+
+@given(CLUSTERS)
+def test_clusters_never_tell_more_than_their_games_nor_lose_the_rate(clusters: list[tuple[int, int]]) -> None:
+    wins, games = [w for w, _ in clusters], [m for _, m in clusters]
+    low, high = clustered_wilson_interval(wins, games)
+    alone_low, alone_high = wilson_interval(sum(wins), sum(games))
+    assert 0 <= low <= alone_low + 1e-9
+    assert alone_high - 1e-9 <= high <= 1
+    mirrored = clustered_wilson_interval([m - w for w, m in clusters], games)
+    assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=1e-9)
+
+
+def test_where_all_games_end_alike_each_secret_counts_as_one() -> None:
+    assert clustered_wilson_interval([8] * 5, [8] * 5) == pytest.approx(wilson_interval(5, 5))
+    assert clustered_wilson_interval([0, 0], [3, 9]) == pytest.approx(wilson_interval(0, 2))
+
+
+def test_a_secret_played_once_beside_others_played_often_changes_little() -> None:
+    wins, games = [8] * 20 + [0] * 20, [8] * 40
+    beside = clustered_wilson_interval([*wins, 1], [*games, 1])
+    assert beside == pytest.approx(clustered_wilson_interval(wins, games), abs=0.01)
+
+
+@pytest.mark.parametrize(("wins", "games"), [([], []), ([1], [1, 1]), ([2], [1]), ([0], [0]), ([-1, 2], [1, 2])])
+def test_impossible_clusters_are_refused(wins: list[int], games: list[int]) -> None:
+    with pytest.raises(StatsError, match="at least 1 game each"):
+        clustered_wilson_interval(wins, games)
+
+
+# --- McNemar --------------------------------------------------------------------------------------------------------
+
+
+def coin_oracle(only_a: int, only_b: int) -> Fraction:
+    """Every sequence of fair coins, counted one by one: how many are at least as uneven."""
+    n = only_a + only_b
+    uneven = sum(abs(2 * sum(coins) - n) >= abs(only_a - only_b) for coins in itertools.product((0, 1), repeat=n))
+    return Fraction(uneven, 2**n)
+
+
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_mcnemar_counts_coin_sequences(only_a: int, only_b: int) -> None:
+    assert mcnemar_exact(only_a, only_b) == float(coin_oracle(only_a, only_b))
+
+
+def test_mcnemar_matches_hand_arithmetic() -> None:
+    # Ten games set the players apart; none, one or two of ten heads: 1 + 10 + 45 of 1,024 sequences, either way round.
+    assert mcnemar_exact(2, 8) == mcnemar_exact(8, 2) == 2 * (1 + 10 + 45) / 1024
+    assert mcnemar_exact(0, 0) == 1.0
+
+
+@given(st.integers(0, 1500), st.integers(0, 1500))
+def test_mcnemar_is_a_probability_and_knows_no_sides(only_a: int, only_b: int) -> None:
+    p = mcnemar_exact(only_a, only_b)
+    assert 0 <= p <= 1
+    assert p == mcnemar_exact(only_b, only_a)
+    assert mcnemar_exact(max(only_a, only_b) + 1, min(only_a, only_b)) <= p
+
+
+def test_mcnemar_refuses_negative_counts() -> None:
+    with pytest.raises(StatsError, match="negative"):
+        mcnemar_exact(-1, 3)
+
+
+# --- Tango ----------------------------------------------------------------------------------------------------------
+
+
+def score_oracle(only_a: int, only_b: int, n: int, difference: float) -> float:
+    """Chi-squared of one difference; the shares under it are found by trying out 20,001 of them."""
+    share_a = np.linspace(max(0.0, -difference), (1 - difference) / 2, 20_001)
+    shares = np.stack([share_a, share_a + difference, 1 - 2 * share_a - difference])
+    counts = np.array([[only_a], [only_b], [n - only_a - only_b]])
+    logs = np.log(np.clip(shares, 1e-300, None))
+    likeliest = share_a[np.argmax((counts * logs).sum(axis=0))]
+    variance = (2 * likeliest + difference - difference**2) / n
+    return float(((only_b - only_a) / n - difference) ** 2 / variance)
+
+
+@pytest.mark.parametrize("case", [(3, 0, 3), (0, 0, 100), (1, 0, 44), (5, 12, 40), (11, 36, 300), (36, 11, 700)])
+def test_the_ends_are_the_differences_that_the_score_just_does_not_rule_out(case: tuple[int, int, int]) -> None:
+    mean, low, high = paired_score_interval(*case)
+    assert -1 <= low <= mean <= high <= 1
+    for end in (low, high):
+        assert abs(end) == 1 or score_oracle(*case, end) == pytest.approx(Z_95**2, rel=1e-3)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 400))
+@example(0, 0, 1)
+def test_no_difference_is_ruled_out_just_where_mcnemars_chi_squared_rules_it_out(
+    only_a: int, only_b: int, others: int
+) -> None:
+    num_pairs = max(1, only_a + only_b + others)
+    mean, low, high = paired_score_interval(only_a, only_b, num_pairs)
+    chi_squared = (only_a - only_b) ** 2 / max(1, only_a + only_b)
+    assert (low <= 0 <= high) == (chi_squared <= Z_95**2)
+    assert mean == (only_b - only_a) / num_pairs
+    assert paired_score_interval(only_b, only_a, num_pairs) == (-mean, -high, -low)
+
+
+def test_an_interval_keeps_its_width_where_nothing_sets_players_apart() -> None:
+    # Then its ends are z^2 / (n + z^2) away, as far as Wilson's of no win in n games.
+    for num_pairs in (1, 28, 100):
+        assert paired_score_interval(0, 0, num_pairs).high == pytest.approx(wilson_interval(0, num_pairs)[1])
+    low = paired_score_interval(0, 3, 3).low
+    assert low < 0, "three wins more are no proof: McNemar's p is 0.25"
+
+
+def test_the_interval_holds_the_true_difference_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(8)
+    only_a, only_b, _ = rng.multinomial(60, [0.05, 0.15, 0.8], size=4000).T
+    found = [paired_score_interval(int(a), int(b), 60) for a, b in zip(only_a, only_b, strict=True)]
+    assert np.mean([low <= 0.1 <= high for _, low, high in found]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("counts", [(-1, 0, 5), (3, 3, 5), (0, 0, 0)])
+def test_impossible_pairs_are_refused(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(StatsError, match="give no interval"):
+        paired_score_interval(*counts)
+
+
+# --- sign flips -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-6, 6), max_size=9))
+def test_sign_flips_are_all_counted(diffs: list[int]) -> None:
+    flipped = [sum(signs) for signs in itertools.product(*((d, -d) for d in diffs))]
+    uneven = sum(abs(total) >= abs(sum(diffs)) for total in flipped)
+    assert sign_flip_exact(diffs) == pytest.approx(uneven / len(flipped))
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.integers(0, 50))
+def test_flips_of_ones_are_mcnemars_test(up: int, down: int, same: int) -> None:
+    assert sign_flip_exact([1] * up + [-1] * down + [0] * same) == pytest.approx(mcnemar_exact(up, down), rel=1e-9)
+
+
+def test_sign_flips_of_thousands_of_games_come_near_the_normal_curve() -> None:
+    diffs = np.array([-1] * 330 + [1] * 280 + [-4] * 12 + [6] * 5 + [0] * 2107)
+    z = abs(diffs.sum()) / math.sqrt((diffs**2).sum())
+    assert sign_flip_exact(diffs) == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.01)
+    assert sign_flip_exact(-diffs) == sign_flip_exact(diffs)
+
+
+def test_sign_flips_refuse_what_is_not_whole() -> None:
+    with pytest.raises(StatsError, match="whole numbers, got float64"):
+        sign_flip_exact([0.5, 1.0])
+
+
+# --- bootstrap ------------------------------------------------------------------------------------------------------
+
+
+def slow_bootstrap(diffs: list[float], num_resamples: int, seed: int) -> tuple[float, float]:
+    """Draw pairs one resample at a time."""
+    rng = np.random.default_rng(seed)
+    values = np.array(diffs)
+    means = [rng.choice(values, len(values)).mean() for _ in range(num_resamples)]
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+@pytest.mark.parametrize(
+    "diffs",
+    [
+        [1.0] * 30 + [0.0] * 160 + [-1.0] * 10,
+        list(np.random.default_rng(3).normal(0.3, 2.0, 150)),
+        [0.0, 0.0, 3.0],
+    ],
+)
+def test_bootstrap_agrees_with_drawing_the_pairs_one_by_one(diffs: list[float]) -> None:
+    mean, low, high = paired_bootstrap(diffs, num_resamples=8000)
+    slow_low, slow_high = slow_bootstrap(diffs, 8000, seed=11)
+    slack = 0.15 * (slow_high - slow_low)
+    assert mean == pytest.approx(sum(diffs) / len(diffs))
+    assert low == pytest.approx(slow_low, abs=slack)
+    assert high == pytest.approx(slow_high, abs=slack)
+
+
+def test_bootstrap_of_three_pairs_has_the_ends_counted_by_hand() -> None:
+    # The mean of three draws from {0, 0, 3} is 0, 1, 2 or 3 with chances 8/27, 12/27, 6/27, 1/27 (3.7 %).
+    assert paired_bootstrap([0.0, 0.0, 3.0]) == (1.0, 0.0, 3.0)
+    assert paired_bootstrap([0.0, 0.0, 3.0], confidence=0.8) == (1.0, 0.0, 2.0)
+
+
+@pytest.mark.parametrize("draws_at_once", [1000, 1])
+def test_bootstrap_in_chunks_keeps_its_coverage(draws_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    diffs = [1.0] * 30 + [0.0] * 50 + [-1.0] * 10
+    whole = paired_bootstrap(diffs)
+    monkeypatch.setattr("wordle_rl.evaluate.stats._MAX_DRAWS_AT_ONCE", draws_at_once)
+    assert paired_bootstrap(diffs) == pytest.approx(whole, abs=0.02)
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.integers(0, 5))
+def test_bootstrap_is_repeatable_and_turns_with_its_sign(diffs: list[float], seed: int) -> None:
+    mean, low, high = paired_bootstrap(diffs, num_resamples=300, seed=seed)
+    assert (mean, low, high) == paired_bootstrap(diffs, num_resamples=300, seed=seed)
+    assert min(diffs) - 1e-9 <= low <= high <= max(diffs) + 1e-9
+    assert paired_bootstrap([-diff for diff in diffs], num_resamples=300, seed=seed).mean == pytest.approx(-mean)
+
+
+def test_a_cluster_of_one_is_a_pair_and_copies_of_a_pair_tell_nothing_new() -> None:
+    diffs = [1.0] * 12 + [0.0] * 40 + [-1.0] * 7
+    alone = paired_bootstrap(diffs)
+    assert paired_bootstrap(diffs, range(len(diffs))) == alone
+    assert paired_bootstrap(diffs * 8, list(range(len(diffs))) * 8) == pytest.approx(alone)
+    mean, low, high = paired_bootstrap(diffs * 8)
+    assert alone.low < low < mean < high < alone.high, "as if the copies were pairs of their own"
+
+
+def test_clusters_of_unlike_sizes_weigh_by_their_pairs() -> None:
+    # Two clusters of 1 and 3 pairs: drawn are both, or one of them twice.
+    assert paired_bootstrap([1.0, 0.0, 0.0, 0.0], [0, 1, 1, 1]) == (0.25, 0.0, 1.0)
+
+
+def test_clusters_are_given_for_every_pair() -> None:
+    with pytest.raises(StatsError, match="as many clusters"):
+        paired_bootstrap([1.0, 0.0], [0])
+
+
+def test_bootstrap_of_equal_differences_has_no_width() -> None:
+    assert paired_bootstrap([0.5] * 7) == (0.5, 0.5, 0.5)
+    assert not paired_bootstrap([0.5] * 7).has_width
+    assert paired_bootstrap([0.5, 0.0, 0.0]).has_width
+
+
+@pytest.mark.parametrize("diffs", [[], [1.0, float("nan")], [[1.0], [2.0]]])
+def test_bootstrap_refuses_what_is_no_flat_finite_list(diffs: list[float]) -> None:
+    with pytest.raises(StatsError, match="flat list"):
+        paired_bootstrap(diffs)
+
+
+def test_bootstrap_refuses_no_resamples() -> None:
+    with pytest.raises(StatsError, match="num_resamples"):
+        paired_bootstrap([1.0], num_resamples=0)

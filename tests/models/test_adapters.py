@@ -1,0 +1,269 @@
+"""Laws of adapters: the base stays as it is, training goes on with them, and a merge says what the adapter said."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from checkpoint_choice import Choosing
+from grpo_training import SETTINGS as GRPO
+from grpo_training import Training
+from lora_training import FAMILIES, LORA, SFT, logits, save_base, torch
+from safetensors.torch import load_file, save_file
+from training_fixtures import compact, make_run, rows, weights_of
+
+import wordle_rl.models.adapters as adapters_module
+import wordle_rl.models.export as export_module
+import wordle_rl.models.loading as modeling_module
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RunConfig
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.models.directory import find_model
+from wordle_rl.models.export import distance, merge
+from wordle_rl.models.loading import check_packages, load_codec, load_model, load_numbers, save_model
+from wordle_rl.runs import RunError
+from wordle_rl.training.sft import train_sft
+
+
+@pytest.fixture
+def base(codec, tmp_path) -> Path:
+    return save_base(tmp_path / "base", codec)
+
+
+def trained_adapter(base: Path, plain_traces, codec, words, directory: Path, lora=LORA) -> Path:
+    model, _ = load_model(ModelSettings(path=str(base), lora=lora), 0)
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    return train_sft(model, codec, examples, SFT, make_run(directory, words))
+
+
+@pytest.fixture
+def adapter(base, plain_traces, codec, sixty, tmp_path) -> Path:
+    return trained_adapter(base, plain_traces, codec, sixty, tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sft_trains_the_adapter_alone_and_it_comes_back_with_its_tokenizer(
+    family, plain_traces, codec, sixty, tmp_path
+) -> None:
+    base = save_base(tmp_path / "base", codec, family)
+    before = load_file(base / "model.safetensors")
+    untouched, _ = load_model(ModelSettings(path=str(base)), 0)
+    fresh, _ = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    assert torch.equal(logits(untouched), logits(fresh)), "an untrained adapter changes nothing"
+    trainable = {name for name, parameter in fresh.named_parameters() if parameter.requires_grad}
+    assert trainable
+    assert all("lora_" in name for name in trainable)
+    assert {name.split(".lora_")[0].rsplit(".", 1)[1] for name in trainable} == {
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
+    }  # fmt: skip
+
+    directory = trained_adapter(base, plain_traces, codec, sixty, tmp_path / "run")
+    losses = [row["loss"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]
+    assert json.loads((directory / "adapter_config.json").read_text())["base_model_name_or_path"] == str(base)
+    assert not (directory / "model.safetensors").exists()
+    after = load_file(base / "model.safetensors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    again, codec_again = load_model(ModelSettings(path=str(directory)), 0)
+    assert codec_again.turn_end_ids == codec.turn_end_ids
+    assert codec_again.tokenizer.chat_template == codec.tokenizer.chat_template
+    assert (logits(again) - logits(untouched)).abs().max() > 1e-3
+    assert load_codec(ModelSettings(path=str(directory)))[1] == 1024
+    assert find_model(tmp_path / "run") == directory
+
+
+def test_grpo_goes_on_with_the_sft_adapter(adapter, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    settings = ModelSettings(path=str(adapter), lora=LORA)
+    start = load_file(adapter / "adapter_model.safetensors")
+    train = Training(tokenizer, codec, sixty, monkeypatch)
+    model, _ = load_model(settings, 0)
+    begun = logits(model)
+    train(tmp_path / "rl", GRPO, model=model)
+    after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
+    assert after.keys() == start.keys()
+    moved = [name for name in start if not torch.equal(start[name], after[name])]
+    assert len(moved) == len(start)
+    saved, _ = load_model(ModelSettings(path=str(tmp_path / "rl" / "grpo")), 0)
+    assert torch.allclose(logits(saved), logits(model), atol=1e-6)
+    assert not torch.allclose(logits(saved), begun, atol=1e-4)
+    base = json.loads((tmp_path / "rl" / "grpo" / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert base == str(tmp_path / "base")
+
+
+def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
+    adapter, tokenizer, codec, sixty, tmp_path, monkeypatch
+) -> None:
+    """Not against the bare base model, from which the SFT adapter is far away by now; after a resume too."""
+    train = Training(tokenizer, codec, sixty, monkeypatch)
+    settings = GRPO.model_copy(update={"beta": 0.1, "steps": 2, "save_steps": 1})
+    model, _ = load_model(ModelSettings(path=str(adapter)), 0)
+    sft, _ = load_model(ModelSettings(path=str(adapter)), 0)
+    train(tmp_path / "rl", settings, model=model)
+    first, second = (row["kl"] for row in rows(tmp_path / "rl" / "metrics.jsonl"))
+    assert first == pytest.approx(0.0, abs=1e-6)
+    assert second > 1e-6
+    for batch in train.batches:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        width = batch["completion_ids"].shape[1]
+        positions = (attention.cumsum(1) - 1).clamp(min=0)
+        with torch.no_grad():
+            scores = sft.eval()(input_ids=ids, attention_mask=attention, position_ids=positions).logits
+        expected = scores[:, -width - 1 : -1].log_softmax(-1).gather(2, batch["completion_ids"][:, :, None])[:, :, 0]
+        mask = (batch["completion_mask"] * batch["tool_mask"]).bool()
+        assert torch.allclose(batch["ref_per_token_logps"][mask], expected[mask], atol=1e-4)
+    names = {path.name for path in (tmp_path / "rl" / "grpo").iterdir()}
+    assert "ref" not in names, "the reference is not part of what was trained"
+
+
+def test_of_an_adapter_that_is_chosen_the_base_and_the_reference_are_not_kept(
+    adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
+) -> None:
+    choosing = Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+    start = load_file(adapter / "adapter_model.safetensors")
+    choosing(tmp_path / "whole", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], pressing={4: 1}, beta=0.1)
+    kept = load_file(tmp_path / "broken" / "grpo" / "best" / "best.safetensors")
+    assert len(kept) == len(start)
+    assert all("lora_" in name and ".default." in name for name in kept)
+    choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
+    whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert all(not torch.equal(whole[name], start[name]) for name in whole)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_path) -> None:
+    base = save_base(tmp_path / "base", codec, family)
+    model, _ = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.05, generator=torch.Generator().manual_seed(len(name)))
+    save_model(model, codec, tmp_path / "adapter")
+    difference = merge(tmp_path / "adapter", tmp_path / "merged", dtype)
+    stored = load_file(tmp_path / "merged" / "model.safetensors")
+    assert {weight.dtype for weight in stored.values()} == {getattr(torch, dtype)}
+    tolerance = {"float32": 1e-5, "bfloat16": 0.1}[dtype]
+    assert difference < tolerance
+    merged, _ = load_model(ModelSettings(path=str(tmp_path / "merged")), 0)
+    assert distance(logits(merged), logits(model)) < tolerance
+    plain, _ = load_model(ModelSettings(path=str(base)), 0)
+    assert distance(logits(merged), logits(plain)) > 3 * tolerance
+
+
+@pytest.mark.parametrize("fault", ["half the scale", "one layer lost", "a wrong dtype", "not finite"])
+def test_a_garbled_merge_is_caught_and_nothing_is_left(fault, adapter, tmp_path, monkeypatch) -> None:
+    save = export_module.save_model
+
+    def garble(model, codec, directory) -> None:
+        with torch.no_grad():
+            weight = model.model.layers[0].mlp.up_proj.weight
+            if fault == "half the scale":
+                weight.mul_(0.5)
+            if fault == "one layer lost":
+                weight.zero_()
+            if fault == "a wrong dtype":
+                for parameter in model.parameters():
+                    parameter.copy_(parameter.to(torch.bfloat16))
+            if fault == "not finite":
+                weight[0, 0] = float("nan")
+        save(model, codec, directory)
+
+    monkeypatch.setattr(export_module, "save_model", garble)
+    with pytest.raises(RunError, match="the merged model is not the unmerged one"):
+        merge(adapter, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_merge_needs_an_adapter_and_an_empty_place(adapter, base, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="is no adapter"):
+        merge(base, tmp_path / "merged")
+    with pytest.raises(ConfigError, match="is not empty"):
+        merge(adapter, base)
+
+
+def test_an_adapter_that_does_not_fit_is_refused_in_one_line(adapter, base, codec, tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"rank 8 is not that of the adapter .* 4"):
+        load_model(ModelSettings(path=str(adapter), lora=LoraSettings(rank=8)), 0)
+    with pytest.raises(ConfigError, match="target_modules 'nose_proj' does not fit"):
+        load_model(ModelSettings(path=str(base), lora=LoraSettings(rank=4, target_modules="nose_proj")), 0)
+    weights = load_file(adapter / "adapter_model.safetensors")
+    weights.pop(sorted(weights)[0])
+    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match="does not fit its base model"):
+        load_model(ModelSettings(path=str(adapter)), 0)
+    shutil.rmtree(base)
+    with pytest.raises(ConfigError, match=r"needs its base model .* which is gone"):
+        load_model(ModelSettings(path=str(adapter)), 0)
+    (adapter / "adapter_model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"no adapter_model.safetensors"):
+        load_codec(ModelSettings(path=str(adapter)))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lora": {"rank": 4}}, "embedded one starts from nothing"),
+        ({"path": "some/model", "load_in_4bit": True}, "leaves nothing to train without adapters"),
+    ],
+)
+def test_settings_that_train_nothing_are_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        RunConfig.model_validate({"model": values})
+
+
+NEEDS = {
+    "flash": ({"attn_implementation": "flash_attention_2", "dtype": "bfloat16"}, "pip install flash-attn"),
+    "4 bits": ({"load_in_4bit": True, "lora": LORA}, "pip install bitsandbytes"),
+    "liger": ({"liger_kernels": True}, "pip install liger-kernel"),
+    "attention": ({"attn_implementation": "eagre"}, "unknown model.attn_implementation 'eagre'"),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_what_is_not_installed_is_named_before_a_model_is_loaded(case, monkeypatch) -> None:
+    values, message = NEEDS[case]
+    for module in (modeling_module, adapters_module):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=message):
+        check_packages(ModelSettings(path="some/model", **values))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_attention_asked_for_is_used(attention, base) -> None:
+    model, _ = load_model(ModelSettings(path=str(base), attn_implementation=attention), 0)
+    assert model.config._attn_implementation == attention
+
+
+def test_adapters_begin_as_the_seed_says(base) -> None:
+    settings = ModelSettings(path=str(base), lora=LORA)
+    first, again, other = (weights_of(load_model(settings, seed)[0]) for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_weights_of_the_base_never_move(adapter, base) -> None:
+    model, _ = load_model(ModelSettings(path=str(adapter)), 0)
+    plain, _ = load_model(ModelSettings(path=str(base)), 0)
+    held = {n.replace("base_model.model.", "").replace(".base_layer", ""): w for n, w in weights_of(model).items()}
+    assert all(torch.equal(held[name], weight) for name, weight in weights_of(plain).items())
+
+
+def test_preflight_counts_adapters_in_the_type_that_they_are_trained_in(base) -> None:
+    settings = ModelSettings(path=str(base), lora=LORA, dtype="bfloat16")
+    numbers = load_numbers(settings)
+    sizes = {p.requires_grad: p.dtype.itemsize for p in load_model(settings, 0)[0].parameters()}
+    assert sizes == {True: numbers.trainable_bytes, False: numbers.weight_bytes}
+    assert numbers.trainable_bytes > numbers.weight_bytes
+
+
+def test_preflight_counts_adapters_alone_as_trained(base, adapter) -> None:
+    plain = load_numbers(ModelSettings(path=str(base)))
+    fresh = load_numbers(ModelSettings(path=str(base), lora=LORA))
+    trained = load_numbers(ModelSettings(path=str(adapter)))
+    size = sum(tensor.numel() for tensor in load_file(adapter / "adapter_model.safetensors").values())
+    assert plain.num_trainable == plain.num_parameters
+    assert fresh.num_trainable == trained.num_trainable == size
+    assert fresh.num_parameters == trained.num_parameters == plain.num_parameters + size

@@ -1,0 +1,108 @@
+"""Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training_fixtures import TINY, small_model, weights_of
+from transformers import BloomConfig, BloomForCausalLM
+
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.models.loading import context_length, load_codec, load_model, save_model
+from wordle_rl.runs import RunError
+
+
+@pytest.fixture
+def saved(tokenizer, codec, tmp_path: Path) -> Path:
+    save_model(small_model(tokenizer), codec, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_embedded_model_is_the_same_for_the_same_seed() -> None:
+    settings = ModelSettings(**TINY)
+    first, second, other = (load_model(settings, seed)[0] for seed in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not torch.equal(first.get_input_embeddings().weight, other.get_input_embeddings().weight)
+
+
+def test_the_embedded_model_is_held_in_the_type_asked_for() -> None:
+    types = [load_model(ModelSettings(path="tiny", dtype=dtype), 0)[0].dtype for dtype in ("float32", "bfloat16")]
+    assert types == [torch.float32, torch.bfloat16]
+
+
+def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, codec) -> None:
+    model, again = load_model(ModelSettings(path=str(saved)), 0)
+    original = weights_of(small_model(tokenizer))
+    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
+    assert again.tokenizer.chat_template == codec.tokenizer.chat_template
+    assert again.turn_end_ids == codec.turn_end_ids
+    assert not list(saved.parent.glob(".*")), "nothing is left of the saving"
+
+
+def test_saving_over_a_directory_keeps_what_else_is_there(saved: Path, tokenizer, codec) -> None:
+    (saved / "checkpoints").mkdir()
+    save_model(small_model(tokenizer, seed=1), codec, saved)
+    assert (saved / "checkpoints").is_dir()
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        save_model(small_model(tokenizer), codec, tmp_path / "taken" / "model")
+    (tmp_path / "model").write_text("a file in the way")
+    with pytest.raises(RunError, match="model"):
+        save_model(small_model(tokenizer), codec, tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
+
+
+def test_the_codec_comes_without_the_weights(saved: Path, codec) -> None:
+    again, context = load_codec(ModelSettings(path=str(saved)))
+    assert (again.stop_ids, context) == (codec.stop_ids, 1024)
+    assert load_codec(ModelSettings(max_length=77))[1] == 77
+
+
+def damage(directory: Path, how: str) -> Path:
+    if how == "missing":
+        return directory / "nowhere"
+    if how == "empty":
+        shutil.rmtree(directory)
+        directory.mkdir()
+    if how == "truncated weights":
+        weights = directory / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+    if how == "no weights":
+        (directory / "model.safetensors").unlink()
+    if how == "bad config":
+        (directory / "config.json").write_text('{"model_type": ')
+    if how == "unknown model type":
+        (directory / "config.json").write_text('{"model_type": "abacus"}')
+    if how == "bad tokenizer":
+        (directory / "tokenizer.json").write_text("{}")
+    return directory
+
+
+DAMAGE = ["missing", "empty", "truncated weights", "no weights", "bad config", "unknown model type", "bad tokenizer"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_model_is_refused_in_one_line_that_names_it(how: str, saved: Path) -> None:
+    path = damage(saved, how)
+    with pytest.raises(ConfigError) as caught:
+        load_model(ModelSettings(path=str(path)), 0)
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [how for how in DAMAGE if how != "no weights"])
+def test_damage_shows_before_the_weights_are_loaded(how: str, saved: Path) -> None:
+    with pytest.raises(ConfigError):
+        load_codec(ModelSettings(path=str(damage(saved, how))))
+
+
+def test_the_context_is_what_the_model_says(tokenizer) -> None:
+    assert context_length(small_model(tokenizer)) == 1024
+    silent = BloomForCausalLM(BloomConfig(vocab_size=32, hidden_size=8, n_layer=1, n_head=2))
+    assert context_length(silent) is None

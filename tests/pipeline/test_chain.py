@@ -1,0 +1,379 @@
+"""Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
+
+import json
+import os
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from training_fixtures import NUM_ANSWERS, rows, write_config
+
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.models.directory import find_model
+from wordle_rl.pipeline import Pipeline, evaluation, stages
+from wordle_rl.preflight.before_run import check_before_run
+from wordle_rl.report.read import read_run
+from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, read_object
+from wordle_rl.runs.audit import audit
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+QUIET = Console(quiet=True)
+FIGURES = {
+    "num_games", "win_rate", "win_rate_low", "win_rate_high", "mean_guesses_on_wins", "mean_guesses_with_losses",
+    "invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate", "mean_regret",
+}  # fmt: skip
+
+
+def tree(directory: Path) -> dict[str, tuple[int, int]]:
+    """Every file with its size and time of change."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(p.relative_to(directory)): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
+
+
+def results_of(directory: Path) -> dict:
+    return json.loads((directory / "results.json").read_text())
+
+
+def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, sixty) -> None:
+    results, split = results_of(finished_run), split_secrets(sixty)
+    assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    sizes = {"all": NUM_ANSWERS, "train": len(split.train), "held_out": len(split.test)}
+    for name in ("sft", "grpo"):
+        assert set(results[name]) == set(sizes)
+        for part, size in sizes.items():
+            figures = results[name][part]
+            assert set(figures) >= FIGURES
+            assert figures["num_games"] == size
+            assert 0 <= figures["win_rate_low"] <= figures["win_rate"] <= figures["win_rate_high"] <= 1
+            assert 1 <= figures["mean_guesses_with_losses"] <= 7
+            assert figures["mean_regret"] >= 0
+            for rate in ("invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate"):
+                assert 0 <= figures[rate] <= 1
+
+
+def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
+    directory = tmp_path / "constrained"
+    shutil.copytree(finished_run, directory)
+    settings = json.loads((directory / "config.json").read_text())
+    settings["eval"]["constrained"] = True
+    (directory / "config.json").write_text(json.dumps(settings))
+    before = results_of(finished_run)
+    results = Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    for name in ("sft", "grpo"):
+        limited = results[name].pop("held_out_constrained")
+        assert results[name] == before[name]
+        assert limited["num_games"] == before[name]["held_out"]["num_games"]
+        assert limited["invalid_rate"] == 0.0
+        stored = Evaluation.load(directory / "eval" / f"{name}-constrained.json")
+        assert (stored.constrain, stored.label) == ("words", f"{name} (constrained)")
+    (directory / "results.json").unlink()
+    read = read_run(directory).results
+    assert read["grpo"]["held_out_constrained"] == limited
+    assert {name: set(parts) for name, parts in read.items()} == {
+        name: {"all", "train", "held_out", "held_out_constrained"} for name in ("sft", "grpo")
+    }
+    assert "guesses limited to listed words" in (directory / "report.html").read_text()
+    assert "guesses limited to listed words" not in (finished_run / "report.html").read_text()
+
+
+def test_results_say_what_they_cost(finished_run) -> None:
+    results = results_of(finished_run)
+    seconds = results["seconds"]
+    assert {"traces", "encode", "sft", "grpo", "eval", "total"} <= set(seconds)
+    assert seconds["total"] == pytest.approx(sum(s for name, s in seconds.items() if name != "total"), abs=0.5)
+    assert 0.1 < results["peak_memory_gib"] < 64
+
+
+def test_figures_are_those_of_the_stored_games(finished_run, sixty) -> None:
+    results = results_of(finished_run)
+    for name in ("sft", "grpo"):
+        evaluation = Evaluation.load(finished_run / "eval" / f"{name}.json")
+        assert sorted(record.secret for record in evaluation.records) == list(sixty.answers)
+        wins = sum(record.won for record in evaluation.records)
+        assert results[name]["all"]["win_rate"] == pytest.approx(wins / NUM_ANSWERS)
+
+
+def test_a_run_directory_is_complete(finished_run) -> None:
+    names = {path.name for path in finished_run.iterdir()}
+    assert names >= {
+        "config.json", "manifest.json", "traces.jsonl", "sft", "grpo", "metrics.jsonl", "games.jsonl", "secrets.jsonl",
+        "eval", "results.json", "report.html",
+    }  # fmt: skip
+    assert not [path for path in finished_run.rglob("*") if path.name.endswith(".partial")]
+    assert len(rows(finished_run / "traces.jsonl")) == 200
+    assert [r["step"] for r in rows(finished_run / "metrics.jsonl") if r["stage"] == "grpo"] == [1, 2]
+
+
+def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
+    split = split_secrets(sixty)
+    held_out = {*split.val, *split.test}
+    assert not held_out & {row["secret"] for row in rows(finished_run / "traces.jsonl")}
+    assert not held_out & {s for row in rows(finished_run / "secrets.jsonl") for s in row["secrets"]}
+    assert audit(finished_run).clean
+    assert [row["secret"] for row in rows(finished_run / "validation_traces.jsonl")] == list(split.val)
+    assert [r["step"] for r in rows(finished_run / "metrics.jsonl") if "validation_loss" in r] == [-(-200 // 32)]
+
+
+def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("a finished stage was worked on again")
+
+    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate")):
+        monkeypatch.setattr(room, name, refuse)
+    before, results = tree(finished_run), results_of(finished_run)
+    again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
+    assert again == results == results_of(finished_run)
+    after = tree(finished_run)
+    rewritten = {name for name in after if after[name] != before.get(name)}
+    assert set(before) == set(after)
+    assert rewritten <= {"config.json", "manifest.json", "results.json", "report.html"}
+
+
+def mini(tmp_path: Path, word_directory: Path, **changes: str):
+    return load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
+
+
+def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) -> None:
+    config, directory = mini(tmp_path, word_directory, grpo__steps="0"), tmp_path / "run"
+    assert Pipeline(config, directory, QUIET)("traces") is None
+    assert sorted(path.name for path in directory.iterdir()) == [
+        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "validation_traces.jsonl",
+    ]  # fmt: skip
+    traces = tree(directory)["traces.jsonl"]
+    assert Pipeline(config, directory, QUIET)("sft") is None
+    assert (directory / "sft" / "model.safetensors").is_file()
+    assert not (directory / "results.json").exists()
+    results = Pipeline(config, directory, QUIET)()
+    assert results is not None
+    assert set(results) == {"sft", "seconds", "peak_memory_gib"}
+    assert tree(directory)["traces.jsonl"] == traces
+
+
+def copied(finished_run, directory: Path) -> Path:
+    shutil.copytree(finished_run, directory)
+    return directory
+
+
+def test_a_run_that_cannot_begin_removes_none(finished_run, word_directory, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    before = tree(directory)
+    wrong = load_config(directory / "config.json").model_copy(deep=True)
+    faults = {
+        "no such model": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": "no/such/model"})}),
+        "lies in": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": str(directory / "sft")})}),
+        "lies  in": wrong.model_copy(
+            update={"traces": wrong.traces.model_copy(update={"file": directory / "traces.jsonl"})}
+        ),
+    }
+    for what, config in faults.items():
+        with pytest.raises(ConfigError, match=r"lies in .* --overwrite" if "lies" in what else "no/such/model"):
+            Pipeline(config, directory, QUIET, anew=True)("traces" if "lies" in what else "sft")
+    with pytest.raises(ConfigError, match="not dpo"):
+        Pipeline(wrong, directory, QUIET, anew=True)("dpo")
+    assert tree(directory) == before
+
+
+def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    Pipeline(load_config(directory / "config.json"), directory, QUIET, anew=True)("traces")
+    assert sorted(path.name for path in directory.iterdir()) == [
+        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "validation_traces.jsonl",
+    ]  # fmt: skip
+
+
+def test_two_processes_do_not_work_on_one_run(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    with exclusive_lock(directory / LOCK_FILE), pytest.raises(RunError, match="another process"):
+        Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+
+
+def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeypatch) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    before = (directory / "manifest.json").read_text()
+    monkeypatch.setattr("sys.argv", ["wordle-rl", "looking", "again"])
+    Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    assert (directory / "manifest.json").read_text() == before
+    (directory / "eval" / "sft.json").unlink()
+    Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+    assert [call["command"] for call in read_object(directory / "manifest.json")["later_calls"]] == [
+        "wordle-rl looking again"
+    ]
+
+
+def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tmp_path: Path) -> None:
+    directory = copied(finished_run, tmp_path / "run")
+    config = load_config(directory / "config.json")
+    limited = config.model_copy(update={"eval": config.eval.model_copy(update={"constrained": True})})
+    words = load_words(config.words.source)
+    look = partial(
+        check_before_run, words=words, split=split_secrets(words, config.words.split_seed), directory=directory
+    )
+    chain = ("traces", "sft", "grpo", "report")
+    assert not look(config, chain=chain, anew=False)
+    assert look(limited, chain=chain, anew=False)
+    for name in ("sft", "grpo"):
+        shutil.copy(directory / "eval" / f"{name}.json", directory / "eval" / f"{name}-constrained.json")
+    assert not look(limited, chain=chain, anew=False)
+
+
+@pytest.mark.parametrize("stage", ["sft", "grpo"])
+def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, tmp_path: Path, monkeypatch) -> None:
+    directory, config = tmp_path / "run", load_config(finished_run / "config.json")
+    directory.mkdir()
+    for name in ("config.json", "manifest.json", "traces.jsonl", *(["sft"] if stage == "grpo" else [])):
+        copy = shutil.copytree if (finished_run / name).is_dir() else shutil.copy
+        copy(finished_run / name, directory / name)
+
+    append = Run.append
+
+    def interrupting(self, name, row) -> None:
+        append(self, name, row)
+        if name == "metrics.jsonl" and row["step"] == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    (directory / "config.json").unlink()
+    monkeypatch.setattr(Run, "append", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(config, directory, QUIET)(stage)
+    assert list((directory / stage / "checkpoints").glob("checkpoint-*"))
+    interrupted = json.loads((directory / "timings.json").read_text())["seconds"][stage]
+    assert interrupted > 0
+    monkeypatch.setattr(Run, "append", append)
+    Pipeline(config, directory, QUIET)(stage)
+    steps = [row["step"] for row in rows(directory / "metrics.jsonl") if "validation_loss" not in row]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) > 1
+    assert json.loads((directory / "timings.json").read_text())["seconds"][stage] > interrupted
+
+
+def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:
+    changes = {"traces__rl_only_share": "0.3", "grpo__sample_games": "0"}
+    directory = tmp_path / "run"
+    Pipeline(mini(tmp_path, word_directory, **changes), directory, QUIET)("grpo")
+    train = split_secrets(sixty).train
+    kept = {*train[-int(0.3 * len(train)) :]}
+    assert kept
+    taught = {row["secret"] for row in rows(directory / "traces.jsonl")} & set(sixty.answers)
+    assert taught == {*train} - kept
+    played = {secret for row in rows(directory / "secrets.jsonl") for secret in row["secrets"]}
+    assert played
+    assert played <= kept
+
+
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
+    directory, config = tmp_path / "run", load_config(finished_run / "config.json")
+    directory.mkdir()
+    shutil.copy(finished_run / "traces.jsonl", directory / "traces.jsonl")
+    shutil.copytree(finished_run / "sft", directory / "sft")
+    shutil.copytree(finished_run / "eval", directory / "eval")
+    (directory / "eval" / "grpo.json").unlink()
+    few = {"rounds": 2, "groups_per_round": 8, "precision": "fp32", "sampling": config.grpo.sampling}
+    section = getattr(config, name).model_copy(update=few)
+    config = config.model_copy(update={"algorithm": name, name: section})
+    results = Pipeline(config, directory, QUIET)()
+    assert results is not None
+    assert set(results) == {"sft", name, "seconds", "peak_memory_gib"}
+    assert results[name]["all"]["num_games"] == NUM_ANSWERS
+    assert results["seconds"][name] > 0
+    lines = [row for row in rows(directory / "metrics.jsonl") if row["stage"] == name]
+    assert [row["step"] for row in lines] == [1, 2]
+    assert audit(directory).num_secrets["secrets.jsonl"] == 16
+    assert audit(directory).clean
+    assert find_model(directory) == directory / name
+    page = (directory / "report.html").read_text()
+    assert f"{ALGORITHM_NAMES[name]} minus SFT" in page
+    assert "Not in this run" not in page
+    assert "by round" in page
+
+
+@pytest.mark.parametrize(("algorithm", "until"), [("grpo", "dpo"), ("dpo", "grpo")])
+def test_a_stage_of_another_algorithm_is_refused(algorithm, until, word_directory, tmp_path: Path) -> None:
+    config = mini(tmp_path, word_directory).model_copy(update={"algorithm": algorithm})
+    with pytest.raises(ConfigError, match=f"traces, sft, {algorithm}, report, not {until}; set algorithm to {until}"):
+        Pipeline(config, tmp_path / "run", QUIET)(until)
+    assert not (tmp_path / "run").exists()
+
+
+REFUSED = {
+    "reply budget": ({"eval__max_completion_tokens": "7"}, "eval.max_completion_tokens 7 is too small.* 8 tokens"),
+    "sampled reply budget": ({"grpo__sampling__max_completion_tokens": "3"}, "grpo.sampling.max_completion_tokens 3"),
+    "context": ({"model__max_length": "100"}, "a game may take .* the model takes 100"),
+    "missing model": ({"model__path": '"./nowhere"'}, "no model directory ./nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_before_anything_is_written(case, word_directory, tmp_path: Path) -> None:
+    changes, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        Pipeline(mini(tmp_path, word_directory, **changes), tmp_path / "run", QUIET)()
+    assert not (tmp_path / "run").exists()
+
+
+LAUNCHES = {
+    "expert_iteration": ({"WORLD_SIZE": "2"}, "expert_iteration trains in one process"),
+    "dpo": ({"WORLD_SIZE": "2"}, "dpo trains in one process"),
+    "dagger": ({"WORLD_SIZE": "2"}, "dagger trains in one process"),
+    "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
+}
+
+
+@pytest.mark.parametrize("algorithm", LAUNCHES)
+def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_plays(
+    algorithm, word_directory, tmp_path: Path, monkeypatch
+) -> None:
+    """SFT itself trains on them."""
+    launch, message = LAUNCHES[algorithm]
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
+    config = mini(tmp_path, word_directory)
+    section = getattr(config, algorithm).model_copy(update={"sampling": config.grpo.sampling})
+    config = config.model_copy(update={"algorithm": algorithm, algorithm: section})
+    with pytest.raises(ConfigError, match=message):
+        Pipeline(config, tmp_path / "run", QUIET)()
+    assert not (tmp_path / "run").exists()
+    words = load_words(config.words.source)
+    split = split_secrets(words, config.words.split_seed)
+    todo = check_before_run(config, words, split, tmp_path / "run", ("traces", "sft"), anew=False)
+    assert todo.sft
+
+
+def test_a_run_with_other_settings_is_refused(finished_run, word_directory, tmp_path: Path) -> None:
+    before = tree(finished_run)
+    with pytest.raises(RunError, match="other settings"):
+        Pipeline(mini(tmp_path, word_directory, traces__num_games="201"), finished_run, QUIET)()
+    assert tree(finished_run) == before
+
+
+def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    (run / "notes.txt").write_text("mine")
+    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, anew=True)
+    pipeline("traces")
+    made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
+    assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
+    assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_what_a_new_run_finds_done_is_told(finished_run, tmp_path: Path) -> None:
+    told = Console(record=True, width=200)
+    shutil.copy(finished_run / "traces.jsonl", tmp_path)
+    config = load_config(finished_run / "config.json")
+    Pipeline(config, tmp_path, told)("traces")
+    assert f"{tmp_path} holds traces.jsonl already: taken as they are" in told.export_text()
+    again = Console(record=True, width=200)
+    Pipeline(config, tmp_path, again)("traces")
+    assert "taken as they are" not in again.export_text()

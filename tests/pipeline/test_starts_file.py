@@ -1,0 +1,203 @@
+"""Laws of runs that start groups from the boards of a file: played as given, resumed as begun, nothing held out."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from training_fixtures import rows, write_config
+
+from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.game import score_guess
+from wordle_rl.integrations.async_grpo import check_settings
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight.report import preflight
+from wordle_rl.runs import Run, RunError, write_jsonl
+from wordle_rl.runs.audit import audit
+from wordle_rl.words.split import split_secrets
+
+QUIET = Console(quiet=True)
+
+
+def board(secret: str, *guesses: str) -> dict[str, object]:
+    return {"word": secret, "turns": [{"guess": guess, "feedback": "GGGGG"} for guess in guesses]}
+
+
+@pytest.fixture
+def file(sixty, tmp_path: Path) -> Path:
+    """Thirty boards of training secrets with two guesses, whose marks are wrong, and rows to be left out."""
+    split = split_secrets(sixty)
+    first, second = sixty.outside[:2]
+    sound = [board(secret, first, second) for secret in split.train[:30]]
+    others = [board(secret, first) for secret in (*split.val, *split.test[:2], sixty.outside[3])]
+    path = tmp_path / "starts.jsonl"
+    write_jsonl(path, [*others, *sound, board(split.train[0], split.train[0]), board(split.train[0], "zzzzz")])
+    return path
+
+
+def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", share: float = 1.0, **changes: str):
+    rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2", "precision": '"fp32"'}
+    for name in ("expert_iteration", "dpo", "dagger"):
+        changes |= {f"{name}__{key}": value for key, value in rounds.items()}
+        changes |= {f"{name}.sampling__max_completion_tokens": "12"}
+    config = load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
+    return config.model_copy(update={"starts_file": file, "starts_share": share, "algorithm": algorithm})
+
+
+def begun(finished_run: Path, directory: Path) -> Path:
+    """A directory with the teacher games and the SFT model of another run."""
+    directory.mkdir()
+    shutil.copy(finished_run / "traces.jsonl", directory)
+    shutil.copytree(finished_run / "sft", directory / "sft")
+    return directory
+
+
+def given_in(game: dict) -> tuple[tuple[str, str], ...]:
+    return tuple((turn["guess"], turn["marks"]) for turn in game["turns"] if turn["given"])
+
+
+def training_games(run: Path, stage: str) -> list[dict]:
+    return [row for row in rows(run / "games.jsonl") if row["stage"] == stage]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
+    algorithm, finished_run, word_directory, sixty, file, tmp_path, capsys
+) -> None:
+    run, split = begun(finished_run, tmp_path / "run"), split_secrets(sixty)
+    config = settings(tmp_path, word_directory, file, algorithm)
+    Pipeline(config, run, Console(width=300, force_terminal=False))(algorithm)
+    outside = int(algorithm in ("dpo", "dagger"))  # these learn without a win, GRPO for wins alone
+    left_out = [f"{len(split.val)} val_secret", "2 test_secret", "1 already_won", "1 unlisted_guess"]
+    left_out += [] if outside else ["1 outside_secret"]
+    listed = ", ".join(sorted(left_out, key=lambda text: text.split()[1]))
+    assert f"boards to start from in {file}: {30 + outside}; left out: {listed}\n" in capsys.readouterr().out
+    games = training_games(run, algorithm)
+    assert games
+    for game in games:
+        words = sixty.outside[: len(given_in(game))]
+        assert given_in(game) == tuple((word, score_guess(game["secret"], word)) for word in words)
+    assert sum(len(given_in(game)) == 2 for game in games) >= len(games) - outside
+    drawn = {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]}
+    assert {game["secret"] for game in games} <= drawn
+    assert drawn <= {*split.train[:30], *([sixty.outside[3]] if outside else [])}
+    assert audit(run).clean
+    assert [row["word"] for row in rows(run / "boards.jsonl")][-30:] == list(split.train[:30])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"game__shape": '"state"'},
+        {"grpo__turn_candidates": "2", "grpo__credit": '"guess"'},
+        {"grpo__scout_every_steps": "1", "grpo__focus": "1.0"},
+        {"traces__rl_only_share": "0.5"},
+        {"game__dictionary": '"app"', "grpo__max_refills": "2"},
+        {"grpo__outside_rate": "1.0", "grpo.reward__weights": "{ quick_regret = -6.0 }"},
+    ],
+    ids=["state", "candidates", "scouting", "kept from the teacher", "app", "outside"],
+)
+def test_boards_go_with_other_settings(changes, finished_run, word_directory, sixty, file, tmp_path) -> None:
+    run = begun(finished_run, tmp_path / "run")
+    Pipeline(settings(tmp_path, word_directory, file, share=0.5, **changes), run, QUIET)("grpo")
+    games = training_games(run, "grpo")
+    assert {len(given_in(game)) for game in games} <= {0, 1, 2}
+    assert any(given_in(game) for game in games)
+    assert audit(run).clean
+
+
+def interrupted(directory: Path, config: RunConfig, monkeypatch) -> None:
+    """Run up to Ctrl-C after the first step."""
+    append = Run.append
+
+    def interrupting(self, name, row) -> None:
+        append(self, name, row)
+        if name == "metrics.jsonl" and row["step"] == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Run, "append", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(config, directory, QUIET)(config.algorithm)
+    monkeypatch.setattr(Run, "append", append)
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dagger"])
+def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
+    algorithm, finished_run, word_directory, file, tmp_path, monkeypatch
+) -> None:
+    config = settings(tmp_path, word_directory, file, algorithm, 0.5, grpo__steps="3")
+    whole, parts = begun(finished_run, tmp_path / "whole"), begun(finished_run, tmp_path / "parts")
+    Pipeline(config, whole, QUIET)(algorithm)
+    interrupted(parts, config, monkeypatch)
+    file.unlink()
+    Pipeline(config, parts, QUIET)(algorithm)
+    assert rows(parts / "secrets.jsonl") == rows(whole / "secrets.jsonl")
+    assert training_games(parts, algorithm) == training_games(whole, algorithm)
+
+
+def test_what_cannot_be_used_is_refused_before_anything_is_written(word_directory, sixty, file, tmp_path) -> None:
+    for damage, error, message in (
+        (lambda: None, None, ""),
+        (lambda: file.write_text('{"word": "crane"}\n'), RunError, r"starts\.jsonl:1 is no board"),
+        (lambda: write_jsonl(file, [board(split_secrets(sixty).test[0])]), ConfigError, "line 1 is left out as test_"),
+        (file.unlink, RunError, r"no file .*starts\.jsonl"),
+    ):
+        damage()
+        config = settings(tmp_path, word_directory, file)
+        found = [finding.message for finding in preflight(config, 0).findings if "starts" in finding.message]
+        assert len(found) == 1
+        if error is None:
+            assert "30; left out" in found[0]
+            continue
+        with pytest.raises(error, match=message):
+            Pipeline(config, tmp_path / "run", QUIET)()
+        assert not (tmp_path / "run").exists()
+    Pipeline(settings(tmp_path, word_directory, file), tmp_path / "run", QUIET)("traces")  # which needs no boards
+
+
+@pytest.mark.parametrize("name", ["boards.jsonl", "grpo/starts.jsonl"])
+def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, word_directory, file, tmp_path) -> None:
+    run = begun(finished_run, tmp_path / "run")
+    config = settings(tmp_path, word_directory, file)
+    Pipeline(config, run, QUIET)("traces")
+    (run / "grpo").mkdir()
+    shutil.copy(file, run / name)
+    config = config.model_copy(update={"starts_file": run / name})
+    with pytest.raises(ConfigError, match=r"starts_file .* lies in .*, which --overwrite would remove"):
+        Pipeline(config, run, QUIET, anew=True)("traces")
+    assert (run / name).read_bytes() == file.read_bytes()
+
+
+def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, sixty, file, tmp_path) -> None:
+    run = begun(finished_run, tmp_path / "run")
+    config = settings(tmp_path, word_directory, file)
+    Pipeline(config, run, QUIET)("grpo")
+    one = board(split_secrets(sixty).train[0], sixty.outside[5])
+    write_jsonl(file, [one])
+    config = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
+    config = config.model_copy(update={"sft": config.sft.model_copy(update={"epochs": 0.0})})
+    Pipeline(config, run, QUIET, anew=True)("grpo")
+    assert {row["word"] for row in rows(run / "boards.jsonl")} == {one["word"]}
+    assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
+
+
+def test_asynchronous_grpo_refuses_a_file_of_boards(word_directory, file, tmp_path) -> None:
+    changes = {"grpo__credit": '"game"', "grpo__scale_advantages": "true"}
+    config = settings(tmp_path, word_directory, file, **changes)
+    with pytest.raises(ConfigError, match="does not follow starts_file"):
+        check_settings(config)
+    check_settings(config.model_copy(update={"starts_file": None}))
+
+
+def test_the_command_line_takes_a_file_and_a_share(cli, word_directory, file, tmp_path) -> None:
+    config = write_config(tmp_path / "cli.toml", word_directory)
+    command = ("run", config, "--out", tmp_path / "run", "--starts-file", file)
+    assert "starts_share" in cli(*command, "--starts-share", "0")[2]
+    assert cli(*command, "--starts-share", "0.25", "--until", "traces")[0] == 0
+    stored = load_config(tmp_path / "run" / "config.json")
+    assert (stored.starts_file, stored.starts_share) == (file, 0.25)

@@ -1,0 +1,234 @@
+"""Laws of a system prompt of one's own with models and endpoints: it fits the tokenizer, and everyone tells of it."""
+
+import csv
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+from chat_families import FAMILIES
+from fake_endpoint import chat
+from template_checks import codec_of, levels
+from training_fixtures import rows
+
+from wordle_rl.config import RunConfig
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.evaluate import Conditions, Evaluation, compare, load_evaluation
+from wordle_rl.game import score_guess
+from wordle_rl.models.loading import load_numbers
+from wordle_rl.preflight.settings import check_model
+from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
+from wordle_rl.prompt import Prompter, Shape, Style
+from wordle_rl.report.card import card_text
+from wordle_rl.report.read import read_run
+from wordle_rl.report.terminal import comparison_notes
+from wordle_rl.runs import read_object, write_json, write_jsonl
+from wordle_rl.runs.lineage import LINEAGE_FILE
+
+TEXT = "Find {word_length} letters in {max_turns} guesses. Reply: {example}"
+TOLD = "Find 5 letters in 6 guesses. Reply: <guess>crane</guess>"
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("text", [TEXT, ""])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_published_families_take_a_text_and_none(name: str, text: str, shape: Shape, small_words) -> None:
+    codec, prompter = codec_of(name), Prompter(shape=shape, system_prompt=text)
+    game = sample_game(small_words, prompter)
+    assert check_template(codec, game, prompter.thinking) == []
+    assert "problem" not in levels(check_stops(codec, game, len(codec.tokenizer)))
+    prompt = codec.tokenizer.decode(codec.prompt_ids(prompter.opening()))
+    assert prompt.count(TOLD) == (1 if text else 0)
+
+
+def test_a_text_that_shows_no_reply_is_warned_of() -> None:
+    (finding,) = check_wording(Prompter(system_prompt="Guess a word."))
+    assert finding.level == "warning"
+    assert "neither <guess> and </guess> nor {example} is in it" in finding.message
+    assert finding.message.startswith("game.system_prompt ")
+    brackets = check_wording(Prompter(Style.TEXTARENA, system_prompt="Say <guess>crane</guess>."))
+    assert "neither [ and ] nor {example}" in brackets[0].message
+    for text in (None, "", "Say {example}.", "Say <guess>, a word and </guess>."):
+        assert check_wording(Prompter(Style.COMPACT, system_prompt=text)) == []
+
+
+def found_in(text: str, small_words, codec, **model: object) -> list[str]:
+    game = {"style": "compact", "thinking": "off", "system_prompt": text}
+    config = RunConfig.model_validate({"game": game, "model": model, "sft": {"max_length": 64}})
+    findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+    return [f"{finding.level}: {finding.message}" for finding in findings]
+
+
+def test_characters_that_the_embedded_model_cannot_read_are_named(small_words, codec) -> None:
+    assert found_in(f"¡Olé! {TEXT}", small_words, codec, max_length=8192) == [
+        "problem: the tokenizer has no tokens for parts of the prompts ('¡', 'é'); choose another game.style, or other "
+        "words for game.system_prompt"
+    ]
+    printable = "".join(map(chr, range(32, 127))).replace("{", "{{").replace("}", "}}")
+    assert found_in(f"{printable}\n{{example}}", small_words, codec, max_length=8192) == []
+
+
+def test_a_text_that_leaves_no_room_is_to_be_shortened(small_words, codec) -> None:
+    found = found_in("{example}" + "long" * 300, small_words, codec, max_length=1024)
+    assert found
+    assert all("shorten game.system_prompt, set" in line for line in found)
+
+
+@pytest.fixture
+def own_run(finished_run: Path, tmp_path: Path) -> Path:
+    """A run whose model has a text of its own."""
+    run = tmp_path / "own"
+    shutil.copytree(finished_run, run)
+    for file in (run / "config.json", run / "grpo" / LINEAGE_FILE):
+        stored = read_object(file)
+        stored["game"]["system_prompt"] = TEXT
+        write_json(file, stored)
+    return run
+
+
+def test_a_model_is_evaluated_by_its_own_text_unless_told_otherwise(own_run, cli, word_directory, tmp_path) -> None:
+    def asked(name: str, *more: object) -> str | None:
+        command = ("eval", "--player", own_run, "--words", word_directory, "--max-games", 1, "--no-regret", *more)
+        code, _, err = cli(*command, "--out", tmp_path / f"{name}.json")
+        assert code == 0, err
+        return Evaluation.load(tmp_path / f"{name}.json").conditions.system_prompt
+
+    assert asked("own") == TEXT
+    assert asked("other", "--system-prompt", "Say {example}.") == "Say {example}."
+    assert asked("none", "--system-prompt", "") == ""
+    code, out, err = cli("eval", "--player", own_run, "--words", word_directory, "--system-prompt", "Olé {example}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the model's tokenizer has no tokens for 'é' in the system prompt; leave that out" in err
+
+
+def test_the_card_says_whose_words_the_rules_are_in(own_run) -> None:
+    record = read_run(own_run)
+    assert "wording with a system prompt of its own (`game.system_prompt` below), " in card_text(record, "grpo")
+    silent = {**record.config, "game": {**record.config["game"], "system_prompt": ""}}
+    assert "wording without a system message, " in card_text(replace(record, config=silent), "grpo")
+    plain = {**record.config, "game": {**record.config["game"], "system_prompt": None}}
+    assert "wording, " in card_text(replace(record, config=plain), "grpo")
+
+
+# --- endpoints, files -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluated(cli, serve, split, word_directory, tmp_path: Path):
+    """Have an endpoint evaluated, and say what it was told first."""
+    endpoint = serve(lambda *_: chat(f"<guess>{split.test[0]}</guess>"))
+
+    def run(name: str, *more: object) -> tuple[int, str, list[dict[str, str]]]:
+        command = ("eval", "--player", "openai:m", "--base-url", endpoint.url, "--words", word_directory, "--max-games")
+        out = ("--out", tmp_path / f"{name}.json", "--csv", tmp_path / f"{name}.csv")
+        before = len(endpoint.requests)
+        code, _, err = cli(*command, 1, "--no-regret", *out, *more)
+        return code, err, endpoint.requests[before]["messages"] if len(endpoint.requests) > before else []
+
+    return run
+
+
+def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, tmp_path: Path) -> None:
+    texts = {"plain": None, "own": TEXT, "none": "", "lines": f'{TEXT}\n- "so", on\n'}
+    for name, text in texts.items():
+        code, err, messages = evaluated(name, *(() if text is None else ("--system-prompt", text)))
+        assert (code, err) == (0, "")
+        assert [message["role"] for message in messages] == (["user"] if text == "" else ["system", "user"])
+        assert (TOLD in messages[0]["content"]) == bool(text)
+        stored = [load_evaluation(tmp_path / f"{name}.{kind}").conditions for kind in ("json", "csv")]
+        assert stored[0] == stored[1]
+        assert stored[0].system_prompt == (None if text is None else text.strip())
+    told = {
+        ("plain", "own"): "system_prompt the style's own and 'Find {word_length} letters in {max_turns…' (",
+        ("plain", "none"): "system_prompt the style's own and none",
+        ("own", "lines"): "system_prompt 'Find {word_length} letters in {max_turns…' (",
+    }
+    for (first, second), said in told.items():
+        code, out, _ = cli("compare", tmp_path / f"{first}.json", tmp_path / f"{second}.csv")
+        assert code == 0
+        assert f"were asked under different conditions: {said}" in " ".join(out.split())
+    code, out, _ = cli("compare", tmp_path / "own.json", tmp_path / "own.csv", "--names", "a", "b")
+    assert "conditions" not in out
+
+
+def test_games_by_another_text_are_not_gone_on_with(evaluated, tmp_path: Path) -> None:
+    assert evaluated("m")[0] == 0
+    code, err, messages = evaluated("m", "--system-prompt", TEXT)
+    assert (code, err.count("\n"), messages) == (2, 1, [])
+    assert "with system_prompt 'Find {word_length} letters in {max_turns" in err
+    assert "instead of the style's own; name another --out" in err
+    (tmp_path / "m.json").unlink()
+    code, err, messages = evaluated("m", "--system-prompt", TEXT)
+    assert (code, err.count("\n"), messages) == (2, 1, [])
+    assert "m.games.jsonl holds games with system_prompt null, not " in err
+
+
+def test_a_text_that_shows_no_reply_is_warned_of_before_an_endpoint_is_asked(evaluated) -> None:
+    code, err, _ = evaluated("m", "--system-prompt", "Guess.")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("warning: game.system_prompt shows no reply: ")
+
+
+def test_evaluations_from_before_the_setting_are_read(evaluated, tmp_path: Path) -> None:
+    assert evaluated("m")[0] == 0
+    whole = load_evaluation(tmp_path / "m.json")
+    stored = read_object(tmp_path / "m.json")
+    assert stored["conditions"].pop("system_prompt") is None
+    write_json(tmp_path / "m.json", stored)
+    table = list(csv.DictReader(io.StringIO((tmp_path / "m.csv").read_text())))
+    with (tmp_path / "m.csv").open("w", newline="") as file:
+        names = [name for name in table[0] if name != "system_prompt"]
+        writer = csv.DictWriter(file, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(table)
+    assert load_evaluation(tmp_path / "m.json") == whole
+    assert load_evaluation(tmp_path / "m.csv").conditions == whole.conditions
+
+
+def test_the_solver_is_not_compared_by_what_it_was_told(evaluated, tmp_path: Path) -> None:
+    evaluated("m")
+    whole = load_evaluation(tmp_path / "m.json")
+    solver = replace(whole, name="s", conditions=Conditions.of(Prompter(system_prompt=TEXT)))
+    assert comparison_notes(compare(whole, solver)) == []
+
+
+def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:
+    secret = split.train[0]
+    trace = Trace(secret, (TraceTurn(secret, score_guess(secret, secret)),))
+    write_jsonl(tmp_path / "t.jsonl", [trace.to_row()])
+
+    def said(*more: object) -> list[str]:
+        command = ("dataset", tmp_path / "t.jsonl", "--words", word_directory, "--out", tmp_path / "set", *more)
+        code, _, err = cli(*command)
+        assert code == 0, err
+        names = ("sft_train", "rl_train")
+        first, second = (rows(tmp_path / f"set_{name}.jsonl")[0] for name in names)
+        return [messages[0]["content"] for messages in (first["messages"], second["prompt"])]
+
+    assert said("--system-prompt", TEXT) == [TOLD, TOLD]
+    assert said("--system-prompt", TEXT, "--style", "compact", "--shape", "state") == [TOLD, TOLD]
+    assert said("--system-prompt", "") == ["A new game: 5 letters, 6 guesses. Your first guess?"] * 2
+    code, out, err = cli("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--system-prompt", "{x}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "error: system_prompt: unknown placeholder {x}; use" in err
+
+
+def test_a_teacher_that_is_a_language_model_is_told_the_text(cli, serve, split, word_directory, tmp_path) -> None:
+    endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>"))
+    command = ("traces", "--teacher", "openai", "--model", "m", "--provider", endpoint.url, "--max-secrets", 1)
+    files = ("--words", word_directory, "--out", tmp_path / "t.jsonl")
+    assert cli(*command, *files, "--game.system-prompt", TEXT)[0] == 0
+    assert endpoint.requests[0]["messages"][0] == {"role": "system", "content": TOLD}
+    code, _, err = cli(*command, *files)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"game.system_prompt {TEXT} there, None here" in err
+    assert json.loads((tmp_path / "t.jsonl.settings.json").read_text())["m"]["game.system_prompt"] == TEXT

@@ -1,0 +1,207 @@
+"""Laws of runs without SFT: learning by play starts from the model of model.path, which is evaluated as `base`."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from safetensors.torch import load_file
+from training_fixtures import rows, write_config
+
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.players import open_model
+from wordle_rl.integrations.async_rollouts import start_codec
+from wordle_rl.models.adapters import is_adapter
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight.report import preflight
+from wordle_rl.report.read import kept_weights, read_run
+from wordle_rl.rollout import Start, play
+from wordle_rl.runs import RunError
+from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import lineage_of
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def taught(word_directory, tmp_path_factory) -> Path:
+    """A model that says many words, which `finished_run`'s do not."""
+    run = tmp_path_factory.mktemp("taught") / "run"
+    learning = {"sft__epochs": "6", "sft__optimizer": "{ learning_rate = 0.02, schedule = 'constant' }"}
+    Pipeline(load_config(write_config(run.with_suffix(".toml"), word_directory, **learning)), run, QUIET)("sft")
+    assert len({reply for _, replies in played(run / "sft") for reply in replies}) > 10
+    return run / "sft"
+
+
+def played(model: Path) -> list[tuple[str, list[str]]]:
+    """What a model says to every secret, by a way of its own."""
+    opened = open_model(model, temperature=0.0)
+    found = play([Start(secret) for secret in opened.words.answers], opened.words, opened.prompter, opened.sampler)
+    return sorted((game.transcript.secret, [turn.reply for turn in game.transcript.turns]) for game in found)
+
+
+def without_sft(directory: Path, words: Path, model: Path, **changes: str) -> RunConfig:
+    path = directory / "without.toml"
+    changes = {"sft__epochs": "0", "model__path": f"'{model}'", **changes}
+    return load_config(write_config(path, words, **changes))
+
+
+def games(path: Path) -> list[tuple[str, list[str]]]:
+    """What was said to every secret in an evaluation."""
+    records = Evaluation.load(path).records
+    return sorted((record.secret, [turn.reply for turn in record.turns]) for record in records)
+
+
+def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = without_sft(tmp_path, word_directory, taught, grpo__reward__preset="'shaped'")
+    before = load_file(taught / "model.safetensors")
+    results = Pipeline(config, run, QUIET)()
+    assert results is not None
+    assert [name for name in results if name not in ("seconds", "peak_memory_gib")] == ["base", "grpo"]
+    assert not (run / "traces.jsonl").exists()
+    assert not (run / "sft").exists()
+    change = [weight - before[name] for name, weight in load_file(run / "grpo" / "model.safetensors").items()]
+    assert 0 < max(float(part.abs().max()) for part in change) < 0.01
+    assert {row["stage"] for row in rows(run / "metrics.jsonl")} == {"grpo"}
+    assert games(run / "eval" / "base.json") == played(taught)
+    assert Evaluation.load(run / "eval" / "base.json").player == str(taught)
+    assert lineage_of(run / "grpo").lessons == lineage_of(taught).lessons
+    assert audit(run).clean
+    assert set(audit(run).num_secrets) == {"secrets.jsonl", "games.jsonl"}
+    page = (run / "report.html").read_text()
+    assert "GRPO against the base model, secret by secret" in page
+    assert "Not in this run" not in page
+    assert "Teacher games for supervised fine-tuning: none" in (run / "grpo" / "README.md").read_text()
+
+
+def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = without_sft(
+        tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__candidate_shares="[0.5, 1.0]"
+    )
+    Pipeline(config, run, QUIET)("grpo")
+    told = kept_weights(read_run(run))
+    assert "base model" in told or "step 2" in told
+    assert "SFT" not in told
+
+
+def test_a_start_that_was_kept_is_not_called_the_best_of_all_steps(taught, tmp_path: Path) -> None:
+    run = read_run(taught.parent)
+    assert "no candidate played better" in kept_weights(replace(run, chosen={"step": 0, "share": 1.0}))
+
+
+def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    path = write_config(
+        tmp_path / "replaying.toml",
+        word_directory,
+        sft__epochs="0",
+        model__path=f"'{taught}'",
+        grpo__replay_games="1",
+        grpo__micro_batch_size="0",
+    )
+    Pipeline(load_config(path), run, QUIET)()
+    assert "Teacher games to replay beside its own: 200 by the solver" in (run / "grpo" / "README.md").read_text()
+    assert audit(run).num_secrets["traces.jsonl"] == 200
+    assert not (run / "validation_traces.jsonl").exists()
+    (run / "traces.jsonl").unlink()
+    with pytest.raises(RunError, match=r"grpo was trained, and traces\.jsonl, which names its secrets, is missing"):
+        audit(run)
+
+
+def test_what_is_kept_from_a_teacher_is_told_where_there_was_none(taught, word_directory, tmp_path: Path) -> None:
+    said = StringIO()
+    config = without_sft(tmp_path, word_directory, taught, traces__rl_only_share="0.2")
+    Pipeline(config, tmp_path / "run", Console(file=said, width=200))("grpo")
+    assert "traces.rl_only_share: groups play 10 of 51 training secrets" in said.getvalue()
+
+
+def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, split, tmp_path: Path) -> None:
+    given = tmp_path / "given.jsonl"
+    given.write_text("")
+    changes = {"grpo__replay_games": "1", "traces__file": f"'{given}'"}
+    found = preflight(without_sft(tmp_path, word_directory, taught, **changes), num_groups=0)
+    assert [finding.level for finding in found.findings if "given.jsonl" in finding.message] == ["problem"]
+
+
+def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> None:
+    run, config = tmp_path / "run", without_sft(tmp_path, word_directory, taught)
+    first = Pipeline(config, run, QUIET)()
+    metrics = (run / "metrics.jsonl").read_bytes()
+    assert Pipeline(config, run, QUIET)() == first
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
+    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", f"{name}__precision": '"fp32"'}
+    changes |= {f"{name}.sampling__max_completion_tokens": "12"}
+    path = write_config(
+        tmp_path / "without.toml",
+        word_directory,
+        sft__epochs="0",
+        model__path=f"'{taught}'",
+        **{key.replace(".", "__"): text for key, text in changes.items()},
+    )
+    config = load_config(path).model_copy(update={"algorithm": name})
+    results = Pipeline(config, tmp_path / "run", QUIET)()
+    assert results is not None
+    assert {"base", name} <= set(results)
+    assert games(tmp_path / "run" / "eval" / "base.json") == played(taught)
+    assert (tmp_path / "run" / "traces.jsonl").is_file() is (name != "dpo")  # the others replay teacher games
+    assert not (tmp_path / "run" / "sft").exists()
+    assert f"{ALGORITHM_NAMES[name]} minus the base model" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_adapters_are_put_on_the_base_and_it_is_evaluated_without(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = without_sft(tmp_path, word_directory, taught, model__lora="{ rank = 2 }")
+    Pipeline(config, run, QUIET)()
+    assert is_adapter(run / "grpo")
+    assert games(run / "eval" / "base.json") == played(taught)
+
+
+def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    path = write_config(tmp_path / "beside.toml", word_directory, eval__base="true", model__path=f"'{taught}'")
+    results = Pipeline(load_config(path), run, QUIET)()
+    assert results is not None
+    assert [name for name in results if name not in ("seconds", "peak_memory_gib")] == ["base", "sft", "grpo"]
+    assert games(run / "eval" / "base.json") == played(taught)
+    assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
+    assert "GRPO against SFT" in (run / "report.html").read_text()
+
+
+def test_a_stage_that_is_left_out_is_refused(taught, word_directory, tmp_path: Path) -> None:
+    config = without_sft(tmp_path, word_directory, taught)
+    with pytest.raises(ConfigError, match=r"goes through grpo, report, not sft; set sft\.epochs above 0"):
+        Pipeline(config, tmp_path / "run", QUIET)("sft")
+
+
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_written(
+    taught, word_directory, tmp_path: Path
+) -> None:
+    config = without_sft(tmp_path, word_directory, taught, grpo__sampling__max_completion_tokens="3")
+    with pytest.raises(ConfigError, match=r"grpo\.sampling\.max_completion_tokens 3"):
+        Pipeline(config, tmp_path / "run", QUIET)()
+    assert not (tmp_path / "run").exists()
+
+
+def test_preflight_speaks_of_no_teacher(taught, word_directory, tmp_path: Path) -> None:
+    found = preflight(without_sft(tmp_path, word_directory, taught), num_groups=1)
+    assert found.longest_teacher_game is None
+    assert set(found.memory) == {"grpo", "eval"}
+    assert found.played is not None
+    assert not [finding for finding in found.findings if finding.level == "problem"]
+
+
+def test_asynchronous_grpo_starts_there_too(taught, word_directory, tmp_path: Path) -> None:
+    config = without_sft(tmp_path, word_directory, taught)
+    assert config.start_settings(tmp_path / "run").path == str(taught)
+    assert start_codec(config, tmp_path / "run").tokenizer.name_or_path == str(taught)

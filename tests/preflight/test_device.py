@@ -1,0 +1,138 @@
+"""Laws of room: what cannot fit the device it is trained on is refused before anything is written, and nothing else."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from rich.console import Console
+from training_fixtures import write_config
+
+import wordle_rl.models.loading as modeling_module
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.models.loading import load_numbers
+from wordle_rl.models.numbers import Device
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight.device import check_memory
+from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
+from wordle_rl.runs.distributed import Sharding, sharding
+
+GIB = 1024**3
+LAUNCHES = Path(__file__).parents[2] / "configs" / "accelerate"
+WHOLE = MemoryEstimate(15 * GIB, 0, 15 * GIB, 30 * GIB, GIB, 0, 0, 0)
+EIGHT = Device("card", 24 * GIB, count=8)
+
+
+def levels(sharded: Sharding, needed: MemoryEstimate = WHOLE, device: Device = EIGHT) -> list[str]:
+    return [finding.level for finding in check_memory({"sft": needed}, device, None, sharded)]
+
+
+def test_eight_devices_that_each_hold_everything_are_no_larger_than_one() -> None:
+    (finding,) = check_memory({"sft": WHOLE}, EIGHT)
+    assert finding.level == "problem"
+    assert "sft takes 60.0 GiB for weights, gradients and optimizer alone, card has 24.0 GiB" in finding.message
+    assert "model.lora.rank" in finding.message
+    assert "hold it together if the launch shards it" in finding.message
+    (alone,) = check_memory({"sft": WHOLE}, replace(EIGHT, count=1))
+    assert "shards" not in alone.message
+
+
+def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
+    assert levels(Sharding(8, 8, 8)) == ["warning"], "7.5 GiB each fit; the rough total is for one device"
+    assert levels(Sharding(1, 8, 8)) == ["warning"], "15 and 45 / 8 GiB fit"
+    assert levels(Sharding(1, 1, 8)) == ["problem"], "15, 15 and 30 / 8 GiB do not"
+    assert levels(Sharding(2, 2, 2)) == ["problem"]
+    assert levels(Sharding(offloaded=True)) == ["warning"], "main memory may hold it"
+    evaluation = {"eval": MemoryEstimate(30 * GIB, 0, 0, 0, 0, 0, 0, 0)}
+    (finding,) = check_memory(evaluation, EIGHT, None, Sharding(8, 8, 8))
+    assert finding.level == "problem", "one process evaluates"
+    assert "eval takes 30.0 GiB for weights alone" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ddp", Sharding()),
+        ("fsdp2", Sharding(2, 2, 2)),
+        ("deepspeed_zero2", Sharding(1, 2, 2)),
+        ("deepspeed_zero3", Sharding(2, 2, 2)),
+    ],
+)
+def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, monkeypatch) -> None:
+    arguments = ["--config_file", str(LAUNCHES / f"{name}.yaml"), "train.py"]
+    args, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
+    args.deepspeed_fields_from_accelerate_config = ""  # as the command itself fills in
+    environment = prepare_deepspeed_cmd_env(args)[1] if args.use_deepspeed else prepare_multi_gpu_env(args)
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("WORLD_SIZE", "2")  # torchrun's part
+    assert sharding() == expected
+
+
+def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
+    assert sharding() == Sharding()
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert sharding() == Sharding(), "torchrun alone shards nothing"
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    assert sharding() == Sharding(4, 4, 4, offloaded=True)
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "cpu")
+    assert sharding() == Sharding(1, 4, 4, offloaded=True)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
+    assert sharding() == Sharding(4, 4, 4, offloaded=True)
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def counted(config, rows: int) -> int:
+    return estimate(load_numbers(config.model), Work(rows=rows, length=1, compute_bytes=4)).counted
+
+
+@pytest.mark.parametrize("name", ["main memory", "NVIDIA card"])
+def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
+    name: str, word_directory: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory))
+    device = Device(name, counted(config, rows=1) - 1)
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: device)
+    with pytest.raises(ConfigError, match=rf"sft takes 0\.0 GiB .*, {name} has .*grpo takes") as caught:
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert "\n" not in str(caught.value)
+    assert "eval" not in str(caught.value), "weights alone would fit"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_round_that_has_no_room_for_its_reference_is_refused(
+    word_directory: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory))
+    section = config.dpo.model_copy(update={"sampling": config.grpo.sampling})
+    config = config.model_copy(update={"algorithm": "dpo", "dpo": section})
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
+    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, those it started from beside them"):
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
+    just = Device("card", counted(config, rows=1))
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: just)
+    Pipeline(config, tmp_path / "run", Console(quiet=True))("sft")
+    assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
+    less = replace(just, num_bytes=counted(config, rows=1) - 1)
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: less)
+    with pytest.raises(ConfigError, match=r"^grpo takes"):  # of what is still ahead
+        Pipeline(config, tmp_path / "run", Console(quiet=True))()
+
+
+def test_what_is_finished_needs_no_room(finished_run: Path, monkeypatch) -> None:
+    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", 1))
+    config = load_config(finished_run / "config.json")
+    assert Pipeline(config, finished_run, Console(quiet=True))() is not None

@@ -1,0 +1,190 @@
+"""Laws of a system prompt of one's own: told in every style and shape, filled in, checked early, carried along."""
+
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, RunConfig, WordSettings, load_config
+from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.prompt import (
+    Guess,
+    Message,
+    Prompter,
+    PromptError,
+    Shape,
+    Style,
+    Thinking,
+    fault_in,
+    name_of,
+    system_prompt,
+    tidied,
+)
+from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lesson_of, lineage_of, save_lineage
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+TEXT = "Find a word of {word_length} letters in {max_turns} guesses.\nReply: {example}"
+TURNS = [Turn("crane", "XYXXG", Outcome.SCORED), Turn(None, None, Outcome.MALFORMED)]
+UNKNOWN = "unknown placeholder {letters}; use {word_length}, {max_turns} or {example}, or write a brace that is meant"
+
+
+def without_system(messages: list[Message]) -> list[Message]:
+    return [message for message in messages if message["role"] != "system"]
+
+
+# --- what is told ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("shape", Shape)
+def test_the_text_is_told_first_in_every_style_and_shape_and_changes_nothing_else(style: Style, shape: Shape) -> None:
+    plain = Prompter(style, shape, rules=Rules(max_turns=7))
+    own = replace(plain, system_prompt=TEXT)
+    told = f"Find a word of 5 letters in 7 guesses.\nReply: {own.reply('crane')}"
+    for messages, before in (
+        (own.opening(), plain.opening()),
+        (own.opening(TURNS[:1]), plain.opening(TURNS[:1])),
+        (own.state(()), plain.state(())),
+        (own.state(TURNS), plain.state(TURNS)),
+    ):
+        assert messages == [{"role": "system", "content": told}, *without_system(before)]
+    assert own.feedback(TURNS) == plain.feedback(TURNS)
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_text_is_no_system_message(style: Style, shape: Shape, text: str) -> None:
+    plain, silent = Prompter(style, shape), Prompter(style, shape, system_prompt=text)
+    assert system_prompt(silent) == ""
+    assert silent.opening(TURNS[:1]) == without_system(plain.opening(TURNS[:1]))
+    assert silent.state(TURNS) == without_system(plain.state(TURNS))
+
+
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize("word_length", range(3, 11))
+def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Thinking, word_length: int) -> None:
+    prompter = Prompter(style, thinking=thinking, word_length=word_length, system_prompt="{example}")
+    parsed = prompter.parse(system_prompt(prompter))
+    assert isinstance(parsed, Guess)
+    assert len(parsed.word) == word_length
+    plain = replace(prompter, system_prompt=None)
+    assert style is Style.COMPACT or system_prompt(prompter) in system_prompt(plain), "as the style itself shows it"
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_text_with_doubled_braces_is_told_as_it_was_meant(text: str) -> None:
+    doubled = text.replace("{", "{{").replace("}", "}}")
+    assert system_prompt(Prompter(system_prompt=doubled)) == tidied(text)
+
+
+@given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "a\n", "{example}", "{max_turns}", "{x}"]), max_size=8))
+def test_a_text_is_refused_or_filled_in_as_python_would(pieces: list[str]) -> None:
+    text = "".join(pieces).strip()
+    try:
+        meant = text.format(word_length=5, max_turns=6, example="<guess>crane</guess>")
+    except (ValueError, KeyError, IndexError):
+        assert fault_in(text)
+        assert "\n" not in fault_in(text)
+        with pytest.raises(PromptError, match=r"^system_prompt: "):
+            Prompter(system_prompt=text)
+    else:
+        assert fault_in(text) == ""
+        assert system_prompt(Prompter(system_prompt=text)) == meant
+
+
+def test_texts_are_named_apart_however_alike_they_begin() -> None:
+    long = "You play a game of words with a friend of yours, "
+    names = [name_of(text) for text in (None, "", "a", f"{long} a", f"{long} b")]
+    assert len(set(names)) == len(names)
+    assert all(len(name) < 60 and "\n" not in name for name in names)
+
+
+# --- as a setting ---------------------------------------------------------------------------------------------------
+
+
+def load(tmp_path: Path, text: str) -> RunConfig:
+    path = tmp_path / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(path)
+
+
+def test_a_file_and_a_command_line_say_the_same(tmp_path: Path) -> None:
+    game = load(tmp_path, f'[game]\nsystem_prompt = """\n{TEXT}\n"""\n').game
+    assert game.system_prompt == TEXT
+    assert game == GameSettings(system_prompt=TEXT.replace("\n", "\r\n"))
+    assert game.prompter(5) == Prompter(system_prompt=f"{TEXT}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Guess {letters}.", UNKNOWN),
+        ("Smile :}", "a single } in line 1; write a brace that is meant as {{ or }}"),
+        ("one\ntwo {", "a single { in line 2"),
+        ("{example", "a single { in line 1"),
+        ('{"guess": "crane"}', 'unknown placeholder {"guess": "crane"}'),
+        ("{}", "unknown placeholder {}"),
+    ],
+)
+def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told: str, tmp_path: Path, cli) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, f"[game]\nsystem_prompt = '''{text}'''\n")
+    assert f"run.toml: game.system_prompt: {told}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    code, out, err = cli("run", "--out", tmp_path / "run", "--game.system-prompt", text)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"error: game.system_prompt: {told}" in err
+    assert not (tmp_path / "run").exists()
+    code, out, err = cli("eval", "--player", "solver", "--system-prompt", text)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"error: system_prompt: {told}" in err
+
+
+def test_the_text_in_the_documents_can_be_told(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    (block,) = [found for found in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "system_prompt" in found]
+    prompter = load(tmp_path, block).game.prompter(5)
+    assert "word of 5 letters in 6 guesses." in system_prompt(prompter)
+    assert prompter.reply("crane") in system_prompt(prompter)
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(PromptError, match="not a text in UTF-8"):
+        Prompter(system_prompt=b"n\xe9e".decode("utf-8", "surrogateescape"))
+
+
+def test_a_config_and_a_game_file_without_the_setting_are_read(tmp_path: Path) -> None:
+    lineage = Lineage(game=GameSettings(), lessons=(lesson_of(WordSettings(), split_secrets(load_words())),))
+    save_lineage(tmp_path, lineage)
+    (tmp_path / "config.json").write_text(RunConfig().model_dump_json())
+    for name in (LINEAGE_FILE, "config.json"):
+        stored = json.loads((tmp_path / name).read_text())
+        assert stored["game"].pop("system_prompt") is None
+        (tmp_path / name).write_text(json.dumps(stored))
+    assert lineage_of(tmp_path) == lineage
+    assert load_config(tmp_path / "config.json") == RunConfig()
+
+
+@pytest.mark.parametrize("text", [TEXT, ""])
+def test_the_text_lies_beside_the_model_and_in_the_config(text: str, tmp_path: Path) -> None:
+    game = GameSettings(system_prompt=text)
+    lesson = lesson_of(WordSettings(), split_secrets(load_words()))
+    save_lineage(tmp_path, Lineage(game=game, lessons=(lesson,)))
+    found = lineage_of(tmp_path)
+    assert found is not None
+    assert found.game.prompter(5) == game.prompter(5) == Prompter(system_prompt=text)
+    (tmp_path / "config.json").write_text(RunConfig(game=game).model_dump_json())
+    assert load_config(tmp_path / "config.json").game == LLMTeacherSettings(game=game).game == game
+
+
+def test_every_field_of_a_prompter_has_a_setting() -> None:
+    """A prompter is made of the settings field by field: one that is forgotten would not travel."""
+    named = {field.name for field in fields(Prompter)} - {"word_length", "rules"}
+    assert named <= set(GameSettings.model_fields)

@@ -1,0 +1,233 @@
+import json
+import re
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
+
+from wordle_rl.env import StopReason
+from wordle_rl.evaluate import (
+    CONSTRAINED_PART,
+    GameRecord,
+    figures_by_split,
+)
+from wordle_rl.report import read_run, write_report
+from wordle_rl.report.html.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
+
+# --- what is on the page ---------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
+    page = read_page(make_run(tmp_path / "my-run"))
+    for wanted in (
+        "my-run",
+        "wordle-rl train",
+        "model tiny",
+        "seed 7",
+        "held-out secrets",
+        "100.0 %",
+        "2.000",
+        "7.000",
+    ):
+        assert wanted in page.text
+    charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
+    assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
+    assert any(label.startswith("Reward component win: win from") for label in charts)
+    assert any(label.startswith("Loss: loss from 3 at step 1") for label in charts)
+    assert "rollout1.5 s100.0 %" in page.text
+    assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
+    assert "Not in this run" not in page.text
+
+
+def test_the_words_said_most_are_listed_with_the_share_of_games(tmp_path: Path) -> None:
+    text = read_page(make_run(tmp_path / "run")).text
+    record = read_run(tmp_path / "run")
+    games = record.evaluations["grpo"].records
+    word, count = Counter(w for g in games for w in {t.guess for t in g.turns if t.guess}).most_common(1)[0]
+    assert "Words said most" in text
+    assert f"{word} {100 * count / len(games):.1f} %" in text
+
+
+def test_a_lone_reward_component_is_named_and_nothing_is_drawn_twice(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    twice = {"rewards/_game/mean": 0.5, "rewards/_game/std": 0.1, "frac_reward_zero_std": 0.0}
+    rows = [{"stage": "grpo", "step": n, "reward": 0.5, "reward/quick_regret": 0.1 * n, **twice} for n in (1, 2)]
+    write_lines(run_dir / "metrics.jsonl", rows)
+    text = read_page(run_dir).text
+    assert "Reward component quick_regret" in text
+    assert "game/" not in text
+    assert "zero std" not in text
+
+
+def test_shares_are_drawn_in_percent(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    rows = [{"stage": "dpo", "step": step, "rewards/accuracies": 0.73} for step in (1, 2)]
+    write_lines(run_dir / "metrics.jsonl", rows)
+    html = write_report(run_dir).read_text()
+    assert 'aria-label="Pairs in order: rewards/accuracies from 73.0 % at step 1 to 73.0 % at step 2"' in html
+
+
+def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    validated = {"stage": "validation", "step": 9, "secret": "trace", "won": False, "turns": [], "turns_used": 0}
+    write_lines(run_dir / "games.jsonl", [training_game(1), validated])
+    sampled = read_page(run_dir).games["sources"][2:]
+    assert [(source["label"], len(source["games"])) for source in sampled] == [
+        ("training samples", 1), ("validation samples", 1),
+    ]  # fmt: skip
+    assert (sampled[1]["games"][0]["s"], sampled[1]["games"][0]["k"]) == ("trace", 9)
+
+
+@pytest.mark.parametrize("results", [True, False])
+def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> None:
+    run_dir, some = make_run(tmp_path / "run"), SPLIT.of_each_part(1)
+    assert "all secrets" in read_page(run_dir).text
+    for played in (SFT, GRPO):
+        played.only(some).save(run_dir / "eval" / f"{played.name}.json")
+    cut = {e.name: {part: asdict(f) for part, f in figures_by_split(e.only(some), SPLIT).items()} for e in (SFT, GRPO)}
+    (run_dir / "results.json").write_text(json.dumps(cut))
+    if not results:
+        (run_dir / "results.json").unlink()
+    text = read_page(run_dir).text
+    assert "held-out secrets" in text
+    assert "all secrets" not in text
+
+
+def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    held_out = evaluation("other", [game(secret, "fuzzy", "lymph", secret) for secret in SPLIT.test])
+    held_out.save(run_dir / "eval" / "other.json")
+    results = read_run(run_dir).results
+    assert list(results) == ["sft", "grpo", "other"]
+    assert results["other"] == {"held_out": asdict(held_out.figures())}
+    assert "grpo on words that were never a secret in training" in read_page(run_dir).text
+    (run_dir / "eval" / "grpo.json").unlink()
+    (run_dir / "results.json").unlink()
+    assert "sft on words that were never a secret in training" in read_page(run_dir).text
+
+
+def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    before = read_run(run_dir).results
+    lost = evaluation("grpo", [game(secret, *["fuzzy"] * 6) for secret in SPLIT.test])
+    lost.save(run_dir / "eval" / "grpo.json")
+    results = read_run(run_dir).results
+    assert results["grpo"] == {"held_out": asdict(lost.figures())}
+    assert results["sft"] == before["sft"]
+    section = write_report(run_dir).read_text().partition("secret by secret")[2].partition("</section>")[0]
+    assert "held-out secrets" in section
+    assert "all secrets" not in section
+    stored = json.loads((run_dir / "results.json").read_text())
+    (run_dir / "eval" / "sft.json").unlink()
+    assert read_run(run_dir).results["sft"] == stored["sft"], "there is nothing else to go by"
+
+
+def test_limited_play_is_kept_beside_free_play(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    stored = json.loads((run_dir / "results.json").read_text())
+    stored["sft"][CONSTRAINED_PART] = stored["sft"]["held_out"]
+    (run_dir / "results.json").write_text(json.dumps(stored))
+    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == stored["sft"]["held_out"]
+    limited = replace(evaluation("sft", [game(secret, secret) for secret in SPLIT.test]), constrain="words")
+    limited.save(run_dir / "eval" / "sft-constrained.json")
+    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
+
+
+def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    some = [game(secret, secret) for secret in ANSWERS if secret not in ("crane", "grape")]
+    evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
+    text = read_page(run_dir).text
+    left_out = "games left out because a player could not finish them: 1"
+    assert f"training secrets: {left_out}" in text
+    assert "held-out secrets: games without a counterpart (a player played the secret less often): 1" in text
+    evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
+    assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / "eval" / "grpo.json").unlink()
+    replace(GRPO, name=algorithm).save(run_dir / "eval" / f"{algorithm}.json")
+    replace(GRPO, name="base").save(run_dir / "eval" / "base.json")
+
+    def first() -> list[str]:
+        return [source["id"] for source in read_page(run_dir).games["sources"] if source.get("first")]
+
+    assert first() == [algorithm]
+    (run_dir / "eval" / f"{algorithm}.json").unlink()
+    assert first() == ["sft"]
+    assert "sources.find((source) => source.first)" in write_report(run_dir).read_text()
+
+
+def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    row = re.search(r"<th scope='row'>held-out secrets</th>(.*?)</tr>", html)
+    assert row is not None
+    assert re.findall(r"<td>(\d+)</td>", row[1])[:4] == ["0", "0", "2", "0"]
+
+
+def test_every_game_can_be_browsed(tmp_path: Path) -> None:
+    sources = read_page(make_run(tmp_path / "run")).games["sources"]
+    assert [(source["id"], len(source["games"])) for source in sources] == [("sft", 5), ("grpo", 5), ("training", 3)]
+    speed = next(g for g in sources[1]["games"] if g["s"] == "speed")
+    lymph = {"g": "lymph", "m": "XXXYX", "r": 0.25}
+    assert speed == {"s": "speed", "p": "test", "w": 1, "n": 2, "t": [lymph, {"g": "speed", "m": "GGGGG", "r": 0.25}]}
+    assert [g["k"] for g in sources[2]["games"]] == [3, 2, 1]
+    assert sources[2]["games"][0]["t"] == [{"g": "crane", "m": "GGGGG", "x": 0.5, "c": {"win": 1.0}}]
+
+
+def test_a_sample_game_is_as_long_as_the_turns_it_spent(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    refused = {"reply": "", "guess": "zzzzz", "marks": None, "outcome": "unlisted", "given": False}
+    row = training_game(1)
+    write_lines(run_dir / "games.jsonl", [{**row, "turns": [refused, *row["turns"]]}])
+    assert [game["n"] for game in games_payload(read_run(run_dir))["sources"][-1]["games"]] == [1]
+
+
+def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
+    payload = games_payload(read_run(run_dir))
+    assert payload["sources"][1]["games"] == [{"s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}]
+
+
+# --- small enough ----------------------------------------------------------------------------------------------------
+
+
+def test_two_full_evaluations_with_long_replies_stay_below_five_megabytes(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    long_reply = "<think>" + "é" * 1500 + "</think>\n<guess>lymph</guess>"
+    long_games = [
+        game("speed", *["lymph"] * 4, "speed", reply=long_reply)
+    ] * 2734  # one object, so that memory is small
+    for name in ("sft", "grpo"):
+        evaluation(name, long_games).save(run_dir / "eval" / f"{name}.json")
+    write_lines(run_dir / "games.jsonl", [training_game(step) for step in range(MAX_SAMPLE_GAMES + 500)])
+    page = read_page(run_dir)
+    assert (run_dir / "report.html").stat().st_size < 5_000_000
+    sources = page.games["sources"]
+    assert [len(source["games"]) for source in sources] == [2734, 2734, MAX_SAMPLE_GAMES]
+    assert sources[2]["games"][0]["k"] == MAX_SAMPLE_GAMES + 499
+    assert f"The latest {MAX_SAMPLE_GAMES} of {MAX_SAMPLE_GAMES + 500}" in sources[2]["note"]
+    replies = [turn["q"] for source in sources for g in source["games"] for turn in g["t"] if "q" in turn]
+    assert 0.9 * MAX_REPLY_BYTES < sum(len(json_for_script(reply).encode()) for reply in replies) <= MAX_REPLY_BYTES
+
+
+def test_replies_are_cut_at_one_length_and_the_page_says_so(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    played = [game(secret, "lymph", secret, reply="x" * 2000) for secret in ANSWERS]
+    evaluation("grpo", played * 400).save(run_dir / "eval" / "grpo.json")
+    _, grpo, _ = games_payload(read_run(run_dir))["sources"]
+    (limit,) = {len(turn["q"].removesuffix("…")) for game in grpo["games"] for turn in game["t"]}
+    assert 0 < limit < 2000
+    assert grpo["note"] == f"Played by runs/x/grpo. Replies are cut after {limit:,} characters."
+    evaluation("grpo", played).save(run_dir / "eval" / "grpo.json")
+    whole = games_payload(read_run(run_dir))["sources"][1]
+    assert {len(turn["q"]) for game in whole["games"] for turn in game["t"]} == {2000}
+    assert "cut" not in whole["note"]

@@ -1,0 +1,175 @@
+"""Laws of pushing: the model and its card go, nothing else does, no token is shown, and what is in the way is said."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from huggingface_hub import HfApi
+
+from wordle_rl.config import ConfigError
+from wordle_rl.report.hub import files_of, push
+
+TOKEN = "hf_" + "secret" * 5
+
+
+class FakeApi:
+    """Takes what `HfApi` takes and keeps it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def create_repo(self, repo_id: str, *, private: bool | None = None, exist_ok: bool = False) -> None:
+        self.asked.append(("create_repo", {"repo_id": repo_id, "private": private, "exist_ok": exist_ok}))
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str], commit_message: str) -> None:
+        sent = {"repo_id": repo_id, "folder_path": folder_path, "allow_patterns": allow_patterns}
+        self.asked.append(("upload_folder", sent))
+
+
+@pytest.fixture
+def model(finished_run, tmp_path) -> Path:
+    """A trained model with what a stopped training leaves around it."""
+    shutil.copytree(finished_run, tmp_path / "mini")
+    directory = tmp_path / "mini" / "grpo"
+    for name in (
+        "checkpoints/checkpoint-1/model.safetensors",
+        "epochs/epoch-1/config.json",
+        ".cache/x",
+        "training_args.bin",
+    ):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("x")
+    return directory
+
+
+@pytest.fixture
+def no_token(monkeypatch, tmp_path) -> None:
+    """Nobody is logged in."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
+
+
+def test_the_model_and_its_card_are_sent_and_nothing_else(model) -> None:
+    api = FakeApi()
+    files = push(model.parent, "me/wordle", private=True, api=api)
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "wordle_rl.json"} <= set(files)
+    assert not [
+        name for name in files if name.startswith(("checkpoints", "epochs", ".")) or name == "training_args.bin"
+    ]
+    assert api.asked == [
+        ("create_repo", {"repo_id": "me/wordle", "private": True, "exist_ok": True}),
+        ("upload_folder", {"repo_id": "me/wordle", "folder_path": model, "allow_patterns": files}),
+    ]
+    assert files == files_of(model)
+
+
+def test_a_missing_card_is_written_and_one_of_the_users_own_is_sent_as_it_is(model) -> None:
+    (model / "README.md").unlink()
+    push(model, "me/wordle", api=FakeApi())
+    assert (model / "README.md").read_text().startswith("---\n")
+    (model / "README.md").write_text("mine")
+    push(model, "me/wordle", api=FakeApi())
+    assert (model / "README.md").read_text() == "mine"
+
+
+def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> None:
+    (model / "README.md").unlink()
+    code, out, _ = cli("push", model, "--repo", "me/wordle", "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out) == {"repo": "me/wordle", "sent": False, "files": sorted([*files_of(model), "README.md"])}
+    assert not (model / "README.md").exists()
+
+
+def test_a_dry_run_finds_out_what_a_push_would_stumble_over(model, tmp_path) -> None:
+    (model / "README.md").unlink()
+    shutil.copytree(model, tmp_path / "alone")
+    (model.parent / "results.json").write_text("{")
+    for path, said in ((tmp_path / "alone", "lies in no run directory"), (model, r"results\.json")):
+        for dry_run in (True, False):
+            with pytest.raises(ValueError, match=said):
+                push(path, "me/wordle", dry_run=dry_run, api=FakeApi())
+
+
+def test_of_a_checkpoint_the_state_of_the_training_stays_here(model) -> None:
+    before = files_of(model)
+    state = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth", "rng_state_1.pth")
+    for name in (*state, "trainer_state.json", "training_args.bin"):
+        (model / name).write_text("x")
+    assert files_of(model) == before
+
+
+def test_a_command_of_its_own_says_in_one_line_that_the_hub_is_out_of_reach(model, tmp_path) -> None:
+    command = [sys.executable, "-m", "wordle_rl.cli", "push", str(model), "--repo", "me/wordle"]
+    nowhere = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **nowhere})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "error: the hub could not be reached (ConnectError); check the network, then push again"
+    ]
+
+
+def test_without_a_token_nothing_is_tried(model, no_token, cli) -> None:
+    code, out, err = cli("push", model, "--repo", "me/wordle")
+    assert (code, out) == (2, "")
+    assert "no token for the hub: set HF_TOKEN" in err
+
+
+@pytest.mark.parametrize("name", ["wordle", "me/you/wordle", "me/wor dle", "-/x--y"])
+def test_a_name_that_the_hub_would_refuse_is_refused_here(model, name: str) -> None:
+    api = FakeApi()
+    with pytest.raises(ConfigError, match="give USER/NAME"):
+        push(model, name, api=api)
+    assert not api.asked
+
+
+def test_a_run_without_a_model_is_refused(tmp_path) -> None:
+    with pytest.raises(ConfigError, match="no model or run directory"):
+        push(tmp_path / "none", "me/wordle", api=FakeApi())
+
+
+def test_a_hub_out_of_reach_is_one_line(model) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(ConfigError, match="could not be reached") as refused:
+        push(model, "me/wordle", api=HfApi(endpoint=f"http://127.0.0.1:{port}", token=TOKEN))
+    assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "token is not valid"), (403, "may not write there"), (400, "status 400, no such thing")]
+)
+def test_a_refusal_says_what_to_do_and_shows_no_token(model, status: int, said: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.dumps({"error": "no such thing"}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(ConfigError, match=said) as refused:
+                push(model, "me/wordle", api=HfApi(endpoint=f"http://127.0.0.1:{server.server_port}", token=TOKEN))
+        finally:
+            server.shutdown()
+    assert TOKEN not in str(refused.value)

@@ -1,0 +1,355 @@
+"""Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from checkpoint_choice import Choosing
+from grpo_training import SETTINGS, Training
+from safetensors.torch import load_file
+from training_fixtures import compact, make_run, rows, small_model, weights_of
+
+import wordle_rl.rl.grpo.train as grpo_module
+from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
+from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
+from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.setup import GameSetup
+from wordle_rl.runs import read_object
+from wordle_rl.runs.trackers import SampleGames
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.solver import Solver
+
+
+def fill(model: torch.nn.Module, value: float) -> None:
+    with torch.no_grad():
+        model.weight.fill_(value)
+
+
+def costing(greedy: float, sampled: float = 9.0) -> dict[str, float]:
+    return {"greedy_cost": float(greedy), "cost": float(sampled)}
+
+
+@pytest.fixture
+def chosen(sixty, tmp_path):
+    """Train through weights 0, 1, 2… with these costs; what is taken in the end, its step, and what was written."""
+
+    def make(costs, every=1, resume_at=None, shares=(1.0,)):
+        model = torch.nn.Linear(2, 2, bias=False)
+        run = make_run(tmp_path / "run", sixty)
+        figures = iter(costs)
+
+        def validate(_: int) -> dict[str, float]:
+            figure = next(figures)
+            return costing(*figure) if isinstance(figure, tuple) else costing(figure)
+
+        best = BestWeights(model, validate, every, run, tmp_path / "best", shares)
+        last = len(costs) - len(set(shares) - {1.0}) - 1 if every == 1 else 6
+        for step in range(last + 1):
+            state = SimpleNamespace(global_step=step, max_steps=last)
+            fill(model, float(step))
+            if step == resume_at:
+                best = BestWeights(model, validate, every, run, tmp_path / "best", shares)
+            if step in (0, resume_at):
+                best.on_train_begin(None, state, None)
+            if step < last:
+                best.on_step_begin(None, state, None)
+            else:
+                best.on_epoch_end(None, state, None)
+        step = best.take_best(last)
+        best.forget()
+        return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
+
+    return make
+
+
+def test_the_cheapest_weights_are_taken(chosen) -> None:
+    weight, step, written = chosen([5.0, 4.0, 4.5, 4.2])
+    assert (weight, step) == (1.0, 1)
+    assert [(row["stage"], row["step"], row["greedy_cost"]) for row in written] == [
+        ("validation", 0, 5.0), ("validation", 1, 4.0), ("validation", 2, 4.5), ("validation", 3, 4.2),
+    ]  # fmt: skip
+
+
+def test_training_that_only_harms_gives_back_its_start(chosen) -> None:
+    assert chosen([4.0, 5.0, 6.0])[:2] == (0.0, 0)
+
+
+def test_of_equals_the_later_weights_are_taken(chosen) -> None:
+    assert chosen([4.0, 4.0, 5.0])[:2] == (1.0, 1)
+
+
+def test_validation_comes_every_so_many_steps_and_at_the_end(chosen) -> None:
+    _, _, written = chosen([5.0, 4.0, 3.0], every=4)
+    assert [row["step"] for row in written] == [0, 4, 6]
+
+
+def test_a_training_that_goes_on_remembers_the_best(chosen) -> None:
+    assert chosen([5.0, 3.0, 4.0, 4.5], resume_at=2)[:2] == (1.0, 1)
+
+
+def test_greedy_play_counts_first_then_sampled_play(chosen) -> None:
+    assert chosen([(4.0, 5.0), (4.1, 3.0), (3.9, 6.0)])[:2] == (2.0, 2)
+    assert chosen([(4.0, 5.0), (4.0, 4.0), (4.0, 4.5)])[:2] == (1.0, 1)
+    assert chosen([(4.0, 5.0), (3.5, 5.5), (3.5, 5.4), (3.6, 1.0)], resume_at=2)[:2] == (2.0, 2)
+
+
+def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
+    costs = [(4.0, 5.0), (4.0, 6.0), (4.2, 3.0), (4.0, 4.0), (3.9, 3.9), (4.1, 3.5)]  # start, two steps, three blends
+    weight, step, written = chosen(costs, shares=(0.25, 0.5, 0.75, 1.0))
+    assert (weight, step) == (1.0, 2), "half of the way from 0 to 2"
+    assert read_object(tmp_path / "selected.json") == {"step": 2, "share": 0.5, **costing(3.9, 3.9)}
+    assert [(row["stage"], row["step"]) for row in written[-3:]] == [("blend", 25), ("blend", 50), ("blend", 75)]
+
+
+def test_weights_between_can_be_the_only_candidates_beside_the_start(chosen, tmp_path) -> None:
+    weight, step, written = chosen([5.0, 1.0, 2.0, 4.0], shares=(0.25,))  # two steps that cost less
+    assert (weight, step) == (0.5, 2), "a quarter of the way from 0 to 2"
+    assert read_object(tmp_path / "selected.json")["share"] == 0.25
+    assert [(row["stage"], row["step"]) for row in written] == [
+        ("validation", 0), ("validation", 1), ("validation", 2), ("blend", 25),
+    ]  # fmt: skip
+
+
+def test_shares_close_to_each_other_are_told_apart(chosen) -> None:
+    _, _, written = chosen([5.0, 4.0, 3.0, 2.0], shares=(0.12, 0.125))
+    assert [row["step"] for row in written if row["stage"] == "blend"] == [12, 12.5]
+
+
+def test_the_start_stays_where_the_only_candidate_is_worse(chosen) -> None:
+    assert chosen([3.0, 1.0, 2.0, 4.0], shares=(0.25,))[:2] == (0.0, 0)
+
+
+def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
+    assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, shares=(0.5, 1.0))[:2] == (1.0, 2)
+
+
+def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
+    """A training that was stopped after its last step has nothing left to do but to choose."""
+    model, asked = torch.nn.Linear(2, 2, bias=False), []
+    make = partial(BestWeights, model, lambda step: asked.append(step) or costing(9.0 - step), 2)
+    best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    fill(model, 0.0)
+    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
+    best.on_step_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
+    again = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    fill(model, 3.0)
+    assert again.take_best(3) == 3
+    assert model.weight[0, 0].item() == 3.0
+    assert asked == [0, 3]
+
+
+def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> None:
+    first, second = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
+    model = torch.nn.Sequential(first, second, frozen)
+    best = BestWeights(model, costing, 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    fill(first, 1.0)
+    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
+    assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
+    fill(first, 2.0)
+    fill(frozen, 3.0)
+    assert best.take_best(1) == 0
+    assert model[0].weight[0, 0].item() == model[1].weight[0, 0].item() == 1.0
+    assert model[1].weight is model[0].weight
+    assert frozen.weight[0, 0].item() == 3.0
+
+
+def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_path) -> None:
+    chosen([1.0, 2.0, 3.0], shares=(0.5, 1.0))
+    assert not (tmp_path / "best").exists()
+    assert read_object(tmp_path / "selected.json")["step"] == 0
+
+
+def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
+    tokenizer, codec, sixty, split, monkeypatch
+) -> None:
+    asked = []
+    sample = TransformersSampler.sample
+
+    def listen(self, requests):
+        asked.append((self.settings.temperature, len(requests)))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", listen)
+    model = small_model(tokenizer)
+    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
+    validation = Validation(model, codec, setup, sampling)
+    lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
+    assert validation(0) == validation(1) == lost
+    greedy = len(split.val) + min(4 * len(split.val), len(split.train))
+    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
+    with pytest.raises(ConfigError, match="no validation secrets"):
+        Validation(model, codec, GameSetup(sixty, compact(), split.train, Solver(sixty, use_cache=False)), sampling)
+
+
+def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
+    setup = GameSetup(
+        sixty, compact(max_turns=1), split.train[-2:], Solver(sixty, use_cache=False), split.val, split.train[:-2]
+    )
+    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
+    validation = Validation(small_model(tokenizer), codec, setup, greedy)
+    assert len(validation._train) == min(4 * len(split.val), len(split.train))
+    assert len({*validation._train} - {*setup.secrets}) >= len(validation._train) - 2
+
+
+def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
+    setup = GameSetup(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
+    run = make_run(tmp_path / "run", small_words)
+    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
+    validate = Validation(small_model(tokenizer), codec, setup, greedy, SampleGames(run), 4)
+    for step in range(0, 100, 10):
+        validate(step)
+    shown = rows(run.directory / "games.jsonl")
+    assert [(row["stage"], row["step"]) for row in shown] == [
+        ("validation", s) for s in range(0, 100, 10) for _ in "four"
+    ]
+    assert len({row["secret"] for row in shown}) > len(small_words.answers) / 2
+    assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
+    assert not any("reward" in row for row in shown), "nobody said what a game earns"
+
+
+def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:
+    """An untrained model wins nothing, before or after."""
+
+    def trained(name, settings):
+        model = small_model(tokenizer)
+        setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+        train_grpo(model, codec, setup, settings, make_run(tmp_path / name, sixty))
+        return weights_of(model)
+
+    plain = trained("plain", SETTINGS)
+    kept = trained("kept", SETTINGS.model_copy(update={"validate_every_steps": 1}))
+    assert all(torch.equal(plain[name], kept[name]) for name in plain)
+    written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "validation"]
+    assert [(row["step"], row["cost"]) for row in written] == [(0, 4.0), (1, 4.0), (2, 4.0)]
+    shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
+    assert {row["step"] for row in shown} == {0, 1, 2}
+    assert {row["secret"] for row in shown} <= set(split.val)
+    rubric = SETTINGS.reward.schedule().rubric_at(0)
+    assert all(set(turn["components"]) == set(rubric.effective_weights) for row in shown for turn in row["turns"])
+    assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
+
+
+def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
+    model = small_model(tokenizer)
+    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "candidate_shares": (0.5, 1.0)})
+    train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
+    written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
+    assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
+    assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "share": 0.5, **costing(4.0, 4.0)}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"candidate_shares": (0.5, 1.0)}, "set validate_every_steps"),
+        ({"candidate_shares": (0.5,), "engine": "vllm"}, "played by transformers"),
+        ({"candidate_shares": ()}, "give one or more"),
+        ({"candidate_shares": (0.0, 1.0)}, "above 0"),
+        ({"candidate_shares": (1.5,)}, "at most 1"),
+        ({"candidate_shares": (0.3, 0.3)}, "each once"),
+    ],
+)
+def test_shares_that_nothing_could_choose_from_are_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        GRPOSettings(**({"validate_every_steps": 5} if "engine" in values else {}), **values)
+
+
+@pytest.fixture
+def choosing(tokenizer, codec, sixty, split, monkeypatch) -> Choosing:
+    return Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+
+
+STOPS = {"held in the last": {2: 1}, "not held in the last": {2: 2}, "in a blend": {4: 1}}
+
+
+@pytest.mark.parametrize("moment", STOPS)
+def test_a_stop_while_it_chooses_costs_no_step(moment, choosing, tokenizer, tmp_path) -> None:
+    whole = choosing(tmp_path / "whole")
+    games = len(choosing.training.games)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", pressing=STOPS[moment])
+    assert not (tmp_path / "broken" / "grpo" / "model.safetensors").exists()
+    # every weight must come from what was kept
+    resumed = choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3))
+    assert choosing.played == 3, "the last validation and both blends"
+    assert len(choosing.training.games) == 2 * games, "no step was played again"
+    whole, resumed = weights_of(whole), weights_of(resumed)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    chosen = [read_object(tmp_path / name / "grpo" / "selected.json") for name in ("whole", "broken")]
+    assert chosen[0] == chosen[1]
+    assert {path.name for path in (tmp_path / "broken" / "grpo").iterdir()}.isdisjoint({"checkpoints", "best"})
+
+
+def test_a_last_step_that_was_not_finite_costs_no_step_either(choosing, tokenizer, tmp_path) -> None:
+    def poisoned():
+        model, calls = small_model(tokenizer), []
+
+        def poison(gradient):
+            calls.append(1)
+            return gradient if len(calls) == 1 else torch.full_like(gradient, float("nan"))
+
+        model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
+        return model
+
+    whole = weights_of(choosing(tmp_path / "whole", model=poisoned()))
+    games = len(choosing.training.games)
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path / "broken", model=poisoned(), pressing={2: 2})
+    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
+    assert len(choosing.training.games) == 2 * games
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokenizer, tmp_path) -> None:
+    """As evaluation will load it: validation is to foresee what that finds."""
+    model, seen = small_model(tokenizer), []
+    model.get_input_embeddings().register_forward_pre_hook(
+        lambda *_: seen.append((torch.is_autocast_enabled("cpu"), model.training))
+    )
+    choosing(tmp_path, model=model, precision="bf16")
+    assert set(seen) == {(True, True), (False, False)}, "learning and playing"
+
+
+def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, monkeypatch) -> None:
+    """Some refuse games without an open run, and a training with nothing left to do but to choose opens none."""
+    told = []
+    monkeypatch.setattr(grpo_module, "game_trackers", lambda *_: [lambda step, games: told.append(step)])
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path, pressing={3: 1})
+    assert told == [0, 0, 1, 1, 2], "validation and play"
+    choosing(tmp_path)
+    assert len(told) == 5
+
+
+def test_a_stop_before_the_chosen_model_is_saved_costs_no_step(choosing, tokenizer, tmp_path, monkeypatch) -> None:
+    whole = weights_of(choosing(tmp_path / "whole"))
+    games = len(choosing.training.games)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grpo_module, "save_trained", die)
+        with pytest.raises(KeyboardInterrupt):
+            choosing(tmp_path / "broken")
+    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
+    assert len(choosing.training.games) == 2 * games
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
+    """An impatient second Ctrl-C may end a validation at once: what led to it is on disk."""
+    with pytest.raises(KeyboardInterrupt):
+        choosing(tmp_path, pressing={1: 2}, steps=3, save_steps=1)
+    assert len(choosing.training.games) == 1
+    choosing(tmp_path, steps=3, save_steps=1)
+    assert len(choosing.training.games) == 3
+    written = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "validation"]
+    assert written == [0, 1, 2, 3]

@@ -1,0 +1,149 @@
+"""Laws of boards from a file: only those on which a training game may go on, each other row counted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import ConfigError, DaggerSettings, DPOSettings, ExpertIterationSettings, GRPOSettings
+from wordle_rl.data.dataset import DatasetLimits, write_dataset
+from wordle_rl.data.external import import_rows
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.game import Dictionary, Rules, score_guess
+from wordle_rl.prompt import Prompter
+from wordle_rl.rl.start_boards import GivenStarts, read_starts
+from wordle_rl.rollout import Start
+from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.words import WordList
+from wordle_rl.words.split import split_secrets
+
+
+@pytest.fixture
+def split(small_words):
+    return split_secrets(small_words)
+
+
+@pytest.fixture
+def read(small_words, split, tmp_path: Path):
+    """Read rows through a file."""
+
+    def run(*rows: dict, rules: Rules | None = None, outside: bool = True) -> GivenStarts:
+        write_jsonl(tmp_path / "starts.jsonl", rows)
+        return read_starts(tmp_path / "starts.jsonl", small_words, split, rules or Rules(), outside=outside)
+
+    return run
+
+
+def board(secret: str, *guesses: str) -> dict[str, object]:
+    return {"word": secret, "turns": [{"guess": guess} for guess in guesses]}
+
+
+def test_imported_rows_are_read(small_words, split, tmp_path: Path) -> None:
+    a, b = split.train[:2]
+    data = tmp_path / "data.jsonl"
+    write_jsonl(data, [{"secret": a, "past_guess_history": [[b, score_guess(a, b)]]}])
+    import_rows(data, tmp_path / "starts.jsonl", "grpo", small_words, split, Prompter())
+    found = read_starts(tmp_path / "starts.jsonl", small_words, split, Rules(), outside=True)
+    assert (found.starts, found.rejected) == ((Start(a, (b,)),), {})
+
+
+def test_the_start_states_of_a_data_set_are_read(small_words, split, tmp_path: Path) -> None:
+    a, b, c = split.train[:3]
+    game = Trace(a, tuple(TraceTurn(word, score_guess(a, word)) for word in (b, c, a)))
+    limits = DatasetLimits(consistent_only=False)
+    write_dataset([game], small_words, split, Prompter(), limits, tmp_path / "data")
+    found = read_starts(tmp_path / "data_rl_start_states.jsonl", small_words, split, Rules(), outside=True)
+    assert (found.starts, found.rejected) == ((Start(a, (b, c)),), {})
+    with pytest.raises(RunError, match=r"data_rl_train\.jsonl:1 is no board.*_rl_start_states\.jsonl"):
+        read_starts(tmp_path / "data_rl_train.jsonl", small_words, split, Rules(), outside=True)
+
+
+def test_marks_in_a_file_count_for_nothing(read, split) -> None:
+    a, b = split.train[:2]
+    found = read({"word": a.upper(), "turns": [{"guess": b.upper(), "feedback": "GGGGG"}], "more": 1})
+    assert found.starts == (Start(a, (b,)),)
+    assert list(found.rows()) == [{"word": a, "turns": [{"guess": b, "feedback": score_guess(a, b)}]}]
+
+
+def test_what_is_kept_reads_back_the_same(read, split) -> None:
+    a, b, c = split.train[:3]
+    found = read(board(a, b, c), board(b), board(c, a))
+    assert read(*found.rows()).starts == found.starts
+
+
+def test_boards_on_which_no_training_game_may_go_on_are_counted_by_reason(read, split) -> None:
+    a, b, c = split.train[:3]
+    odd = {
+        "unlisted_secret": [board("zzzzz"), board("word"), board("")],
+        "val_secret": [board(split.val[0]), board(split.val[0], a)],
+        "test_secret": [board(split.test[0], a)],
+        "already_won": [board(a, b, a), board(a, a, b), board(a, *[b] * 6, a)],
+        "too_many_turns": [board(a, *[b, c] * 3), board(a, *[b, c] * 4)],
+        "unlisted_guess": [board(a, "zzzzz")],
+        "wrong_length_guess": [board(a, "word"), board(a, "letters")],
+        "malformed_guess": [board(a, "<gu>x"), board(a, ""), board(a, "crène")],
+    }
+    sound = board(a, *[b, c] * 2, c)
+    found = read(*(row for rows in odd.values() for row in rows), sound)
+    assert found.starts == (Start(a, (b, c, b, c, c)),)
+    assert found.rejected == {reason: len(rows) for reason, rows in odd.items()}
+    assert "starts.jsonl: 1; left out: 3 already_won, 3 malformed_guess, 1 test_secret, " in found.counted()
+
+
+def test_the_rules_of_the_run_say_which_guesses_may_have_been_played(read, split) -> None:
+    a = split.train[0]
+    hint = next(word for word in split.train[1:] if "G" in score_guess(a, word) or "Y" in score_guess(a, word))
+    ignoring = next(word for word in ("fuzzy", "lymph", "civic", "mamma", "vivid") if not {*word} & {*hint, *a})
+    made_up, stray = board(a, "zzzzz"), board(a, hint, ignoring)
+    for rules, sound in (
+        (Rules(), [stray]),
+        (Rules(dictionary=Dictionary.LENIENT), [made_up, stray]),
+        (Rules(dictionary=Dictionary.APP), [stray]),
+        (Rules(hard_mode=True), []),
+        (Rules(max_turns=2), []),
+    ):
+        found = read(made_up, stray, board(a), rules=rules)
+        assert list(map(len, (found.starts, found.rejected.values()))) == [len(sound) + 1, 2 - len(sound)]
+
+
+def test_a_secret_that_is_no_answer_is_used_only_where_something_is_learnt_without_a_win(read, small_words, split):
+    rows = [board(small_words.outside[0]), board(split.train[0])]
+    assert len(read(*rows, outside=True).starts) == 2
+    assert read(*rows, outside=False).rejected == {"outside_secret": 1}
+    regret = {"reward": {"weights": {"quick_regret": -6.0}}}
+    learns = [
+        GRPOSettings.model_validate(regret), DaggerSettings(), DPOSettings(),
+        DPOSettings.model_validate(regret | {"judge": "outcome"}),
+    ]  # fmt: skip
+    asks = [GRPOSettings(), ExpertIterationSettings(), DPOSettings(judge="outcome"), DPOSettings(judge="information")]
+    assert [settings.learns_without_wins for settings in (*learns, *asks)] == [True] * 4 + [False] * 4
+
+
+def test_a_file_without_a_usable_row_is_refused_with_its_first_line(read, split) -> None:
+    with pytest.raises(ConfigError, match=r"no board to start from: line 1 is left out as test_secret") as caught:
+        read(board(split.test[0]), board("zzzzz"), board(split.test[0]))
+    assert str(caught.value).endswith("in all 2 test_secret, 1 unlisted_secret")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="it is empty"):
+        read()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "{", "[1]", "", json.dumps({"word": "crane"}), json.dumps({"word": 3, "turns": []}),
+        json.dumps({"word": "crane", "turns": "crate"}), json.dumps({"word": "crane", "turns": ["crate"]}),
+        json.dumps({"word": "crane", "turns": [{"guess": None}]}),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_board_is_refused_by_its_number(row, small_words: WordList, split, tmp_path: Path) -> None:
+    path = tmp_path / "starts.jsonl"
+    path.write_text(json.dumps(board(split.train[0])) + f"\n{row}\n")
+    with pytest.raises(RunError, match=r"starts\.jsonl:2 ") as caught:
+        read_starts(path, small_words, split, Rules(), outside=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(small_words, split, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
+        read_starts(tmp_path / "nothing.jsonl", small_words, split, Rules(), outside=True)

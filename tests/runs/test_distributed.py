@@ -1,0 +1,240 @@
+"""Laws of two processes: they really train together, two times four is one times eight, and one of them writes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from grpo_training import Training
+from training_fixtures import compact, fast, rows, write_config
+from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both
+
+import wordle_rl.rl.grpo.train as grpo_module
+from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOSettings, RunConfig, SamplingSettings
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.models.tiny import make_model
+from wordle_rl.rl.grpo.trainer import merged, together
+from wordle_rl.runs.audit import audit
+from wordle_rl.runs.distributed import check_processes, is_first, num_processes, seed_for_all, wait_for_all
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+
+def torchrun(*arguments: object) -> subprocess.Popen:
+    """Start two processes on the CPU."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_factory) -> dict[int, Path]:
+    """The same three steps of SFT and GRPO in one process and in two; number of processes -> run directory."""
+    out = tmp_path_factory.mktemp("together")
+    with pytest.MonkeyPatch.context() as patch:
+        training = Training(tokenizer, codec, sixty, patch)
+        settings = GRPOSettings(
+            steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
+            sampling=SamplingSettings(max_completion_tokens=6),
+        )  # fmt: skip
+        training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    taught = (STEPS - 1) * BATCH + LAST_BATCH
+    parts = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
+    games = out / "games.json"
+    traces = [trace.to_row() for trace in plain_traces]
+    shared = {name: [asdict(example) for example in part] for name, part in parts.items()}
+    shared |= {"rows": training.given, "traces": traces}
+    games.write_text(json.dumps(shared))
+    started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo_module, "GroupRollouts", grpo_module.GroupRollouts)  # put back afterwards
+        one = train_both(str(word_directory), games, out / "one")
+    torch.save([model.state_dict() for model in one["models"]], out / "one" / "rank0.pt")
+    said, _ = started.communicate(timeout=300)
+    assert started.returncode == 0, said
+    return {1: out / "one", 2: out / "two"}
+
+
+def test_two_processes_really_ran(trained) -> None:
+    for rank in (0, 1):
+        assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {
+            "world_size": 2,
+            "best_compliance": 0.25,  # of all replies, none and half of them well formed
+        }
+    found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
+    assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}
+    assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
+
+
+@pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
+def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
+    found = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
+    one, two = ([row for row in part if "loss" in row] for part in found)
+    assert [row["step"] for row in one] == [row["step"] for row in two] == list(range(1, STEPS + 1))
+    for name in ("loss", "grad_norm"):
+        assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-4, abs=1e-6)
+    weights = [torch.load(trained[n] / f"rank{rank}.pt")[place] for n, rank in ((1, 0), (2, 0), (2, 1))]
+    start = make_model_state(place)
+    for name, weight in weights[0].items():
+        assert torch.allclose(weight, weights[1][name], atol=2e-4), name
+        assert torch.equal(weights[1][name], weights[2][name]), "both processes hold the same weights"
+    assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
+
+
+def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
+    """Of 21 games, two batches of eight for each process; accelerate fills the last two up with games it repeats."""
+    one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if "validation_loss" in row] for n in (1, 2))
+    assert [row["step"] for row in one] == [row["step"] for row in two] == [STEPS]
+    for name in ("validation_loss", "validation_mean_token_accuracy"):
+        assert two[0][name] == pytest.approx(one[0][name], rel=1e-3)
+
+
+def make_model_state(seed: int) -> dict[str, torch.Tensor]:
+    from wordle_rl.models.tiny import make_tokenizer
+
+    return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
+
+
+def test_metrics_are_those_of_all_processes(trained) -> None:
+    grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
+    assert {row["skipped_groups"] for row in grpo} == {2.0}
+    assert {row["cumulative_wins"] for row in grpo} == {2.0}
+
+
+def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_path: Path) -> None:
+    """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
+    config = write_config(
+        tmp_path / "mini.toml", word_directory, sft__epochs="12", sft__logging_steps="1", sft__batch_size="16",
+        eval__max_games="4", grpo__groups_per_step="1", grpo__scout_every_steps="2",
+    )  # fmt: skip
+    directory = tmp_path / "run"
+    metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"
+    command = ("-m", "wordle_rl.cli", "run", config, "--out", directory, "--seed", LARGEST_SEED)
+    first = torchrun(*command)
+    deadline = time.monotonic() + 200
+    while not metrics.is_file() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first.send_signal(signal.SIGINT)
+    said, _ = first.communicate(timeout=120)
+    assert first.returncode != 0, said
+    [stopped_at] = [int(path.name.removeprefix("checkpoint-")) for path in checkpoints.glob("checkpoint-*")]
+    assert [row["step"] for row in rows(metrics) if "loss" in row] == list(range(1, stopped_at + 1))
+    assert not (directory / "sft" / "model.safetensors").exists()
+
+    again = torchrun(*command)
+    said, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, said
+    num_steps = 12 * -(-200 // 32)
+    assert 0 < stopped_at < num_steps
+    epochs = [row["step"] for row in rows(metrics) if "validation_loss" in row]
+    assert epochs == list(range(num_steps // 12, num_steps + 1, num_steps // 12))
+    found = [(row["stage"], row["step"]) for row in rows(metrics) if "validation_loss" not in row]
+    assert found == [("sft", step) for step in range(1, num_steps + 1)] + [("grpo", 1), ("grpo", 2)]
+    played = rows(directory / "secrets.jsonl")
+    drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}
+    assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
+    assert drawn[0, 0] != drawn[0, 1]
+    scouted = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "scout"}
+    assert set(scouted) == {(0, 0), (0, 1)}
+    assert sorted(scouted[0, 0] + scouted[0, 1]) == sorted(split_secrets(load_words(str(word_directory))).train)
+    assert ["scouted_win_rate" in row for row in rows(metrics)[-2:]] == [True, False]
+    assert audit(directory).clean
+    assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
+    assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
+    assert said.count("report: ") == 1, "one process speaks"
+
+
+def test_the_sum_of_a_seed_and_a_process_is_one_that_generators_take(monkeypatch) -> None:
+    """TRL adds them up; the run on two processes above has the largest seed."""
+    for count in (1, 2, 8):
+        monkeypatch.setenv("WORLD_SIZE", str(count))
+        np.random.seed(seed_for_all(LARGEST_SEED) + count - 1)
+        assert seed_for_all(LARGEST_SEED - 7) == LARGEST_SEED - 7
+        assert seed_for_all(0) == 0
+
+
+def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.delenv("RANK", raising=False)
+    assert (num_processes(), is_first()) == (1, True)
+    wait_for_all()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert (num_processes(), is_first()) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("launch", "settings", "named"),
+    [
+        ({"WORLD_SIZE": "3"}, {"grpo": {"engine": "vllm", "vllm": {"tensor_parallel_size": 2}}}, "divide the 3"),
+        ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, {}, "grpo.engine"),
+        (
+            {"ACCELERATE_USE_FSDP": "true"},
+            {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}},
+            "adapters",
+        ),
+        ({"ACCELERATE_USE_FSDP": "true"}, {"sft": {"optimizer": {"name": "muon"}}}, "sft.optimizer.name 'muon'"),
+    ],
+)
+def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings, named, monkeypatch) -> None:
+    config = RunConfig.model_validate(settings)
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=named):
+        check_processes(config, ("sft", "grpo"))
+    check_processes(config, ())
+
+
+def test_a_launch_that_shards_no_weights_serves_everything(monkeypatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
+    check_processes(RunConfig(), ("sft", "grpo"))
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", "theirs.json")  # which may say another stage
+    check_processes(RunConfig(), ("sft", "grpo"))
+
+
+def test_metrics_of_processes_come_together_by_what_they_are() -> None:
+    one = {"win_rate": 1.0, "refilled_groups": 2.0, "importance_ratio/max": 9.0, "importance_ratio/mean": 1.0}
+    other = {"win_rate": 0.0, "refilled_groups": 3.0, "importance_ratio/max": 1.5, "importance_ratio/mean": 1.2}
+    alone = {"mean_guesses": 4.0}
+    assert together([(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]) == pytest.approx(
+        {
+            "win_rate": 1 / 3,
+            "refilled_groups": 5.0,
+            "importance_ratio/max": 9.0,
+            "importance_ratio/mean": 1.1,
+            "mean_guesses": 4.0,
+        }
+    )
+
+
+def test_the_records_of_processes_count_alike() -> None:
+    """After scouting every process knows every secret; a group of one of them must not be lost."""
+    records = [
+        {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
+        for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
+    ]
+    assert merged(records) == {
+        "spread": {"crane": 2.0, "slate": 2.0},
+        "best_compliance": 0.5,
+        "cumulative_wins": 7,
+    }

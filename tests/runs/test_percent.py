@@ -1,0 +1,64 @@
+"""Laws of percentages: close to the rate, and 0 or 100 only where nothing or everything is meant."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wordle_rl.report
+from wordle_rl.preflight.settings import check_teacher
+from wordle_rl.report.html.charts import Series, bar_of_shares, format_value, line_chart
+from wordle_rl.report.terminal import percent_text
+from wordle_rl.runs.progress import in_percent
+
+NEARLY_ALL, NEARLY_NONE = 1999 / 2000, 1 / 3000
+
+
+@given(total=st.integers(1, 10_000_000), data=st.data(), digits=st.integers(0, 2))
+def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject, digits: int) -> None:
+    share = data.draw(st.integers(0, total)) / total
+    text = in_percent(share, digits)
+    assert (float(text) in (0, 100)) == (share in (0, 1))
+    decimals = len(text.partition(".")[2])
+    assert decimals >= digits
+    assert float(text) == pytest.approx(100 * share, abs=0.500001 / 10**decimals)
+
+
+def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
+    assert [in_percent(rate) for rate in (-1e-17, 1e-17, 1 - 1e-16, sum([0.1] * 10))] == [
+        "0.0",
+        "0.0",
+        "100.0",
+        "100.0",
+    ]
+
+
+def test_tables_page_and_messages_read_so() -> None:
+    assert percent_text(NEARLY_ALL) == "99.95"
+    assert format_value(NEARLY_NONE, True) == "0.03 %"
+    assert "99.95 %" in bar_of_shares([("sft", 1999), ("grpo", 1)], "s")
+    assert "0.3% of the teacher's games" in check_teacher([20] * 299 + [40], 20)[0].message
+
+
+def test_an_axis_tells_its_ticks_apart() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0]), np.array([0.9994, 0.9998]))], percent=True)
+    assert [text for text in ("99.94 %", "99.96 %", "99.98 %") if f">{text}</text>" not in html] == []
+    assert ">100.0 %</text>" not in html
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_the_page_s_own_script_says_the_same() -> None:
+    script = (Path(wordle_rl.report.__file__).parent / "page.js").read_text()
+    function = script[script.index("function inPercent") : script.index("function format")]
+    rates = [0, 1, NEARLY_ALL, NEARLY_NONE, 0.5, 0.9996, 1e-17, 0.123]
+    done = subprocess.run(
+        ["node", "-e", f"{function}\nconsole.log({rates}.map(rate => inPercent(rate)).join(' '))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [in_percent(rate) for rate in rates]

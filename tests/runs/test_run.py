@@ -1,0 +1,346 @@
+"""Laws of the run directory: every file is whole or absent, and damage is named."""
+
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from training_fixtures import make_run, rows, write_word_directory
+
+from wordle_rl import __version__
+from wordle_rl.config import GRPOSettings, RunConfig
+from wordle_rl.runs import (
+    LOCK_FILE,
+    Run,
+    RunError,
+    exclusive_lock,
+    lock_file,
+    read_jsonl,
+    read_object,
+    start_anew,
+    write_json,
+    write_jsonl,
+    write_text_atomically,
+)
+from wordle_rl.runs.provenance import _git_commit, calls, manifest, peak_memory_gib
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SMALL_DISK = 4096
+
+
+@contextmanager
+def small_disk() -> Iterator[None]:
+    """Files may not grow beyond 4 KiB in here, as on a disk that is full.
+
+    Around single calls only: the limit holds for pytest's own output too, where that goes to a file.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_DISK, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def test_text_is_written_whole_below_directories_that_were_not_there(tmp_path: Path) -> None:
+    write_text_atomically(tmp_path / "a" / "b.txt", "grün\n")
+    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "grün\n"
+    assert files(tmp_path) == ["a/b.txt"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_json(path, {"old": True})
+    with small_disk(), pytest.raises(RunError, match=r"cannot write .*results\.json.*free space"):
+        write_json(path, {"new": "x" * 3 * SMALL_DISK})
+    assert json.loads(path.read_text()) == {"old": True}
+    assert files(tmp_path) == ["results.json"]
+
+
+def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path) -> None:
+    with small_disk(), pytest.raises(RunError, match=r"traces\.jsonl"):
+        write_jsonl(tmp_path / "traces.jsonl", ({"n": n} for n in range(10_000)))
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_leaves_no_half_line_in_the_metrics(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.append("metrics.jsonl", {"step": 1})
+    with small_disk(), pytest.raises(RunError, match=r"metrics\.jsonl"):
+        run.append("metrics.jsonl", {"step": 2, "text": "x" * 2 * SMALL_DISK})
+    assert rows(tmp_path / "metrics.jsonl") == [{"step": 1}]
+
+
+def test_rows_that_fail_to_come_leave_nothing(tmp_path: Path) -> None:
+    def broken():
+        yield {"n": 1}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_jsonl(tmp_path / "rows.jsonl", broken())
+    assert files(tmp_path) == []
+
+
+def test_a_file_in_the_way_of_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        write_json(tmp_path / "taken" / "results.json", {})
+    with pytest.raises(RunError, match="taken"):
+        write_jsonl(tmp_path / "taken" / "rows.jsonl", [{}])
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "results.json", {"rate": float("nan")})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        Run(tmp_path).append("metrics.jsonl", {"loss": float("inf")})
+    assert files(tmp_path) == []
+
+
+def test_rows_come_back_as_written(tmp_path: Path) -> None:
+    written = [{"guess": "crane", "n": 1}, {"guess": "grün", "n": None}]
+    assert write_jsonl(tmp_path / "rows.jsonl", iter(written)) == 2
+    assert list(read_jsonl(tmp_path / "rows.jsonl")) == written
+
+
+@pytest.mark.parametrize(("line", "what"), [('{"half": ', "no JSON"), ("[1, 2]", "list"), ("", "no JSON")])
+def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n' + line + "\n")
+    read = read_jsonl(path)
+    assert [next(read), next(read)] == [{"a": 1}, {"a": 2}]
+    with pytest.raises(RunError, match=rf"rows\.jsonl:3 .*{what}"):
+        next(read)
+
+
+def test_a_file_of_another_kind_is_not_to_lose_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# a title\n")
+    with pytest.raises(RunError, match=r"README\.md:1 is no JSON .*; name a file of JSON lines$"):
+        next(read_jsonl(path))
+    path.write_text("{}\n# a title\n")
+    with pytest.raises(RunError, match=r"README\.md:2 is no JSON .*; delete the line"):
+        list(read_jsonl(path))
+
+
+def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"a": "grün"}\n'.encode() + '{"a": "grün"}\n'.encode("latin-1"))
+    read = read_jsonl(path)
+    assert next(read) == {"a": "grün"}
+    with pytest.raises(RunError, match=r"rows\.jsonl:2 is no JSON .*utf-8"):
+        next(read)
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no file .*rows\.jsonl"):
+        next(read_jsonl(tmp_path / "rows.jsonl"))
+
+
+def test_appended_lines_follow_each_other(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step in range(3):
+        run.append("metrics.jsonl", {"step": step})
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:
+    run = make_run(tmp_path / "run", sixty)
+    run.append("metrics.jsonl", {"step": 1})
+    make_run(tmp_path / "run", sixty)
+    assert files(tmp_path / "run") == ["config.json", "manifest.json", "metrics.jsonl"]
+
+
+def test_a_run_with_other_settings_is_refused_and_left_alone(tmp_path: Path, sixty, split) -> None:
+    make_run(tmp_path, sixty)
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(RunError, match=r"other settings.*--overwrite"):
+        Run.create(tmp_path, RunConfig(seed=1), split)
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_the_settings_that_differ_are_named_and_counted_beyond_three(tmp_path: Path, sixty, split) -> None:
+    make_run(tmp_path, sixty)
+    told = []
+    for change in (
+        {"seed": 1},
+        {"grpo": {"reward": {"weights": {"win": 1.0}}}, "model": {"path": "runs/x/sft"}, "report_to": ["wandb"]},
+        {"seed": 1, "game": {"max_turns": 8}, "sft": {"epochs": 2.0}, "eval": {"regret": False}, "algorithm": "dpo"},
+    ):
+        with pytest.raises(RunError) as caught:
+            Run.create(tmp_path, RunConfig.model_validate(change), split)
+        told.append(str(caught.value).removeprefix(f"{tmp_path} holds a run with other settings (").partition(");")[0])
+    assert told == [
+        "seed: 0, now 1",
+        'model.path: tiny, now runs/x/sft; grpo.reward.weights.win: not set, now 1.0; report_to: [], now ["wandb"]',
+        "game.max_turns: 6, now 8; sft.epochs: 1.0, now 2.0; algorithm: grpo, now dpo; and 2 more",
+    ]
+
+
+def test_a_setting_that_an_earlier_release_did_not_have_is_named(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    stored = read_object(tmp_path / "config.json")
+    del stored["eval"]["engine"], stored["seed"], stored["model"]["template_kwargs"]
+    write_json(tmp_path / "config.json", stored)
+    told = "(eval.engine: not set, now transformers; seed: not set, now 0); name another --out"
+    with pytest.raises(RunError, match=re.escape(told)):
+        make_run(tmp_path, sixty)
+
+
+def test_a_run_whose_words_have_changed_is_refused(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path / "run", sixty)
+    directory = write_word_directory(tmp_path / "words")
+    answers = (directory / "answers.txt").read_text().splitlines()[1:]
+    (directory / "answers.txt").write_text("\n".join(answers) + "\n")
+    with pytest.raises(RunError, match="other words"):
+        Run.create(tmp_path / "run", RunConfig(), split_secrets(load_words(str(directory))))
+
+
+def test_a_file_is_no_run_directory(tmp_path: Path, sixty) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken is a file"):
+        make_run(tmp_path / "taken", sixty)
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ['{"half', "[]"])
+def test_a_damaged_config_is_named(content: str, tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match=r"config\.json"):
+        make_run(tmp_path, sixty)
+
+
+def test_a_damaged_object_is_named(tmp_path: Path) -> None:
+    (tmp_path / "timings.json").write_text("{")
+    with pytest.raises(RunError, match=r"timings\.json is no JSON"):
+        read_object(tmp_path / "timings.json")
+
+
+def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
+    facts = manifest(RunConfig(seed=7), split)
+    assert facts["wordle_rl"] == __version__
+    assert facts["fingerprint"] == sixty.fingerprint
+    assert facts["seed"] == 7
+    assert (facts["selected_on"], facts["reported_on"]) == (None, "test")
+    choosing = RunConfig(grpo=GRPOSettings(validate_every_steps=5))
+    assert manifest(choosing, split)["selected_on"] == "val"
+    parts = facts["split"]
+    assert sorted([*parts["train"], *parts["val"], *parts["test"]]) == list(sixty.answers)
+    assert {"torch", "transformers", "trl", "numpy"} <= set(facts["libraries"])
+    assert facts["hardware"]["cores"] == len(os.sched_getaffinity(0))
+    assert facts["hardware"]["memory_gib"] > 0
+    assert facts["command"].startswith("wordle-rl")
+    assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
+
+
+def test_a_commit_is_named_only_by_the_repository_that_holds_the_package(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        settings = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *settings, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    source = tmp_path / ".venv" / "wordle_rl" / "provenance.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    assert _git_commit(source) is None, "no repository"
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "somebody else's")
+    assert _git_commit(source) is None, "not tracked"
+    git("add", "-f", ".")
+    git("commit", "-q", "-m", "ours")
+    assert _git_commit(source) == git("rev-parse", "--short=12", "HEAD")
+
+
+def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    with pytest.raises(RunError, match=r"not a run's; name another --out$"):
+        make_run(tmp_path, sixty)
+
+
+def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) -> None:
+    make_run(tmp_path, sixty)
+    with exclusive_lock(tmp_path / LOCK_FILE), pytest.raises(RunError, match="another process"):
+        start_anew(tmp_path)
+    assert (tmp_path / "config.json").is_file()
+
+
+def test_a_file_system_that_cannot_lock_keeps_nobody_out(tmp_path: Path, monkeypatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(RunError, match="cannot lock"):
+        lock_file(tmp_path / "file")
+    with exclusive_lock(tmp_path / "file"):
+        pass
+    with pytest.raises(KeyError) as caught, exclusive_lock(tmp_path / "file"):
+        raise KeyError("of the work itself")
+    assert caught.value.__context__ is None, "a lock that cannot be had is no cause of what fails later"
+
+
+def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on_with(
+    tmp_path: Path, sixty, split, monkeypatch
+) -> None:
+    def call(command: str, commit: str, **options: bool) -> dict:
+        monkeypatch.setattr("sys.argv", ["wordle-rl", command])
+        monkeypatch.setattr("wordle_rl.runs.provenance._git_commit", lambda: commit)
+        Run.create(tmp_path, RunConfig(), split, **options)
+        return read_object(tmp_path / "manifest.json")
+
+    first = call("sft", "aaa")
+    assert call("sft", "aaa") == first
+    assert call("run", "bbb", adds=False) == first
+    second = call("run", "bbb")
+    assert {name: value for name, value in second.items() if name != "later_calls"} == first
+    assert [(each["command"], each["git_commit"]) for each in calls(second)] == [
+        ("wordle-rl sft", "aaa"),
+        ("wordle-rl run", "bbb"),
+    ]
+    assert call("run", "bbb") == second
+    assert calls(second)[1]["hardware"] == first["hardware"]
+
+
+def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) -> None:
+    clock = iter([0.0, 2.0, 10.0, 13.0])
+    monkeypatch.setattr("wordle_rl.runs.run.time.perf_counter", lambda: next(clock))
+    run = Run(tmp_path)
+    with run.stage("sft"):
+        pass
+    with pytest.raises(KeyboardInterrupt), run.stage("sft"):
+        raise KeyboardInterrupt
+    assert run.seconds == {"sft": 5.0}
+
+
+def test_peak_memory_is_in_gib() -> None:
+    assert 0.01 < peak_memory_gib() < 64
+
+
+def test_only_runs_are_removed(tmp_path: Path) -> None:
+    start_anew(tmp_path / "nowhere")
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(RunError, match="is no run directory"):
+        start_anew(tmp_path)
+    (tmp_path / "config.json").write_text("{}")  # as beside the weights of any model of transformers
+    with pytest.raises(RunError, match="is no run directory"):
+        start_anew(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    start_anew(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {LOCK_FILE, "thesis.txt"}, "what is not of the run stays"
+    (tmp_path / "thesis.txt").unlink()
+    (tmp_path / LOCK_FILE).unlink()

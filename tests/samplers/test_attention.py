@@ -1,0 +1,55 @@
+"""Laws of grouped attention: the same numbers, and every model gets its own formula back."""
+
+from contextlib import nullcontext
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from small_models import SLIDING, small_config
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.samplers.attention import NAME, grouped
+
+
+@pytest.mark.parametrize("new", [1, 4])
+def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_attention_heads": 4, "num_key_value_heads": 2}))
+    model.set_attn_implementation("eager")
+    ids = torch.randint(4, len(codec.tokenizer), (3, 7))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 1, 1, 1, 1, 1, 1]])
+    logits = []
+    for context in (nullcontext(), grouped(model)):
+        with context, torch.no_grad():
+            cache = model(ids[:, :-new], attention_mask=mask[:, :-new], use_cache=True).past_key_values
+            logits.append(model(ids[:, -new:], attention_mask=mask, past_key_values=cache).logits)
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_hidden_layers": 2}))
+    model.set_attn_implementation("eager")
+    mask = torch.tensor([[0, 0, 1, 1], [1] * 4])
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), grouped(model):
+        logits = model(torch.randint(4, len(codec.tokenizer), mask.shape), attention_mask=mask).logits
+    assert logits[mask.bool()].isfinite().all()
+
+
+def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
+    model.set_attn_implementation("eager")
+    with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
+        raise KeyboardInterrupt(model.config._attn_implementation)
+    assert model.config._attn_implementation == "eager"
+    model.set_attn_implementation("sdpa")
+    with grouped(model):
+        assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_with_a_formula_of_its_own_keeps_it(codec: ChatCodec) -> None:
+    size = small_config(codec) | {"head_dim": 16, "layer_types": SLIDING}
+    model = Gemma3ForCausalLM(Gemma3TextConfig(**size, attn_logit_softcapping=5.0, attn_implementation="eager"))
+    with grouped(model):
+        assert model.config._attn_implementation == "eager"

@@ -1,0 +1,166 @@
+"""What the tests of training share: sixty words, tiny runs, and settings that finish in a second."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import (
+    GameSettings,
+    OptimizerSettings,
+    RunConfig,
+    TeacherSettings,
+    TraceSettings,
+    load_config,
+)
+from wordle_rl.data.trace import Trace
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs import Run
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, split_secrets
+
+NUM_ANSWERS, NUM_GUESSES = 60, 90
+TINY = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
+
+
+def write_word_directory(directory: Path) -> Path:
+    """A directory with sixty answers among ninety guesses, spread over the embedded list."""
+    answers = load_words().answers
+    outside = [word for word in load_words().guesses if word not in load_words().answer_index]
+    chosen = answers[:: len(answers) // NUM_ANSWERS][:NUM_ANSWERS]
+    others = outside[:: len(outside) // (NUM_GUESSES - NUM_ANSWERS)][: NUM_GUESSES - NUM_ANSWERS]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "answers.txt").write_text("\n".join(chosen) + "\n")
+    (directory / "guesses.txt").write_text("\n".join(sorted([*chosen, *others])) + "\n")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def word_directory(tmp_path_factory) -> Path:
+    return write_word_directory(tmp_path_factory.mktemp("words") / "sixty")
+
+
+@pytest.fixture(scope="session")
+def sixty(word_directory) -> WordList:
+    return load_words(str(word_directory))
+
+
+@pytest.fixture(scope="session")
+def split(sixty) -> Split:
+    return split_secrets(sixty)
+
+
+@pytest.fixture(scope="session")
+def solver(sixty) -> Solver:
+    return Solver(sixty)
+
+
+@pytest.fixture(scope="session")
+def traces(sixty, split, solver) -> list[Trace]:
+    """200 narrated games of a teacher that strays often."""
+    settings = TraceSettings(
+        num_games=200, narrate=True, teacher=TeacherSettings(stray_rate=0.3, noise_rate=0.3, random_opener_rate=0.5)
+    )
+    secrets = draw_secrets(sixty, split, settings, 0)
+    return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+
+
+@pytest.fixture(scope="session")
+def plain_traces(sixty, split, solver) -> list[Trace]:
+    """64 games without thinking or strays."""
+    settings = TraceSettings(num_games=64, teacher=TeacherSettings(stray_rate=0.0))
+    secrets = draw_secrets(sixty, split, settings, 0)
+    return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+
+
+class StopAt:
+    """Presses Ctrl-C when a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, done: int, _total: int, _note: str) -> None:
+        if done == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def compact(shape: Shape = Shape.TRANSCRIPT, max_turns: int = 6) -> Prompter:
+    return GameSettings(style=Style.COMPACT, shape=shape, thinking=Thinking.OFF, max_turns=max_turns).prompter(5)
+
+
+def make_run(directory: Path, words: WordList) -> Run:
+    return Run.create(directory, RunConfig(), split_secrets(words))
+
+
+def small_model(tokenizer, seed: int = 0):
+    from wordle_rl.models.tiny import make_model
+
+    return make_model(tokenizer, **TINY, seed=seed)
+
+
+def weights_of(model) -> dict[str, object]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def fast(name: str = "adamw", **settings: object) -> OptimizerSettings:
+    return OptimizerSettings(name=name, learning_rate=3e-3, warmup_share=0.0, schedule="constant", **settings)
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
+    """A TOML file of a run that takes seconds; `changes` replace lines by their key, section__key = text."""
+    settings = {
+        "words": {"source": json.dumps(str(word_directory))},
+        "game": {"style": '"compact"', "thinking": '"off"'},
+        "traces": {"num_games": "200"},
+        "model": {**{name: str(size) for name, size in TINY.items()}, "max_length": "128"},
+        "sft": {"batch_size": "32", "precision": '"fp32"'},
+        "grpo": {"steps": "2", "groups_per_step": "2", "group_size": "4", "precision": '"fp32"'},
+        "grpo.sampling": {"max_completion_tokens": "12"},
+        "eval": {"max_completion_tokens": "12"},
+    }
+    for name, text in changes.items():
+        *section, key = name.split("__")
+        settings.setdefault(".".join(section), {})[key] = text
+    lines = []
+    for section, values in settings.items():
+        lines += [f"[{section}]", *(f"{key} = {text}" for key, text in values.items()), ""]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished_run(word_directory, tmp_path_factory) -> Path:
+    """A whole run in miniature: 200 games, two GRPO steps, evaluations and a report."""
+    pytest.importorskip("torch")
+    from rich.console import Console
+
+    from wordle_rl.pipeline import Pipeline
+
+    root = tmp_path_factory.mktemp("runs")
+    config = load_config(write_config(root / "mini.toml", word_directory))
+    Pipeline(config, root / "mini", Console(quiet=True))()
+    return root / "mini"
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command; its exit code, standard output and standard error."""
+
+    from wordle_rl.cli import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -1,0 +1,93 @@
+"""What each process of a training on two does; also run in the test's own process, for comparison.
+
+torchrun --nproc-per-node 2 tests/two_processes.py WORDS GAMES OUT
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+import wordle_rl.rl.grpo.train as grpo_module
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.rl.grpo.rollouts import GroupRollouts
+from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.setup import GameSetup
+from wordle_rl.runs import Run, write_jsonl
+from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
+from wordle_rl.solver import Solver
+from wordle_rl.training.sft import train_sft
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
+LAST_BATCH = 5
+"""Games that are left for the last step of SFT: fewer than one of two processes takes."""
+OPTIMIZER = OptimizerSettings(learning_rate=3e-3, warmup_share=0.0, schedule="constant")
+GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
+
+
+class Replaying(GroupRollouts):
+    """Hands out games that were played before, each process its share of them."""
+
+    played: list[dict[str, list]]
+    last: "Replaying"
+
+    def __call__(self, prompts, trainer):
+        rank, step = trainer.accelerator.process_index, trainer.state.global_step
+        mine = slice(rank * len(prompts), (rank + 1) * len(prompts))
+        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": rank, "secrets": [f"rank{rank}"]})
+        self.metrics = {
+            "seconds/rollout": 0.0, "seconds/reward": 0.0, "cumulative_wins": 1.0, "skipped_groups": 1.0,
+            "win_rate": float(rank), "format_compliance": 0.5 * rank,
+        }  # fmt: skip
+        self.denominators = {"win_rate": 3 if rank else 1}
+        self.best_compliance = self.metrics["format_compliance"]
+        Replaying.last = self
+        return {name: column[mine] for name, column in self.played[step].items()}
+
+
+def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
+    """Three steps of SFT and three of GRPO on given games; the weights they end with."""
+    found = json.loads(games.read_text())
+    tokenizer = make_tokenizer()
+    codec, word_list = ChatCodec(tokenizer), load_words(words)
+    prompter = RunConfig().game.model_copy(update={"style": "compact", "thinking": "off"}).prompter(5)
+    if is_first():
+        run = Run.create(out, RunConfig(), split_secrets(word_list))
+        write_jsonl(out / "traces.jsonl", found["traces"])
+    wait_for_all()
+    run = Run(out)
+    share = num_processes()
+    sft = SFTSettings(batch_size=BATCH // share, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
+    models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
+    learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
+    train_sft(models[0], codec, learnt, sft, run, validation=validation)
+    Replaying.played = found["rows"]
+    grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
+    grpo = GRPOSettings(
+        steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
+        sampling=SamplingSettings(max_completion_tokens=6), replay_games=8 // share,
+    )  # fmt: skip
+    train_grpo(
+        models[1],
+        codec,
+        GameSetup(word_list, prompter, word_list.answers, Solver(word_list, use_cache=False)),
+        grpo,
+        run,
+    )
+    return {"models": models, "world_size": torch.distributed.get_world_size() if share > 1 else 1}
+
+
+if __name__ == "__main__":
+    words, games, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    done = train_both(words, games, out)
+    rank = torch.distributed.get_rank()
+    torch.save([model.state_dict() for model in done["models"]], out / f"rank{rank}.pt")
+    facts = {"world_size": done["world_size"], "best_compliance": Replaying.last.best_compliance}
+    (out / f"rank{rank}.json").write_text(json.dumps(facts))
+    leave_process_group()

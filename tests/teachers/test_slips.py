@@ -1,0 +1,116 @@
+"""Laws of slips: misspelt words that could have been meant, refused, never learnt, and corrected at once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.data.trace import Trace
+from wordle_rl.game import Game, Outcome, Rules, Turn, score_guess, violates_clues
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.solver import SolverTeacher, misspelt
+from wordle_rl.words import WordList
+from wordle_rl.words.split import split_secrets
+
+TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3, stray_rate=0)
+
+
+def played(
+    words: WordList, teacher: SolverTeacher, rate: float, *, narrate: bool = False, seed: int = 0
+) -> list[Trace]:
+    settings = TraceSettings(num_games=600, slip_rate=rate, narrate=narrate, teacher=TEACHER)
+    return list(
+        solver_traces(words, draw_secrets(words, split_secrets(words), settings, seed), teacher, settings, seed)
+    )
+
+
+@pytest.fixture(scope="module")
+def teacher(small_words: WordList) -> SolverTeacher:
+    return SolverTeacher(Solver(small_words, use_cache=False))
+
+
+@pytest.fixture(scope="module")
+def traces(small_words: WordList, teacher: SolverTeacher) -> list[Trace]:
+    return played(small_words, teacher, 0.4)
+
+
+def test_a_slip_is_a_letter_or_two_from_the_word_and_fits_the_board(default_words) -> None:
+    rng = random.Random(0)
+    distances = Counter()
+    for secret in rng.sample(default_words.answers, 300):
+        board = [Turn("salet", score_guess(secret, "salet"), Outcome.SCORED)]
+        slip = misspelt(secret, board, default_words, rng)
+        if slip is not None:
+            assert slip not in default_words.guess_index
+            assert not violates_clues(slip, board)
+            distances[sum(a != b for a, b in zip(slip, secret, strict=True))] += 1
+    assert set(distances) == {1, 2}
+    assert distances[1] > 2 * distances[2]
+    assert distances.total() > 270
+
+
+def test_no_slip_is_said_twice(default_words) -> None:
+    rng, board = random.Random(0), []
+    for _ in range(30):
+        slip = misspelt("crane", board, default_words, rng)
+        assert slip is not None
+        assert slip not in {turn.guess for turn in board}
+        board.append(Turn(slip, None, Outcome.UNLISTED))
+
+
+def test_where_every_misspelling_is_ruled_out_there_is_none(default_words) -> None:
+    board = [Turn("crane", "GGGGG", Outcome.SCORED)]
+    assert misspelt("crane", board, default_words, random.Random(0)) is None
+
+
+def test_games_with_slips_are_games_by_the_rules(small_words, traces) -> None:
+    for trace in traces:
+        game = Game(trace.secret, small_words.guess_index, Rules())
+        for turn in trace.turns:
+            happened = game.play(turn.guess)
+            assert happened.outcome is turn.outcome
+            assert (happened.marks or "") == turn.marks
+        assert game.won == trace.won
+        assert len(trace.turns) <= 6
+
+
+def test_slips_come_as_often_as_asked_and_the_word_meant_comes_next(traces) -> None:
+    places = slips = 0
+    for trace in traces:
+        for before, turn in zip(trace.turns, trace.turns[1:], strict=False):
+            if turn.outcome is Outcome.UNLISTED:
+                assert not turn.taught
+                slips += 1
+            elif len(trace.turns) < 6:
+                places += 1
+            if before.outcome is Outcome.UNLISTED and turn.outcome is Outcome.SCORED:
+                assert turn.taught
+                assert 1 <= sum(a != b for a, b in zip(turn.guess, before.guess, strict=True)) <= 2
+        assert trace.turns[0].outcome is Outcome.SCORED
+        assert trace.turns[-1].outcome is Outcome.SCORED
+    assert 0.3 < slips / places < 1.2
+
+
+def test_without_slips_the_games_are_the_same_games(small_words, teacher, traces) -> None:
+    scored = [[turn.guess for turn in trace.turns if turn.outcome is Outcome.SCORED] for trace in traces]
+    assert scored == [[turn.guess for turn in trace.turns] for trace in played(small_words, teacher, 0.0)]
+
+
+def test_narration_after_a_slip_is_still_true(small_words, teacher) -> None:
+    traces = played(small_words, teacher, 0.4, narrate=True)
+    told = [turn for trace in traces for turn in trace.turns if turn.taught]
+    assert all(turn.thinking for turn in told)
+    assert any(turn.outcome is Outcome.UNLISTED for trace in traces for turn in trace.turns)
+    for trace in traces:
+        for turn in trace.turns:
+            if turn.taught and turn.remaining == 1:
+                assert turn.thinking.endswith(f"Only {turn.guess} fits.")
+
+
+def test_one_seed_makes_one_set_of_slips(small_words, teacher, traces) -> None:
+    assert traces == played(small_words, teacher, 0.4)
+    assert traces != played(small_words, teacher, 0.4, seed=1)

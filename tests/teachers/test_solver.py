@@ -1,0 +1,364 @@
+"""Laws of the free teacher: it sees the board only, names what may still be the secret, and disowns its strays."""
+
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from wordle_rl.config import TeacherSettings
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.solver import Solver, encode_marks
+from wordle_rl.teachers.solver import Advice, SolverTeacher, TeacherGames
+from wordle_rl.words import WordList, WordListError
+
+PURE = TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0)
+WILD = TeacherSettings(random_opener_rate=0.5, noise_rate=0.3, stray_rate=0.2)
+
+
+@pytest.fixture(scope="module")
+def teacher(small_words: WordList) -> SolverTeacher:
+    return SolverTeacher(Solver(small_words, use_cache=False))
+
+
+@pytest.fixture(scope="module")
+def big_teacher(default_words: WordList) -> SolverTeacher:
+    return SolverTeacher(Solver(default_words, use_cache=False))
+
+
+@pytest.fixture(scope="module")
+def big_games(big_teacher: SolverTeacher) -> TeacherGames:
+    """A thousand noisy games, half of their secrets from outside the answers."""
+    words = big_teacher.words
+    outside = [word for word in words.guesses if word not in words.answer_index]
+    rng = np.random.default_rng(0)
+    secrets = [*rng.choice(words.answers, 500).tolist(), *rng.choice(outside, 500).tolist()]
+    return big_teacher.play(secrets, WILD, seed=1)
+
+
+def num_turns(games: TeacherGames) -> np.ndarray:
+    """Turns played per game, shape (num_games,)."""
+    return (games.guesses >= 0).sum(axis=1)
+
+
+def won(games: TeacherGames) -> np.ndarray:
+    """Whether each game found its secret, shape (num_games,)."""
+    return (games.guesses == games.secrets[:, None]).any(axis=1)
+
+
+def turns_of(games: TeacherGames, game: int) -> list[int]:
+    """The turns of a game, as numbers."""
+    return list(range(int(num_turns(games)[game])))
+
+
+def fitting(words: WordList, board: list[tuple[str, int]]) -> list[str]:
+    """The answers that would have been marked as the board was, by the rules alone."""
+    return [
+        word for word in words.answers if all(encode_marks(score_guess(word, guess)) == code for guess, code in board)
+    ]
+
+
+def check_game(words: WordList, games: TeacherGames, game: int) -> None:
+    """Replay one game by the rules."""
+    secret = words.guesses[games.secrets[game]]
+    board: list[tuple[str, int]] = []
+    for turn in turns_of(games, game):
+        guess, code = words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])
+        possible = fitting(words, board)
+        assert code == encode_marks(score_guess(secret, guess))
+        assert games.remaining[game, turn] == len(possible) > 0
+        if games.taught[game, turn]:
+            assert guess in possible
+        if games.classes[game, turn]:
+            assert games.taught[game, turn]
+            assert games.classes[game, turn] == len({score_guess(word, guess) for word in possible})
+        assert secret not in [earlier for earlier, _ in board]
+        board.append((guess, code))
+    is_won = bool(board) and board[-1][0] == secret
+    unplayed = slice(len(board), None)
+    assert (games.guesses[game, unplayed] == -1).all()
+    assert (games.codes[game, unplayed] == -1).all()
+    assert not games.taught[game, unplayed].any()
+    if not is_won:
+        assert len(board) == games.guesses.shape[1] or not fitting(words, board)
+
+
+def test_words_that_reveal_fit_the_board_and_are_disowned(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    secrets = [*words.outside[:400:4], *words.answers[:400:4]]
+    settings = PURE.model_copy(update={"random_opener_rate": 0.5, "outside_noise_rate": 0.0, "reveal_rate": 0.5})
+    games = big_teacher.play(secrets, settings, seed=0)
+    left = []
+    for game, secret in enumerate(secrets):
+        check_game(words, games, game)
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            guess = words.guesses[games.guesses[game, turn]]
+            if not games.taught[game, turn]:
+                assert turn > 0
+                assert secret not in words.answer_index
+                assert all(encode_marks(score_guess(guess, earlier)) == code for earlier, code in board)
+                assert games.remaining[game, turn] > games.remaining[game, turn + 1] > 0
+                left.append(games.remaining[game, turn + 1])
+            board.append((guess, int(games.codes[game, turn])))
+    assert len(left) > 30
+    assert np.mean(left) < 2
+
+
+def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(teacher: SolverTeacher) -> None:
+    words = teacher.words
+    games = teacher.play(words.guesses * 10, WILD, seed=0)
+    for game in range(len(games.secrets)):
+        check_game(words, games, game)
+    assert 0 < (~games.taught & (games.guesses >= 0)).sum() < games.taught.sum()
+
+
+def test_games_of_the_full_list_follow_the_rules_too(big_teacher: SolverTeacher, big_games: TeacherGames) -> None:
+    for game in [*range(12), *range(500, 512)]:
+        check_game(big_teacher.words, big_games, game)
+
+
+def test_the_board_alone_decides_what_the_teacher_chooses(big_games: TeacherGames) -> None:
+    said: dict[tuple[tuple[int, int], ...], int] = {}
+    told_again = 0
+    for game in range(len(big_games.secrets)):
+        for turn in turns_of(big_games, game):
+            if big_games.classes[game, turn]:
+                seen = zip(big_games.guesses[game, :turn].tolist(), big_games.codes[game, :turn].tolist(), strict=True)
+                board = tuple(sorted(seen))
+                told_again += board in said
+                assert said.setdefault(board, int(big_games.guesses[game, turn])) == big_games.guesses[game, turn]
+    assert told_again > 20
+
+
+def test_secrets_that_are_marked_alike_are_played_alike(big_teacher: SolverTeacher) -> None:
+    """With one game and one seed, two secrets part ways only after a guess that marks them differently."""
+    shared = 0
+    for seed in range(4):
+        games = [big_teacher.play([secret], WILD, seed) for secret in big_teacher.words.answers[:60]]
+        for one, other in combinations(games, 2):
+            for turn in range(WILD.max_turns):
+                if one.guesses[0, turn] < 0 or other.guesses[0, turn] < 0:
+                    break
+                assert one.guesses[0, turn] == other.guesses[0, turn]
+                if one.codes[0, turn] != other.codes[0, turn]:
+                    break
+                shared += turn > 0
+    assert shared > 100
+
+
+def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None:
+    words = teacher.words
+    games = teacher.play(words.answers, PURE, seed=0)
+    for game in range(len(games.secrets)):
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            possible = fitting(words, board)
+            if turn:
+                most = max(len({score_guess(word, guess) for word in possible}) for guess in possible)
+                assert games.classes[game, turn] == most
+            board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
+
+
+def test_of_many_possible_words_hardly_any_beats_the_choice(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    for opener in ("fuzzy", "qajaq"):
+        board = [Turn(opener, "XXXXX", Outcome.SCORED)]
+        possible = fitting(words, [(opener, encode_marks("XXXXX"))])
+        assert len(possible) > 1000
+        [advice] = big_teacher.advise([board], PURE)
+        assert advice is not None
+        assert advice.guess in possible
+        assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
+        some = [len({score_guess(word, guess) for word in possible}) for guess in possible[:: len(possible) // 10]]
+        assert sum(classes > advice.classes for classes in some) <= 1
+
+
+def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
+    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
+    settings = PURE.model_copy(update={"probe_gain": 2})
+    games = SolverTeacher(Solver(words, use_cache=False)).play(words.answers, settings, seed=0)
+    probes = 0
+    for game in range(len(games.secrets)):
+        board: list[tuple[str, int]] = []
+        for turn in turns_of(games, game):
+            possible, guess = fitting(words, board), words.guesses[games.guesses[game, turn]]
+            classes = {word: len({score_guess(secret, word) for secret in possible}) for word in words.guesses}
+            best_possible = max(classes[word] for word in possible)
+            if turn and guess in possible:
+                assert max(classes.values()) < best_possible + 2
+            elif turn:
+                probes += 1
+                assert classes[guess] == max(classes.values()) >= best_possible + 2
+            board.append((guess, int(games.codes[game, turn])))
+    assert probes
+
+
+def test_probing_teachers_lose_no_game(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    plain = big_teacher.play(words.answers, PURE, seed=0)
+    probing = big_teacher.play(words.answers, PURE.model_copy(update={"probe_gain": 2}), seed=0)
+    assert won(probing).mean() > 0.999 > won(plain).mean()
+    assert num_turns(probing)[won(probing)].mean() < num_turns(plain)[won(plain)].mean()
+
+
+def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    games = big_teacher.play(words.answers[::3], PURE, seed=0)
+    assert won(games).mean() > 0.97
+    assert 3.3 < num_turns(games)[won(games)].mean() < 3.9
+    assert np.array_equal(games.taught, games.guesses >= 0)
+
+
+def test_outside_secrets_end_without_a_win_unless_by_a_stray(
+    big_teacher: SolverTeacher, big_games: TeacherGames
+) -> None:
+    for game in range(500, 1000):
+        last = num_turns(big_games)[game] - 1
+        assert not won(big_games)[game] or not big_games.taught[game, last]
+    outside = [word for word in big_teacher.words.guesses if word not in big_teacher.words.answer_index][:200]
+    assert not won(big_teacher.play(outside, WILD.model_copy(update={"stray_rate": 0.0}), seed=0)).any()
+
+
+def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:
+    words = big_teacher.words
+    games = big_teacher.play(words.answers[:1500], WILD, seed=2)
+    later = games.guesses[:, 1:] >= 0
+    stray = (~games.taught[:, 1:] & later).sum() / later.sum()
+    chosen = (games.classes[:, 1:] > 0).sum() / later.sum()
+    assert stray == pytest.approx(0.2, abs=0.03)
+    assert chosen == pytest.approx(0.5, abs=0.03)
+    assert games.taught[:, 0].all()
+    opener = np.bincount(games.guesses[:, 0]).max() / len(games.secrets)
+    assert opener == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(
+    teacher: SolverTeacher, small_words: WordList
+) -> None:
+    [opener] = {small_words.guesses[i] for i in teacher.play(small_words.answers, PURE, seed=0).guesses[:, 0]}
+    solver = Solver(small_words, use_cache=False)
+    everything = solver.candidates([])
+    best = max(solver.information_of(answer, everything) for answer in small_words.answers)
+    assert opener in small_words.answers
+    assert solver.information_of(opener, everything) == pytest.approx(best)
+    asked = teacher.play(["crane"], PURE.model_copy(update={"opener": "qajaq"}), seed=0)
+    assert small_words.guesses[asked.guesses[0, 0]] == "qajaq"
+
+
+def test_a_seed_repeats_its_games_and_seeds_differ(teacher: SolverTeacher) -> None:
+    def guesses(seed: int) -> list[list[int]]:
+        return teacher.play(teacher.words.answers, WILD, seed).guesses.tolist()
+
+    assert guesses(1) == guesses(1)
+    assert guesses(1) != guesses(2)
+
+
+def test_a_teacher_that_forgets_plays_the_same_games(teacher: SolverTeacher, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.teachers.best_guess._MAX_MEMO", 2)
+    forgetful = SolverTeacher(teacher._solver)
+    games = [player.play(teacher.words.guesses, WILD, seed=3) for player in (teacher, forgetful)]
+    assert games[0].guesses.tolist() == games[1].guesses.tolist()
+    assert games[0].classes.tolist() == games[1].classes.tolist()
+    assert len(forgetful._best._known) <= 2
+
+
+def test_helping_processes_play_the_same_games(teacher: SolverTeacher) -> None:
+    secrets = [teacher.words.guesses[i % len(teacher.words.guesses)] for i in range(2500)]
+    alone = teacher.play(secrets, WILD, seed=3)
+    with teacher.helped_by(2):
+        helped = teacher.play(secrets, WILD, seed=3)
+    again = teacher.play(secrets, WILD, seed=3)
+    for games in (helped, again):
+        for name in ("secrets", "guesses", "codes", "taught", "remaining", "classes"):
+            assert np.array_equal(getattr(alone, name), getattr(games, name)), name
+
+
+def test_words_that_are_not_listed_are_refused_by_name(teacher: SolverTeacher) -> None:
+    with pytest.raises(WordListError, match="secret 'qqqqq' is not in word list 'small'"):
+        teacher.play(["qqqqq"], PURE, seed=0)
+    with pytest.raises(WordListError, match="opener 'qqqqq'"):
+        teacher.play(["crane"], PURE.model_copy(update={"opener": "qqqqq"}), seed=0)
+    with pytest.raises(WordListError, match="no secrets"):
+        teacher.play([], PURE, seed=0)
+
+
+def test_two_thousand_games_take_a_second(big_teacher: SolverTeacher) -> None:
+    secrets = np.random.default_rng(5).choice(big_teacher.words.answers, 2000).tolist()
+    seconds = []
+    for seed in range(3):
+        started = time.process_time()
+        big_teacher.play(secrets, TeacherSettings(), seed=seed)
+        seconds.append(time.process_time() - started)
+    assert len(secrets) / min(seconds) > 2000
+
+
+def scored(secret: str, *guesses: str) -> list[Turn]:
+    """A board."""
+    return [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+
+
+@pytest.mark.parametrize("gain", [0, 2])
+def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverTeacher, gain: int) -> None:
+    words = big_teacher.words
+    settings = PURE.model_copy(update={"probe_gain": gain})
+    games = big_teacher.play(words.answers[::40], settings, seed=0)
+    boards, played = [], []
+    for game in range(len(games.secrets)):
+        guesses = [words.guesses[games.guesses[game, turn]] for turn in turns_of(games, game)]
+        for turn in turns_of(games, game)[: settings.max_turns - 1]:  # on the last one the teacher may still probe
+            boards.append(scored(words.guesses[games.secrets[game]], *guesses[:turn]))
+            played.append(Advice(guesses[turn], int(games.remaining[game, turn]), int(games.classes[game, turn])))
+    assert big_teacher.advise(boards, settings) == played
+    assert len(boards) > 200
+
+
+def test_advice_is_silent_where_no_answer_fits(teacher: SolverTeacher) -> None:
+    impossible = [Turn("crane", "GGGGX", Outcome.SCORED)]
+    assert teacher.advise([impossible, []], PURE) == [None, *teacher.advise([()], PURE)]
+
+
+def test_unscored_turns_rule_nothing_out_and_unlisted_words_that_were_scored_do(teacher: SolverTeacher) -> None:
+    board = scored("trace", "crane")
+    broken = [Turn(None, None, Outcome.MALFORMED), *board, Turn("qqqqq", None, Outcome.UNLISTED)]
+    assert teacher.advise([broken], PURE) == teacher.advise([board], PURE)
+    assert teacher.advise([broken[:1]], PURE) == teacher.advise([[]], PURE)
+    lenient = scored("trace", "crane", "ttrrr")
+    [advice] = teacher.advise([lenient], PURE)
+    fits = fitting(teacher.words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in lenient])
+    assert "ttrrr" not in teacher.words
+    assert advice is not None
+    assert (advice.guess in fits, advice.remaining) == (True, len(fits))
+
+
+def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> None:
+    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
+    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
+    settings = PURE.model_copy(update={"probe_gain": 2, "max_turns": 4})
+    wasted = Turn(None, None, Outcome.MALFORMED)
+    refused = Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)
+    board = scored("watch", "zzzzz")
+    boards = [[*board, wasted], [*board, wasted, refused], [*board, wasted, wasted], [*board, wasted, wasted, refused]]
+    advised = SolverTeacher(Solver(words, use_cache=False)).advise(boards, settings)
+    assert [advice is not None and advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]
+
+
+def test_advice_for_an_opener_that_is_not_listed_is_refused(teacher: SolverTeacher) -> None:
+    with pytest.raises(WordListError, match="opener 'qqqqq'"):
+        teacher.advise([], PURE.model_copy(update={"opener": "qqqqq"}))
+
+
+def test_the_boards_of_a_thousand_games_are_labelled_in_seconds(
+    big_teacher: SolverTeacher, big_games: TeacherGames
+) -> None:
+    words = big_teacher.words
+    boards = []
+    for game in range(len(big_games.secrets)):
+        guesses = [words.guesses[big_games.guesses[game, turn]] for turn in turns_of(big_games, game)]
+        board = scored(words.guesses[big_games.secrets[game]], *guesses)
+        boards += [board[:turn] for turn in range(len(board))]
+    started = time.process_time()
+    advised = big_teacher.advise(boards, PURE.model_copy(update={"probe_gain": 2}))
+    assert time.process_time() - started < 10
+    assert len(advised) == len(boards) > 3000

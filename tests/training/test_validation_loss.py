@@ -1,0 +1,217 @@
+"""Laws of the validation loss: it is the loss on games that are not trained on, and training does not feel it."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+torch = pytest.importorskip("torch")
+
+from sft_training import SETTINGS, loss_of
+from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
+
+import wordle_rl.training.sft as sft_module
+from wordle_rl.config import TraceSettings, load_config
+from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.report import read_run
+from wordle_rl.report.html.curves import curves_section
+from wordle_rl.runs import write_jsonl
+from wordle_rl.teachers.games import validation_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.training.sft import train_sft
+
+
+@pytest.fixture(scope="session")
+def games(plain_traces, codec) -> tuple[list[Example], list[Example]]:
+    """Some to learn, 51 in four batches; some to measure by, in one batch of 16 and one that is not full."""
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    return examples[13:], examples[:13] + examples[:10]
+
+
+def measured(directory) -> list[dict]:
+    return [row for row in rows(directory / "metrics.jsonl") if "validation_loss" in row]
+
+
+def forgetful(tokenizer):
+    """A model with dropout, which draws from the random stream in every training step."""
+    model = small_model(tokenizer)
+    model.model.layers[0].self_attn.attention_dropout = 0.3
+    return model
+
+
+def test_training_is_the_same_to_the_last_bit_with_and_without(games, tokenizer, codec, sixty, tmp_path) -> None:
+    learnt, held_out = games
+    ends = []
+    for model, per_epoch, validation in (
+        (forgetful(tokenizer), 0, ()),
+        (forgetful(tokenizer), 1, held_out),
+        (forgetful(tokenizer), 3, held_out),
+        (small_model(tokenizer), 0, ()),
+    ):
+        run = make_run(tmp_path / str(len(ends)), sixty)
+        torch.manual_seed(1)
+        settings = SETTINGS.model_copy(update={"validations_per_epoch": per_epoch})
+        train_sft(model, codec, learnt, settings, run, validation=validation)
+        assert len(measured(run.directory)) == 3 * per_epoch
+        logged = [row for row in rows(run.directory / "metrics.jsonl") if "loss" in row]
+        numbers = [(row["step"], row["loss"], row["grad_norm"], row["mean_token_accuracy"]) for row in logged]
+        streams = torch.random.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+        ends.append((weights_of(model), numbers, streams, model.training))
+    (weights, *others), once, thrice, (without_dropout, *_) = ends
+    for found, *rest in (once, thrice):
+        assert all(torch.equal(weights[name], found[name]) for name in weights)
+        assert rest == others
+    assert not all(torch.equal(weights[name], without_dropout[name]) for name in weights)
+
+
+@pytest.mark.parametrize("way", ["direct", "theirs"])
+def test_the_loss_is_the_one_worked_out_by_hand(way, games, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    """Over batches of unequal size, directly and by TRL's head for large vocabularies."""
+    if way == "theirs":
+        monkeypatch.setattr(sft_module, "SMALL_VOCABULARY", 0)
+    learnt, held_out = games
+    model = small_model(tokenizer)
+    train_sft(model, codec, learnt, SETTINGS, make_run(tmp_path, sixty), validation=held_out)
+    model.forward = type(model).forward.__get__(model)
+    last = measured(tmp_path)[-1]
+    assert last["validation_loss"] == pytest.approx(loss_of(model, held_out), rel=1e-4)
+    assert last["validation_mean_token_accuracy"] == pytest.approx(accuracy_of(model, held_out), abs=1e-6)
+
+
+def accuracy_of(model, examples: list[Example]) -> float:
+    right, count = 0, 0
+    with torch.no_grad():
+        for example in examples:
+            chosen = model(input_ids=torch.tensor([example.token_ids])).logits[0, :-1].argmax(-1).tolist()
+            for token, said, learnt in zip(example.token_ids[1:], chosen, example.loss_mask[1:], strict=True):
+                right, count = right + (learnt and token == said), count + learnt
+    return right / count
+
+
+@pytest.mark.parametrize(
+    ("per_epoch", "epochs", "accumulation", "steps"),
+    [
+        (1, 3, 1, [4, 8, 12]),
+        (1, 1.5, 1, [4, 6]),
+        (2, 1, 1, [2, 4]),
+        (3, 1, 1, [2, 3, 4]),
+        (9, 1, 1, [1, 2, 3, 4]),
+        (1, 2, 3, [2, 4]),
+        (0, 1, 1, []),
+    ],
+)
+def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
+    per_epoch, epochs, accumulation, steps, games, tokenizer, codec, sixty, tmp_path
+) -> None:
+    changes = {"validations_per_epoch": per_epoch, "epochs": epochs, "gradient_accumulation_steps": accumulation}
+    learnt, held_out = games
+    settings = SETTINGS.model_copy(update=changes)
+    train_sft(small_model(tokenizer), codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
+    assert [row["step"] for row in measured(tmp_path)] == steps
+    assert all(set(row) >= {"stage", "seconds"} and row["stage"] == "sft" for row in measured(tmp_path))
+    assert not [row for row in measured(tmp_path) if "loss" in row]
+
+
+@pytest.mark.parametrize("stop_at", [3, 4, 7])
+def test_a_resumed_training_takes_it_where_an_uninterrupted_one_does(
+    stop_at, games, tokenizer, codec, sixty, tmp_path
+) -> None:
+    learnt, held_out = games
+    whole, run = make_run(tmp_path / "whole", sixty), make_run(tmp_path / "broken", sixty)
+    train_sft(small_model(tokenizer), codec, learnt, SETTINGS, whole, validation=held_out)
+    with pytest.raises(KeyboardInterrupt):
+        train_sft(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, progress=StopAt(stop_at))
+    train_sft(small_model(tokenizer, seed=5), codec, learnt, SETTINGS, run, validation=held_out)
+    one, other = (measured(directory) for directory in (whole.directory, run.directory))
+    assert [row["step"] for row in one] == [row["step"] for row in other] == [4, 8, 12]
+    losses = [[row["validation_loss"] for row in found] for found in (one, other)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_games_learnt_by_heart_show_on_the_page(games, tokenizer, codec, sixty, tmp_path) -> None:
+    """The training loss falls to the end, the validation loss turns back; both are in one chart."""
+    learnt, held_out = games
+    run = make_run(tmp_path, sixty)
+    settings = SETTINGS.model_copy(
+        update={"epochs": 60, "optimizer": fast().model_copy(update={"learning_rate": 0.02})}
+    )
+    train_sft(small_model(tokenizer), codec, learnt[:16], settings, run, validation=held_out)
+    metrics = read_run(tmp_path).metrics["sft"]
+    training = [row["loss"] for row in metrics if "loss" in row]
+    validation = [row["validation_loss"] for row in metrics if "validation_loss" in row]
+    assert len(training) == len(validation) == 60, "a step's rows are not taken for each other"
+    assert training[-1] < 0.5 * min(validation)
+    assert validation[-1] > 1.1 * min(validation)
+    page = curves_section("sft", metrics)
+    assert "60 logged steps" in page
+    assert f"Loss: training from {training[0]:.3g} at step 1 to {training[-1]:.3g} at step 60; validation from" in page
+    assert "Token accuracy: training from" in page
+    assert "never trained on" in page
+    assert page.count("<h3>Loss</h3>") == 1
+    assert "validation_" not in page
+
+
+def test_without_logged_training_steps_the_page_draws_validation_alone() -> None:
+    page = curves_section("sft", [{"stage": "sft", "step": 4, "validation_loss": 0.5}])
+    assert "Loss: validation from 0.5 at step 4 to 0.5 at step 4" in page
+
+
+def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, tmp_path) -> None:
+    learnt, held_out = games
+    model = small_model(tokenizer)
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    settings = SETTINGS.model_copy(update={"epochs": 1})
+    train_sft(model, codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
+    [row] = [row for row in rows(tmp_path / "metrics.jsonl") if "validation_mean_token_accuracy" in row]
+    assert row["not_finite"] == ["validation_loss"]
+
+
+def test_trackers_get_it_as_transformers_calls_it(games, tokenizer, codec, sixty, tmp_path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    learnt, held_out = games
+    run = make_run(tmp_path, sixty)
+    train_sft(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, report_to=["tensorboard"])
+    (file,) = (tmp_path / "sft" / "tensorboard").rglob("events.out.tfevents.*")
+    events = EventAccumulator(str(file)).Reload()
+    for name in ("loss", "mean_token_accuracy"):
+        curve = {event.step: event.value for event in events.Scalars(f"eval/{name}")}
+        assert curve == pytest.approx({row["step"]: row[f"validation_{name}"] for row in measured(tmp_path)}, rel=1e-5)
+
+
+def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(finished_run, split, tmp_path) -> None:
+    """Whatever stands in a directory that someone has put together by hand."""
+    config = load_config(finished_run / "config.json")
+    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    taught = [row for row in rows(finished_run / "traces.jsonl") if row["secret"] in split.train]
+    held_out = rows(finished_run / "validation_traces.jsonl")
+    losses = []
+    for name, found in (("mixed", held_out + taught), ("sound", held_out), ("taught", taught), ("none", None)):
+        console, directory = Console(record=True, width=200), tmp_path / name
+        directory.mkdir()
+        shutil.copy(finished_run / "traces.jsonl", directory)
+        if found is not None:
+            write_jsonl(directory / "validation_traces.jsonl", found)
+        Pipeline(config, directory, console)("sft")
+        losses.append([row["validation_loss"] for row in measured(directory)])
+        assert ("no validation loss" in console.export_text()) == (name in ("taught", "none"))
+    assert losses[0] == losses[1] != []
+    assert losses[2:] == [[], []]
+
+
+def test_the_teacher_plays_each_validation_secret_once_and_repeats_no_chance_of_the_training_games(
+    sixty, split, solver, traces
+) -> None:
+    settings, teacher = TraceSettings(outside_choice=3), SolverTeacher(solver)
+    settings = settings.model_copy(update={"teacher": settings.teacher.model_copy(update={"reveal_rate": 0.4})})
+    played = list(validation_traces(split, teacher, settings, 0))
+    assert [trace.secret for trace in played] == list(split.val)
+    assert played == list(validation_traces(split, teacher, settings, 0))
+    assert played != list(validation_traces(split, teacher, settings, 1))
+    openers = [trace.turns[0].guess for trace in traces]
+    assert openers[: len(played)] != [trace.turns[0].guess for trace in played]

