@@ -20,6 +20,7 @@ from wordle_rl.config import (
     WordSettings,
     check_seed,
 )
+from wordle_rl.config.context import GameContext
 from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
@@ -29,7 +30,7 @@ from wordle_rl.samplers.endpoint.providers import find_endpoint
 from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
-from wordle_rl.words.split import Split, split_secrets
+from wordle_rl.words.split import split_secrets
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -254,17 +255,13 @@ class OpenModel:
     Attributes:
         model: The weights, trainable.
         codec: Tokenizer and chat template.
-        prompter: The wording that the model was trained with.
-        words: The word list that it was trained with.
-        split: Which answers it was trained on, and which are held out.
+        context: Words, split and wording that it was trained with, and their solver.
         sampler: Plays with the weights as they are at the time.
     """
 
     model: PreTrainedModel
     codec: ChatCodec
-    prompter: Prompter
-    words: WordList
-    split: Split
+    context: GameContext
     sampler: TransformersSampler
 
 
@@ -285,5 +282,5 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
     sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
     sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
-    split = split_secrets(words, known.split_seed)
-    return OpenModel(sampler.model, sampler.codec, prompter, words, split, sampler)
+    context = GameContext(words, split_secrets(words, known.split_seed), prompter, Solver(words))
+    return OpenModel(sampler.model, sampler.codec, context, sampler)

@@ -56,7 +56,7 @@ class Pipeline:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
         chain = chain[: chain.index(until) + 1]
-        todo = check_before_run(config, work.words, work.split, directory, chain, anew=self._anew)
+        todo = check_before_run(config, work.context, directory, chain, anew=self._anew)
         wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():
@@ -64,7 +64,7 @@ class Pipeline:
                     start_anew(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
-                work.run = Run.create(directory, config, work.split, adds=bool(todo))
+                work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
             wait_for_all()
             self._anew = False  # what is there now belongs to this run
             work.remember()
@@ -93,5 +93,5 @@ def _tell_what_is_taken_over(work: RunWork) -> None:
     if found:
         holds = " and ".join(found)
         work.console.print(f"{work.directory} holds {holds} already: taken as they are", markup=False)
-    if doubt := leak_warning(Path(work.config.model.path), work.split):
+    if doubt := leak_warning(Path(work.config.model.path), work.context.split):
         work.console.print(f"model.path {doubt}", markup=False)

@@ -62,7 +62,7 @@ class ConsistentSampler(_WithoutModel):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One random consistent answer per request."""
-        return [Completion(self._prompter.reply(self._guess(request)), "") for request in requests]
+        return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
 
     def _guess(self, request: Request) -> str:
         fitting = self._fitting(request.turns)
