@@ -1,16 +1,16 @@
 """Who plays: the `Sampler` protocol and its backends. Each backend is imported from its own module.
 
-base.py          what a rollout asks of a player, and what it gets back
-simple.py        players without a model: the solver, random words
-openai.py        models behind an OpenAI-compatible server
-transformers.py  a model in this process, its key/value cache kept over the turns of a game
-batches.py       which of its games share a cache, and a row of it
-kv_cache.py      that cache
-attention.py     its attention: grouped heads read keys and values in place
-drawing.py       the next token of every row
-constrain.py     replies whose guess can only be a listed word
-vllm.py          a vLLM engine in this process
-loop.py          asynchronous work from ordinary code
+    base.py          what a rollout asks of a player, and what it gets back
+    simple.py        players without a model: the solver, random words
+    openai.py        models behind an OpenAI-compatible server
+    transformers.py  a model in this process, its key/value cache kept over the turns of a game
+    batches.py       which of its games share a cache, and a row of it
+    kv_cache.py      that cache
+    attention.py     its attention: grouped heads read keys and values in place
+    drawing.py       the next token of every row
+    constrain.py     replies whose guess can only be a listed word
+    vllm.py          a vLLM engine in this process
+    loop.py          asynchronous work from ordinary code
 """
 
 from wordle_rl.samplers.base import Completion, Request, Sampler
