@@ -1,4 +1,6 @@
-"""The only home of tags and wording: game state -> chat messages, reply -> `Guess` or `ParseFailure`.
+"""The only home of tags and wording.
+
+Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
     reply.py       the grammar of a reply: what is a guess, and why something is none
     knowledge.py   what the marks so far prove, and saying it in plain sentences

@@ -1,4 +1,6 @@
-"""Who plays: the `Sampler` protocol and its backends. Each backend is imported from its own module.
+"""Who plays: the `Sampler` protocol and its backends.
+
+Each backend is imported from its own module.
 
     base.py          what a rollout asks of a player, and what it gets back
     simple.py        players without a model: the solver, random words
