@@ -21,6 +21,5 @@ ORDER = (
     "preflight",
     "report",
     "pipeline",
-
     "cli",
 )
