@@ -284,7 +284,7 @@ def press(*_args: object, **_kwargs: object) -> str:
 
 
 def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", press)
+    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", press)
     code, _, err = cli("play")
     assert code == 130
     assert "Traceback" not in err
@@ -310,10 +310,9 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
     for place in (
-        "training.run", "evaluating.evaluate_player", "data.traces", "data.llm_traces", "data.dataset",
-        "data.import_data", "finished.merge_adapter",
+        "training.run_chain", "eval.load_words", "traces.load_words", "data.load_words", "finished.find_model",
     ):  # fmt: skip
-        monkeypatch.setattr(f"wordle_rl.commands.{place}", press)
+        monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")
     assert err.startswith("stopped")
@@ -329,7 +328,7 @@ def test_make_clean_leaves_runs_alone() -> None:
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:
     guesses = iter(["crate", "zzzzz", "crane"])
-    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda *_, **__: next(guesses))
+    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(guesses))
     code, out, _ = cli("play", "--secret", "crane")
     assert code == 0
     assert "well done: CRANE" in out
@@ -337,7 +336,7 @@ def test_you_can_play_yourself(cli, monkeypatch) -> None:
 
 def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals(cli, monkeypatch) -> None:
     guesses = iter(["", "zzzzz", "", "slate", "Crane"])
-    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda *_, **__: next(guesses))
+    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(guesses))
     code, out, _ = cli("play", "--secret", "CRANE")
     assert (code, out.count("no guess in the reply") > 0, "well done: CRANE" in out) == (0, True, True)
     assert re.search(r"^ *2 +C +R +A +N +E", out, flags=re.MULTILINE)
@@ -345,7 +344,7 @@ def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals
 
 def test_a_refusal_that_cost_nothing_takes_no_row(cli, monkeypatch) -> None:
     guesses, asked = iter(["zzzzz", "slate", "crane"]), []
-    monkeypatch.setattr("wordle_rl.commands.play.Prompt.ask", lambda said, **_: asked.append(said) or next(guesses))
+    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda said, **_: asked.append(said) or next(guesses))
     code, out, _ = cli("play", "--secret", "crane", "--dictionary", "app")
     assert (code, asked) == (0, ["guess 1", "guess 1", "guess 2"])
     lines = [line.split() for line in out.splitlines() if line.split()]
@@ -363,7 +362,7 @@ def test_rules_asked_for_are_played_by_whoever_plays(player: str, cli, finished_
         asked.append(game)
         raise ConfigError("enough")
 
-    monkeypatch.setattr("wordle_rl.commands.play.make_player", make_player)
+    monkeypatch.setattr("wordle_rl.cli.play.make_player", make_player)
     command = ("play", "--player", finished_run if player == "model" else player)
     own = game_of(finished_run / "grpo") if player == "model" else None
     for rules in ((), ("--hard-mode",), ("--dictionary", "app"), ("--dictionary", "strict", "--hard-mode")):

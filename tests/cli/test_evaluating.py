@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import ANSWERS, WORDS
 
-from wordle_rl.commands.eval_request import Asked, Outputs, Source, Wording
+from wordle_rl.cli.eval_request import Asked, Outputs, Source, Wording
 from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules

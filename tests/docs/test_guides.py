@@ -33,8 +33,7 @@ from training_fixtures import TINY
 from transformers import AutoModelForCausalLM
 
 from wordle_rl.chat.templates import training_template
-from wordle_rl.cli import main
-from wordle_rl.commands import training
+from wordle_rl.cli import main, training
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.reward import COMPONENTS, CURRICULA, PRESETS
 
@@ -141,7 +140,7 @@ class Workspace:
         """What the command asks for as it is written, at full size; its settings must go together."""
         asked: list[RunConfig] = []
         with self.monkeypatch.context() as patch:
-            for name in ("run", "preflight_run"):
+            for name in ("run_chain", "preflight_run"):
                 patch.setattr(training, name, lambda config, *_: asked.append(config))
             assert main(arguments) == 0, arguments
         assert len(asked) == 1

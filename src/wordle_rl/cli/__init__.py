@@ -1,15 +1,18 @@
-"""The `wordle-rl` command: argument parsing, and nothing that another room could do.
+"""The `wordle-rl` command: each command's arguments, and under them what it does and prints.
 
-    options.py      what several commands share
-    refusals.py     wrong arguments in one line
-    words.py        words, solve
-    data.py         traces, analyze, dataset, import
-    training.py     run, sft, grpo, preflight
-    evaluating.py   eval, compare
-    finished.py     report, card, push, audit, merge, consolidate
-    play.py         play
-
-Each calls the module of the same name in `commands`.
+options.py       what several commands share
+console.py       where commands print
+refusals.py      wrong arguments in one line
+words.py         words, solve
+traces.py        traces
+data.py          analyze, dataset, import
+training.py      run, sft, grpo, preflight: a config file, and any of its settings
+run.py           the body of run
+preflight.py     the body of preflight
+eval.py          eval; its request: eval_request.py
+compare.py       compare
+finished.py      report, card, push, audit, merge, consolidate
+play.py          play
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.cli import data, evaluating, finished, play, training, words
+from wordle_rl.cli import compare, data, finished, play, traces, training, words
+from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.options import STYLE
 from wordle_rl.cli.refusals import check_no_empty_value, plain_refusals
 from wordle_rl.config import ConfigError, describe
@@ -55,12 +59,12 @@ _USER_ERRORS = (
 _COMMANDS: dict[str, Callable[..., None]] = {
     "words": words.words,
     "solve": words.solve,
-    "traces": data.traces,
+    "traces": traces.traces,
     "analyze": data.analyze,
     "dataset": data.dataset,
     "import": data.import_data,
-    "eval": evaluating.evaluate,
-    "compare": evaluating.compare,
+    "eval": evaluating.eval_player,
+    "compare": compare.compare,
     "report": finished.report,
     "card": finished.card,
     "push": finished.push,

@@ -1,66 +1,29 @@
-"""Arguments of `traces`, `analyze`, `dataset` and `import`."""
+"""`analyze`, `dataset` and `import`: rows made of games."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import tyro
-from pydantic import BaseModel
+from rich.table import Table
 
-from wordle_rl.cli.options import Json, Seed, Words
-from wordle_rl.commands import data as command
-from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings
-from wordle_rl.data.dataset import DatasetLimits
-from wordle_rl.data.external import Format
-from wordle_rl.prompt import Shape, Style, Thinking
-
-
-def traces(
-    out: Path,
-    words: Words = "default",
-    settings: Annotated[TraceSettings, tyro.conf.arg(name="")] = TraceSettings(),
-    llm: Annotated[LLMTeacherSettings, tyro.conf.arg(name="")] = LLMTeacherSettings(),
-    kind: Annotated[
-        Literal["solver", "openai"], tyro.conf.arg(name="teacher", help="The solver, or an endpoint's model.")
-    ] = "solver",
-    base_url: str | None = None,
-    csv: Path | None = None,
-    split_seed: int = 0,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Have a teacher play games and write them as JSON lines.
-
-    The solver's games replace the file; their secrets are training secrets and words outside the answers. A language
-    model's games cost money: they are appended one by one, and the same command plays only what is missing.
-
-    Args:
-        out: The file to write.
-        base_url: With `--teacher openai`: another name of --provider.
-        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
-        split_seed: Seed of the split.
-    """
-    if kind == "openai":
-        _refuse_others(settings, TraceSettings(), "solver")
-        if base_url is not None and llm.provider is not None:
-            raise ConfigError("--provider and --base-url both say where the teacher is asked; leave one of them out")
-        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
-        command.llm_traces(out, words, asked, split_seed, seed, csv, as_json)
-        return
-    _refuse_others(llm, LLMTeacherSettings(), "openai")
-    if base_url is not None:
-        raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
-    if csv is not None:
-        raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
-    command.traces(out, words, settings, split_seed, seed, as_json)
-
-
-def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
-    """Refuse settings of the teacher that does not play."""
-    for name in type(given).model_fields:
-        if getattr(given, name) != getattr(default, name):
-            raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
+from wordle_rl.cli import console
+from wordle_rl.cli.options import Json, Words
+from wordle_rl.config import ConfigError
+from wordle_rl.data.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
+from wordle_rl.data.external import Format, import_rows
+from wordle_rl.data.trace import Trace
+from wordle_rl.data.trace_files import SettingsFile, read_games
+from wordle_rl.evaluate import write_rows
+from wordle_rl.game import Rules
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs.progress import in_percent
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
 
 
 def analyze(
@@ -79,7 +42,53 @@ def analyze(
         split_seed: Seed of the split.
         top: Rows shown, hardest first.
     """
-    command.analyze(traces, out, words, split_seed, top, as_json)
+    if top < 1:
+        raise ConfigError(f"--top {top} shows no word; give at least 1")
+    found = load_words(words)
+    split = split_secrets(found, split_seed)
+    games = list(_games(traces))
+    teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
+    rows = [{**asdict(row), "win_rate": row.win_rate, "part": split.part_of(row.secret)} for row in summarise(games)]
+    if out is not None:
+        write_rows(out, rows, "--out")
+    num_games, num_wins, num_errors = (
+        sum(row[name] for row in teachers) for name in ("num_games", "num_wins", "num_errors")
+    )
+    if as_json:
+        totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
+        secrets = {row["secret"] for row in rows}
+        console.print_json({**totals, "num_secrets": len(secrets), "teachers": teachers, "words": rows})
+        return
+    won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
+    if len(teachers) > 1 or num_errors:
+        console.out.print(_summary_table(teachers, "teacher", "teachers"))
+    console.out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))
+
+
+def _games(path: Path) -> Iterator[Trace]:
+    games = read_games(path)
+    first = next(games, None)
+    if first is None:
+        raise ConfigError(f"{path} holds no games")
+    return chain([first], games)
+
+
+def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Table:
+    names = ["secret", "part", "teacher"] if first == "secret" else ["teacher"]
+    if len({row["teacher"] for row in rows}) == 1 and first == "secret":
+        names.remove("teacher")
+    table = Table(*names, "games", "wins", "guesses on wins", "errors", "broken turns", title=title)
+    for row in rows:
+        guesses = row["mean_guesses_on_wins"]
+        table.add_row(
+            *(row[name] for name in names),
+            str(row["num_games"]),
+            str(row["num_wins"]),
+            f"{guesses:.2f}" if guesses else "–",
+            str(row["num_errors"]),
+            str(row["num_broken_turns"]),
+        )
+    return table
 
 
 def dataset(
@@ -125,7 +134,37 @@ def dataset(
             without a count (the solver's, or of an endpoint that does not count); 0: no bound.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
-    command.dataset(traces, out, words, split_seed, style, shape, system_prompt, limits, game_turns, as_json)
+    found = load_words(words)
+    turns = _turns_of(traces) if game_turns is None else game_turns
+    if turns < 1:
+        raise ConfigError(f"--game-turns {turns} makes no game; give at least 1")
+    if limits.max_turns is None:
+        limits = replace(limits, max_turns=turns)
+    elif limits.max_turns > turns:
+        raise ConfigError(
+            f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
+            f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
+        )
+    rules = Rules(max_turns=turns)
+    prompter = Prompter(style, shape, limits.thinking, found.word_length, rules, system_prompt)
+    counts = write_dataset(_games(traces), found, split_secrets(found, split_seed), prompter, limits, out)
+    if as_json:
+        console.print_json(counts)
+        return
+    for name, rows in counts["rows"].items():
+        console.out.print(f"{rows:>8,} rows  {out}_{name}.jsonl", highlight=False)
+    if counts["repeated"]:
+        console.out.print(f"{counts['repeated']:>8,} of the SFT rows repeat another one", highlight=False)
+    for reason, games in counts["rejected"].items():
+        console.out.print(f"{games:>8,} games left out: {reason}", highlight=False)
+    if not counts["rows"]["sft_val"]:
+        console.out.print("no SFT rows for validation: the games have no validation secret", highlight=False)
+
+
+def _turns_of(path: Path) -> int:
+    """The guesses that the rules of some traces allowed: as recorded beside them, else six."""
+    recorded = SettingsFile(path).game_turns() if path.is_file() else None
+    return recorded or Rules().max_turns
 
 
 def import_data(
@@ -151,4 +190,14 @@ def import_data(
         thinking: Whether an output may, must or must not think before its guess.
         max_turns: Guesses per game; a board must leave one.
     """
-    command.import_data(data, out, form, words, split_seed, thinking, max_turns, as_json)
+    if max_turns < 1:
+        raise ConfigError(f"--max-turns {max_turns} makes no game; give at least 1")
+    found = load_words(words)
+    prompter = Prompter(thinking=thinking, word_length=found.word_length, rules=Rules(max_turns=max_turns))
+    counts = import_rows(data, out, form, found, split_secrets(found, split_seed), prompter)
+    if as_json:
+        console.print_json(counts)
+        return
+    console.out.print(f"{counts['rows']:>8,} rows  {out}", highlight=False)
+    for reason, number in counts["skipped"].items():
+        console.out.print(f"{number:>8,} rows left out: {reason}", highlight=False)

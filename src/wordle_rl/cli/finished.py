@@ -1,14 +1,22 @@
-"""Arguments of what is done with a finished run: `report`, `card`, `push`, `audit`, `merge`, `consolidate`."""
+"""`report`, `card`, `push`, `audit`, `merge` and `consolidate`: what is done with a finished run."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
-from wordle_rl.commands import finished as command
+from wordle_rl.config import ConfigError
+from wordle_rl.models.directory import find_model
+from wordle_rl.report import write_report
+from wordle_rl.report.card import write_cards
+from wordle_rl.report.hub import push as push_model
+from wordle_rl.runs.audit import audit as audit_run
+from wordle_rl.runs.lineage import lineage_of, save_lineage
 
 
 def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
@@ -17,7 +25,11 @@ def report(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) ->
     Args:
         run: A run directory.
     """
-    command.report(run, as_json)
+    path = write_report(run)
+    if as_json:
+        console.print_json({"report": str(path)})
+    else:
+        console.out.print(f"report: {path}", highlight=False)
 
 
 def card(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
@@ -26,7 +38,12 @@ def card(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> N
     Args:
         run: A run directory, or one model's directory in it.
     """
-    command.card(run, as_json)
+    cards = write_cards(run)
+    if as_json:
+        console.print_json({"cards": [str(card) for card in cards]})
+        return
+    for written in cards:
+        console.out.print(f"card: {written}", highlight=False, markup=False)
 
 
 def push(
@@ -44,7 +61,14 @@ def push(
         private: Make a new repository private.
         dry_run: Send nothing, list the files.
     """
-    command.push_model(run, repo, private, dry_run, as_json)
+    files = push_model(run, repo, private=private, dry_run=dry_run)
+    if as_json:
+        console.print_json({"repo": repo, "sent": not dry_run, "files": files})
+        return
+    for name in files:
+        console.out.print(name, highlight=False, markup=False)
+    verb = "would be sent" if dry_run else "sent"
+    console.out.print(f"{len(files)} files {verb} to {repo}", highlight=False, markup=False)
 
 
 def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
@@ -55,7 +79,20 @@ def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> 
     Args:
         run: A run directory.
     """
-    command.audit_run(run, as_json)
+    found = audit_run(run)
+    if as_json:
+        console.print_json({"clean": found.clean, **asdict(found)})
+    else:
+        for name, count in found.num_secrets.items():
+            console.out.print(f"{count:>9,} training secrets in {name}", highlight=False)
+        if found.clean:
+            console.out.print("no validation or test secret among them")
+    if not found.clean:
+        records: dict[str, list[str]] = {}
+        for name, secret in found.leaks:
+            records.setdefault(secret, []).append(name)
+        named = ", ".join(f"{secret} ({', '.join(names)})" for secret, names in list(records.items())[:5])
+        raise ConfigError(f"{len(records)} validation or test secrets were trained on: {named}")
 
 
 def merge(
@@ -71,7 +108,13 @@ def merge(
         out: The new model directory.
         dtype: Type of the stored weights; auto: as the base model's.
     """
-    command.merge_adapter(adapter, out, dtype, as_json)
+    trained = find_model(adapter)
+    difference = _export_room().merge(trained, out, dtype)
+    _keep_lineage(trained, out)
+    if as_json:
+        console.print_json({"model": str(out), "difference": difference})
+    else:
+        console.out.print(f"model: {out}; logits differ by {difference:.1e} standard deviations", highlight=False)
 
 
 def consolidate(checkpoint: Annotated[Path, tyro.conf.Positional], out: Path, as_json: Json = False) -> None:
@@ -81,4 +124,23 @@ def consolidate(checkpoint: Annotated[Path, tyro.conf.Positional], out: Path, as
         checkpoint: A directory such as RUN/sft/checkpoints/checkpoint-100.
         out: The new model directory.
     """
-    command.consolidate_checkpoint(checkpoint, out, as_json)
+    num_weights = _export_room().consolidate(checkpoint, out)
+    _keep_lineage(checkpoint, out)
+    if as_json:
+        console.print_json({"model": str(out), "num_weights": num_weights})
+    else:
+        console.out.print(f"model: {out}; {num_weights} weights", highlight=False)
+
+
+def _export_room() -> Any:
+    try:
+        from wordle_rl.models import export
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'this command needs {error.name}: pip install "wordle-rl[train]"') from None
+    return export
+
+
+def _keep_lineage(source: Path, target: Path) -> None:
+    """Copy a model's lineage to the model made of it."""
+    if (lineage := lineage_of(source)) is not None:
+        save_lineage(target, lineage)

@@ -9,8 +9,9 @@ from typing import Annotated, Literal, TypeVar
 import tyro
 
 from wordle_rl.cli.options import STYLE, Json
+from wordle_rl.cli.preflight import preflight_run
 from wordle_rl.cli.refusals import plain_refusals
-from wordle_rl.commands import training as command
+from wordle_rl.cli.run import run_chain
 from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, own_weights, two_rewards
 
 DESCRIPTIONS = {
@@ -60,14 +61,14 @@ def run_config(arguments: list[str]) -> None:
     """`run CONFIG.toml --out DIR [--sft.epochs 2 …]`: the whole chain, or up to `--until`."""
     path, base, options = _config_file(arguments)
     parsed = _parse("run", RunArguments(_directory(path), config=base), options)
-    command.run(parsed.config, parsed.out, parsed.overwrite, parsed.until, parsed.as_json)
+    run_chain(parsed.config, parsed.out, parsed.overwrite, parsed.until, parsed.as_json)
 
 
 def stage_config(arguments: list[str], last: Literal["sft", "grpo"]) -> None:
     """`sft CONFIG.toml --out DIR [--sft.epochs 2 …]`: the chain up to a stage."""
     path, base, options = _config_file(arguments)
     parsed = _parse(last, StageArguments(_directory(path), config=base), options)
-    command.run(parsed.config, parsed.out, parsed.overwrite, last, parsed.as_json)
+    run_chain(parsed.config, parsed.out, parsed.overwrite, last, parsed.as_json)
 
 
 def preflight_config(arguments: list[str]) -> None:
@@ -76,7 +77,7 @@ def preflight_config(arguments: list[str]) -> None:
     parsed = _parse("preflight", PreflightArguments(config=base), options)
     if parsed.groups < 0:
         raise ConfigError(f"groups {parsed.groups} must not be negative; 0 plays no games")
-    command.preflight_run(parsed.config, parsed.groups, parsed.as_json)
+    preflight_run(parsed.config, parsed.groups, parsed.as_json)
 
 
 def _config_file(arguments: list[str]) -> tuple[Path | None, RunConfig, list[str]]:

@@ -1,13 +1,20 @@
-"""Arguments of `words` and `solve`."""
+"""`words` and `solve`: word lists and the solver."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
+from rich.table import Table
 
+from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Words
-from wordle_rl.commands import words as command
+from wordle_rl.config import ConfigError
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList, WordListError, import_words, load_words
+from wordle_rl.words.split import split_secrets
 
 
 def words(
@@ -27,7 +34,39 @@ def words(
         overwrite: Of `import`: replace another list of that name.
         as_json: Print the result as JSON.
     """
-    command.words(action, source, overwrite, as_json)
+    found = import_words(Path(source), overwrite=overwrite) if action == "import" else load_words(source)
+    notes = list(found.notes)
+    parts = _parts_of(found)
+    if parts is None:
+        notes.append("too few answers for a split, train, val and test take one each; solve and play need none")
+    facts = {
+        "name": found.name,
+        "word_length": found.word_length,
+        "num_answers": len(found.answers),
+        "num_guesses": len(found.guesses),
+        "fingerprint": found.fingerprint,
+        "answers_sha256": found.answers_sha256,
+        "guesses_sha256": found.guesses_sha256,
+        "split": parts,
+        "notes": notes,
+    }
+    if as_json:
+        console.print_json(facts)
+        return
+    for name, value in facts.items():
+        if name != "notes" and value is not None:
+            console.out.print(f"{name:<15} {value}", highlight=False)
+    for note in notes:
+        console.out.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _parts_of(found: WordList) -> dict[str, int] | None:
+    """Number of secrets per part of the split; None: too few answers for one."""
+    try:
+        split = split_secrets(found)
+    except WordListError:
+        return None
+    return {"train": len(split.train), "val": len(split.val), "test": len(split.test)}
 
 
 def solve(
@@ -46,4 +85,32 @@ def solve(
         secret: Show the tree's guesses for this secret.
         top: How many openers to list.
     """
-    command.solve(words, opener, tree, secret, top, as_json)
+    if top < 1:
+        raise ConfigError(f"--top {top} lists no opener; give at least 1")
+    solver = Solver(load_words(words))
+    secret = secret.lower() if secret is not None else None
+    if secret is not None and secret not in solver.words.answer_index:
+        raise ConfigError(f"secret {secret!r} is not among the answers of word list {solver.words.name!r}")
+    if tree or secret is not None or opener:
+        _show_tree(solver, opener, secret, as_json)
+        return
+    openers = solver.best_openers(top)
+    if as_json:
+        console.print_json([asdict(scored) for scored in openers])
+        return
+    table = Table("opener", "bits", "words left on average", title=f"{solver.words.name}: most informative openers")
+    for scored in openers:
+        table.add_row(scored.guess, f"{scored.bits:.3f}", f"{scored.expected_remaining:.1f}")
+    console.out.print(table)
+
+
+def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: bool) -> None:
+    tree = solver.tree(opener)
+    summary: dict[str, Any] = {"words": solver.words.name, **tree.summary()}
+    if secret is not None:
+        summary["path"] = list(tree.path(secret))
+    if as_json:
+        console.print_json(summary)
+        return
+    for name, value in summary.items():
+        console.out.print(f"{name:<15} {value}", highlight=False)

@@ -1,36 +1,41 @@
-"""Evaluations, and comparing them."""
+"""`eval`: play secrets and measure."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from wordle_rl.commands.console import messages, out, print_json
-from wordle_rl.commands.eval_request import Asked, Outputs, Source
-from wordle_rl.config import ConfigError, check_seed
+import tyro
+
+from wordle_rl.cli import console
+from wordle_rl.cli.eval_request import Asked, Outputs, Source, Wording
+from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
+from wordle_rl.config import (
+    ConfigError,
+    Constrain,
+    PatienceSettings,
+    PlayerEvalSettings,
+    SamplingSettings,
+    check_seed,
+)
 from wordle_rl.evaluate import (
     Evaluation,
     Figures,
     Journal,
-    Standings,
     evaluate,
     evaluate_concurrently,
     journal_path,
-    load_evaluation,
     save_csv,
-    standings,
     with_regret,
-    write_rows,
 )
-from wordle_rl.evaluate.players import Player
+from wordle_rl.evaluate.players import Player, reply_bound
 from wordle_rl.models.directory import weights_mark
 from wordle_rl.preflight.template import check_wording
-from wordle_rl.prompt import name_of
+from wordle_rl.prompt import Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.samplers.endpoint.providers import bare_address
@@ -39,8 +44,74 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName, split_secrets
 
 
-def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
-    """Play and measure one player."""
+def eval_player(
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])],
+    words: PlayersWords = None,
+    split: SplitName = "held_out",
+    split_seed: int | None = None,
+    out: Path | None = None,
+    name: str | None = None,
+    temperature: float | None = 0.0,
+    constrain: Constrain = "none",
+    base_url: Address = None,
+    settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
+    csv: Path | None = None,
+    overwrite: bool = False,
+    style: Style | None = None,
+    shape: Shape | None = None,
+    thinking: Thinking | None = None,
+    system_prompt: str | None = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Play secrets and measure: six turns, strict dictionary, no retries.
+
+    Args:
+        player: solver, random, openai:MODEL, or a model or run directory.
+        split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
+        split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
+        out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
+            holds an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished
+            games are stored beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command
+            continues with what is missing. Once the file is written the stored games are removed; those of an endpoint
+            stay, so that only games that were errors are played again.
+        name: What to call the player in tables.
+        temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
+            accept none but their defaults.
+        constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
+        csv: Write a row per game to this file, unless it holds something else; `compare` reads it too.
+        overwrite: Discard games played before, and replace whatever --out names.
+        style: Wording; left out: the model's own, else english.
+        shape: Conversation shape; left out: the model's own, else transcript.
+        thinking: Left out: the model's own, else optional.
+        system_prompt: Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a
+            well-formed reply, are filled in. Empty: no system message. Left out: the model's own, else the style's.
+    """
+    sampling = SamplingSettings(
+        temperature=0.0 if temperature is None else temperature,
+        max_completion_tokens=reply_bound(player, settings.max_completion_tokens),
+        max_batch_size=settings.max_batch_size,
+    )
+    wording = Wording(style, shape, thinking, system_prompt)
+    endpoint_default_sampling = temperature is None
+    asked = Asked(
+        player,
+        name,
+        wording,
+        sampling,
+        patience,
+        base_url,
+        endpoint_default_sampling,
+        settings.engine,
+        seed,
+        constrain == "words",
+    )
+    source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
+    _evaluate(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
+
+
+def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     check_seed(asked.seed)
     outputs.check()
     if source.games_per_secret > 1 and not asked.draws:
@@ -55,7 +126,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     who = asked.going_on(outputs).make(found, solver)
     if asked.wording.system_prompt is not None:  # a model's own was looked at before it was trained
         for finding in check_wording(who.prompter):
-            messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
+            console.messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
     secrets = source.secrets(split)
     planned = _planned(who, split, source, asked)
     outputs.check_replaced(planned, secrets)
@@ -64,7 +135,7 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     with _journal(outputs, played_with if who.label != "random" else None) as journal:
         evaluation = _play(who, planned, secrets, found, asked, solver if with_regrets else None, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
-        with messages.status("measuring regret…"):
+        with console.messages.status("measuring regret…"):
             evaluation = with_regret(evaluation, found, solver)
     figures = _figures_shown(evaluation, split, source.part)
     if not any(part.num_games for part in figures.values()):
@@ -79,9 +150,9 @@ def evaluate_player(asked: Asked, source: Source, outputs: Outputs, with_regrets
     if as_json:
         shown = {part: asdict(found) for part, found in figures.items()}
         told = shown.get(source.part, {"parts": shown})
-        print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **told})
+        console.print_json({"player": who.label, "split": source.part, "constrain": evaluation.constrain, **told})
     else:
-        out.print(terminal.results_table({evaluation.label: figures}))
+        console.out.print(terminal.results_table({evaluation.label: figures}))
     _tell_errors(evaluation, outputs)
 
 
@@ -159,9 +230,9 @@ def _play(
     """
     kept = journal.kept(secrets) if journal is not None else []
     if kept:
-        messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+        console.messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
     sampler, patience, is_random = who.sampler, asked.patience, who.label == "random"
-    with terminal.game_progress(messages, f"{who.label} plays", len(secrets), kept) as tell:
+    with terminal.game_progress(console.messages, f"{who.label} plays", len(secrets), kept) as tell:
         if isinstance(sampler, ConcurrentSampler):
             return evaluate_concurrently(
                 planned, secrets, words, who.prompter, sampler, patience, journal=journal, on_finished=tell
@@ -187,51 +258,11 @@ def _tell_errors(evaluation: Evaluation, outputs: Outputs) -> None:
     if not errors:
         return
     reason, count = errors.most_common(1)[0]
-    messages.print(
+    console.messages.print(
         f"{errors.total():,} games could not be played and are not counted ({count:,}: {reason})",
         highlight=False,
         markup=False,
         soft_wrap=True,
     )
     if outputs.json is not None and evaluation.player.startswith("openai:"):
-        messages.print("the same command plays them again")
-
-
-def compare_files(paths: Sequence[Path], names: Sequence[str], csv_path: Path | None, top: int, as_json: bool) -> None:
-    """Any number of evaluations side by side, each against the first."""
-    if top < 0:
-        raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
-    if names and len(names) != len(paths):
-        raise ConfigError(f"{len(names)} names for {len(paths)} evaluations; give one for each")
-    evaluations = [load_evaluation(path) for path in paths]
-    own = [evaluation.name for evaluation in evaluations]
-    shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in paths])
-    evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
-    found = standings(evaluations)
-    if csv_path is not None:
-        write_rows(csv_path, _standing_rows(found))
-    if as_json:
-        print_json(asdict(found))
-        return
-    if len(evaluations) == 2:
-        out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in found.runs}))
-        out.print(terminal.comparison_table(found, max_rows=top))
-    else:
-        out.print(terminal.standings_table(found, max_rows=top))
-
-
-def _standing_rows(found: Standings) -> list[dict[str, Any]]:
-    """A row per run: its figures, and what it is against the first."""
-    rows = []
-    for run in found.runs:
-        row = {"name": run.name, "player": run.player, **asdict(run.figures)}
-        row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
-        pair = run.against_base
-        for column in ("win_rate_difference", "guesses_difference"):
-            estimate = (None, None, None) if pair is None else getattr(pair, column)
-            row |= dict(zip((column, f"{column}_low", f"{column}_high"), estimate, strict=True))
-        names = {"only_base": "only_a", "only_this": "only_b"}
-        for column in (*names, "p_value", "guesses_p_value"):
-            row[column] = None if pair is None else getattr(pair, names.get(column, column))
-        rows.append(row)
-    return rows
+        console.messages.print("the same command plays them again")

@@ -1,0 +1,70 @@
+"""`compare`: evaluations side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from wordle_rl.cli import console
+from wordle_rl.cli.options import Json
+from wordle_rl.config import ConfigError
+from wordle_rl.evaluate import Standings, load_evaluation, standings, write_rows
+from wordle_rl.report import terminal
+
+
+def compare(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    names: tuple[str, ...] = (),
+    csv: Path | None = None,
+    top: int = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare evaluations on the words all of them played: figures, and McNemar's exact test, Tango's interval and a
+    paired bootstrap of each against the first.
+
+    Args:
+        runs: Evaluation files (JSON or CSV), two or more; the first is the base.
+        names: What to call them; left out: their own names.
+        csv: Also write a row per evaluation to this file, unless it holds something else.
+        top: Words shown, those that differ most; 0: none.
+    """
+    if top < 0:
+        raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
+    if names and len(names) != len(runs):
+        raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
+    evaluations = [load_evaluation(path) for path in runs]
+    own = [evaluation.name for evaluation in evaluations]
+    shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
+    evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
+    shared = standings(evaluations)
+    if csv is not None:
+        write_rows(csv, _standing_rows(shared))
+    if as_json:
+        console.print_json(asdict(shared))
+        return
+    if len(evaluations) == 2:
+        console.out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs}))
+        console.out.print(terminal.comparison_table(shared, max_rows=top))
+    else:
+        console.out.print(terminal.standings_table(shared, max_rows=top))
+
+
+def _standing_rows(found: Standings) -> list[dict[str, Any]]:
+    """A row per run: its figures, and what it is against the first."""
+    rows = []
+    for run in found.runs:
+        row = {"name": run.name, "player": run.player, **asdict(run.figures)}
+        row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
+        pair = run.against_base
+        for column in ("win_rate_difference", "guesses_difference"):
+            estimate = (None, None, None) if pair is None else getattr(pair, column)
+            row |= dict(zip((column, f"{column}_low", f"{column}_high"), estimate, strict=True))
+        names = {"only_base": "only_a", "only_this": "only_b"}
+        for column in (*names, "p_value", "guesses_p_value"):
+            row[column] = None if pair is None else getattr(pair, names.get(column, column))
+        rows.append(row)
+    return rows

@@ -1,0 +1,61 @@
+"""`preflight`: a look at a run before it is started."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from wordle_rl.cli import console
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.preflight.report import Preflight, preflight
+from wordle_rl.report import terminal
+from wordle_rl.runs.progress import in_percent
+
+
+def preflight_run(config: RunConfig, num_groups: int, as_json: bool) -> None:
+    """Whether a run will work: everything looked at, then what was found."""
+    with console.messages.status("looking at the model…"):
+        report = preflight(config, num_groups)
+    if as_json:
+        memory = {stage: {**asdict(e), "counted": e.counted, "total": e.total} for stage, e in report.memory.items()}
+        console.print_json({**asdict(report), "memory": memory})
+    else:
+        _show_preflight(config.model.path, report)
+    problems = sum(finding.level == "problem" for finding in report.findings)
+    if problems:
+        raise ConfigError(
+            f"this run cannot work: {problems} {'problem' if problems == 1 else 'problems'}, listed above"
+        )
+
+
+def _show_preflight(path: str, report: Preflight) -> None:
+    numbers, played = report.numbers, report.played
+    facts: dict[str, str] = {"model": path}
+    if numbers is not None:
+        facts["parameters"] = f"{numbers.num_parameters:,}, {numbers.num_trainable:,} of them trained"
+        facts["context"] = f"{numbers.context:,} tokens" if numbers.context else "not said"
+    if report.picture:
+        facts["chat template"] = "; ".join(report.template_changes) or "as it stands"
+        facts["a turn ends with"] = f"{report.turn_end}; sampling stops at {', '.join(report.stop_tokens)}"
+        facts["longest guess"] = f"{report.longest_reply} tokens"
+        taught = f"; the teacher's {report.longest_teacher_game}" if report.longest_teacher_game else ""
+        facts["longest game"] = f"{report.longest_game} tokens{taught}"
+    if played is not None:
+        facts["games played"] = (
+            f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "
+            f"{in_percent(played.format_compliance, 0)}% of replies with a listed word, "
+            f"{in_percent(played.overlong_share, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
+            f"{in_percent(played.zero_variance_share, 0)}% of groups without a difference"
+        )
+    for name, value in facts.items():
+        console.out.print(f"{name:<17} {value}", highlight=False, markup=False)
+    if report.device is not None:
+        console.out.print(terminal.memory_table(report.memory))
+        size = report.device.num_bytes
+        has = f"{size / 1024**3:.1f} GiB" if size else "an unknown size"
+        console.out.print(f"{report.device.name} has {has}", highlight=False, markup=False)
+    if report.picture:
+        console.out.print(
+            f"\ntrained tokens of a game, in brackets:\n{report.picture}\n", highlight=False, markup=False
+        )
+    for finding in report.findings:
+        console.out.print(f"{finding.level}: {finding.message}", highlight=False, markup=False)

@@ -1,0 +1,57 @@
+"""`run`: the whole chain, or up to a stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.cli import console
+from wordle_rl.config import RunConfig, RunStage, load_config
+from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.report import terminal
+from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.progress import elapsed
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+
+def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
+    """The whole chain; ends with figures, two games and the report's path."""
+    results = Pipeline(config, directory, console.messages, anew=overwrite)(until)
+    if not is_first():
+        return
+    if results is None:
+        console.out.print(f"finished up to {until}: {directory}", highlight=False)
+        return
+    if as_json:
+        console.print_json(results)
+        return
+    _show_results(directory, results)
+
+
+def _show_results(directory: Path, results: dict[str, Any]) -> None:
+    config = load_config(directory / "config.json")
+    split = split_secrets(load_words(config.words.source), config.words.split_seed)
+    names = [name for name in config.evaluated if name in results]
+    figures = {name: {part: Figures(**values) for part, values in results[name].items()} for name in names}
+    last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
+    rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
+    apart = {name: {p: f for p, f in parts.items() if p == CONSTRAINED_PART} for name, parts in figures.items()}
+    plain = {name: {p: f for p, f in parts.items() if p != CONSTRAINED_PART} for name, parts in figures.items()}
+    console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
+    if any(apart.values()):
+        console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
+    held_out = [record for record in last.records if record.secret in set(split.test)]
+    samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
+    for record in samples:
+        if record is not None:
+            console.out.print()
+            console.out.print(terminal.game_panel(record, max_turns=last.rules.max_turns))
+    console.out.print()
+    seconds = results["seconds"]
+    parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
+    console.out.print(
+        f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB", highlight=False
+    )
+    console.out.print(f"report: {directory / 'report.html'}", highlight=False)

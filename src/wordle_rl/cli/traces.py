@@ -1,0 +1,146 @@
+"""`traces`: a teacher's games as JSON lines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from pydantic import BaseModel
+
+from wordle_rl.cli import console
+from wordle_rl.cli.options import Json, Seed, Words
+from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
+from wordle_rl.data.trace import read_traces
+from wordle_rl.runs.progress import show_progress
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+
+def traces(
+    out: Path,
+    words: Words = "default",
+    settings: Annotated[TraceSettings, tyro.conf.arg(name="")] = TraceSettings(),
+    llm: Annotated[LLMTeacherSettings, tyro.conf.arg(name="")] = LLMTeacherSettings(),
+    kind: Annotated[
+        Literal["solver", "openai"], tyro.conf.arg(name="teacher", help="The solver, or an endpoint's model.")
+    ] = "solver",
+    base_url: str | None = None,
+    csv: Path | None = None,
+    split_seed: int = 0,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Have a teacher play games and write them as JSON lines.
+
+    The solver's games replace the file; their secrets are training secrets and words outside the answers. A language
+    model's games cost money: they are appended one by one, and the same command plays only what is missing.
+
+    Args:
+        out: The file to write.
+        base_url: With `--teacher openai`: another name of --provider.
+        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
+        split_seed: Seed of the split.
+    """
+    if kind == "openai":
+        _refuse_others(settings, TraceSettings(), "solver")
+        if base_url is not None and llm.provider is not None:
+            raise ConfigError("--provider and --base-url both say where the teacher is asked; leave one of them out")
+        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
+        _play_llm(out, words, asked, split_seed, seed, csv, as_json)
+        return
+    _refuse_others(llm, LLMTeacherSettings(), "openai")
+    if base_url is not None:
+        raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
+    if csv is not None:
+        raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
+    _play_solver(out, words, settings, split_seed, seed, as_json)
+
+
+def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
+    """Refuse settings of the teacher that does not play."""
+    for name in type(given).model_fields:
+        if getattr(given, name) != getattr(default, name):
+            raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
+
+
+def _play_solver(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
+    check_seed(seed)
+    if settings.file is not None:
+        raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
+    _check_traces(path)
+    if _holds_bought_games(path):
+        raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
+    found = load_words(source)
+    split = split_secrets(found, split_seed)
+    with show_progress(console.messages, "teacher plays", settings.num_games, transient=True) as advance:
+        count = write_solver_traces(
+            path, split, Solver(found), settings, seed, lambda done: advance(done, settings.num_games, "")
+        )
+    if as_json:
+        console.print_json({"file": str(path), "num_games": count})
+    else:
+        console.out.print(f"{count:,} games in {path}", highlight=False)
+
+
+def _check_traces(path: Path) -> None:
+    """Refuse to write over a file that does not begin with a game."""
+    if not path.is_file():
+        return
+    try:
+        next(read_traces(path), None)
+    except ValueError:  # not a trace, not JSON, or not text
+        raise ConfigError(f"{path} is no traces file; name another --out") from None
+
+
+def _holds_bought_games(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return any('"teacher":' in line and '"teacher":"solver"' not in line for line in file)
+
+
+def _play_llm(
+    path: Path,
+    source: str,
+    settings: LLMTeacherSettings,
+    split_seed: int,
+    seed: int,
+    csv_directory: Path | None,
+    as_json: bool,
+) -> None:
+    check_seed(seed)
+    try:
+        from wordle_rl.teachers.collect import collect, describe
+    except ModuleNotFoundError:
+        raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
+    found = load_words(source)
+    split = split_secrets(found, split_seed)
+    done = collect(path, found, split, settings, seed, csv_directory, console.messages)
+    tally = done.tally
+    if as_json:
+        console.print_json(
+            {"file": str(path), **asdict(tally), "cost": tally.cost(settings)}
+            | {"num_before": done.num_before, "num_missing": done.num_missing}
+            | {"tokens_before": done.spent_before.tokens, "cost_before": done.spent_before.cost(settings)}
+        )
+    else:
+        console.out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there", highlight=False)
+        console.out.print(describe(tally, settings), highlight=False)
+    if tally.over_budget:
+        earlier = f"; {done.spent_before.tokens:,} tokens of it by earlier calls" if done.spent_before.tokens else ""
+        missing = f"{done.num_missing:,} games are still to be played"
+        console.messages.print(f"the budget is used up: {missing}{earlier}", highlight=False, soft_wrap=True)
+    if tally.num_errors:
+        console.messages.print(
+            f"{tally.num_errors} games failed and are no losses; the same command plays them again. "
+            f"The last: {tally.last_error}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        if not tally.num_games and not tally.over_budget:
+            raise ConfigError(f"no game could be played: {tally.last_error}")
