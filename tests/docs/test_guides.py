@@ -71,7 +71,7 @@ NOT_RUN = {
     ".": "changes the shell it runs in",
     "pip install": "needs a network",
     "hf download": "needs a network; its options exist, and a small model takes the place of what it would bring",
-    "transformers serve": "runs until it is stopped; its options exist, and test_serving starts it",
+    "transformers serve": "runs until it is stopped; its options exist, and test_players_served starts it",
     "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
     "make": "makes an environment; the wordle-rl commands of its target run",
