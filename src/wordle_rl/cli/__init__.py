@@ -133,7 +133,7 @@ def _stopped(given: list[str]) -> str:
         "run": True,
         "sft": True,
         "grpo": True,
-        "eval": "--out" in words and "random" not in words,
+        "eval": "--out" in words and not {"random", "consistent"} & {*words},
         "traces": "openai" in words,
     }
     if not keeps.get(words[0] if words else "", False):

@@ -13,6 +13,8 @@ from wordle_rl.words import WordList
 
 PLAYER_NAMES = ("solver", "consistent", "random")
 """The players of this file, by the names that commands take."""
+RANDOM_PLAYERS = ("consistent", "random")
+"""Those whose every draw depends on all draws before it, so that a game cannot be repeated alone."""
 
 
 class _WithoutModel:
