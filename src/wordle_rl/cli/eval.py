@@ -112,6 +112,11 @@ def eval_player(
     _evaluate(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
 
 
+def resumes(player: str, out: Path | None = None, **_: object) -> bool:
+    """Finished games are kept beside the file; the random players' are not."""
+    return out is not None and player not in RANDOM_PLAYERS
+
+
 def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     check_seed(asked.seed)
     outputs.check()

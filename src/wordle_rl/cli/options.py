@@ -29,4 +29,7 @@ Address = Annotated[
     ),
 ]
 
-STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
+ANY_FLAG = (tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
+"""How arguments are read: `--flag` and `--no-flag` both."""
+SHOWN_FLAG = (tyro.conf.FlagCreatePairsOff, *ANY_FLAG)
+"""How they are shown: of the two, the one that changes the default."""

@@ -1,6 +1,6 @@
 """TRL's asynchronous GRPO: a vLLM server plays without a pause while the trainer learns from what it played before.
 
-    wordle-rl sft CONFIG.toml --out RUN
+    wordle-rl run CONFIG.toml --out RUN --until sft
     VLLM_SERVER_DEV_MODE=1 vllm serve RUN/sft --logprobs-mode processed_logprobs \
         --weight-transfer-config '{"backend": "nccl"}'
     python -m wordle_rl.integrations.async_grpo CONFIG.toml --out RUN --server http://localhost:8000
@@ -194,7 +194,7 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     start = config.start_settings(directory).path
     if config.start == "sft" and not is_trained(directory / "sft"):
         raise ConfigError(
-            f"{directory} has no model of SFT; make it with `wordle-rl sft CONFIG.toml --out {directory}`"
+            f"{directory} has no model of SFT; make it with `wordle-rl run CONFIG.toml --out {directory} --until sft`"
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
