@@ -234,22 +234,22 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
 
 
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
-def test_a_settled_game_ends_where_it_is_settled(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
+def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
     asked = []
 
-    def is_settled(secret: str, board: Sequence[Turn]) -> bool:
+    def should_stop(secret: str, board: Sequence[Turn]) -> bool:
         asked.append((secret, [turn.guess for turn in board]))
         return secret == "crane" and len(board) == 2
 
     script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("speed"), tag("abbey"), tag("trace")]}
     starts = [Start("crane"), Start("trace")]
-    settled, solved = play(starts, small_words, prompter, TokenScript(codec, script), is_settled=is_settled)
-    assert settled.transcript.stop_reason is StopReason.NOTHING_FITS
-    assert [played.turn.guess for played in settled.transcript.turns] == ["speed", "abbey"]
+    stopped, solved = play(starts, small_words, prompter, TokenScript(codec, script), should_stop=should_stop)
+    assert stopped.transcript.stop_reason is StopReason.NOTHING_FITS
+    assert [played.turn.guess for played in stopped.transcript.turns] == ["speed", "abbey"]
     assert solved.transcript.won
     assert ("trace", ["speed", "abbey"]) in asked
     assert ("trace", ["speed", "abbey", "trace"]) not in asked, "a solved game is over anyway"
-    check_tokens(codec, settled)
+    check_tokens(codec, stopped)
 
 
 def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:

@@ -132,7 +132,7 @@ def play(
     *,
     max_prompt_tokens: int | None = None,
     on_finished: Callable[[int, Trajectory], None] | None = None,
-    is_settled: Callable[[str, Sequence[Turn]], bool] | None = None,
+    should_stop: Callable[[str, Sequence[Turn]], bool] | None = None,
 ) -> list[Trajectory]:
     """Play one game per start.
 
@@ -143,7 +143,7 @@ def play(
         sampler: The player.
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
         on_finished: Called with the index and trajectory of each game as it ends.
-        is_settled: Called after each turn with the secret and the board; True ends the game (`NOTHING_FITS`).
+        should_stop: Called after each turn with the secret and the board; True truncates the game (`NOTHING_FITS`).
 
     Returns:
         Trajectories in the order of `starts`.
@@ -161,7 +161,7 @@ def play(
             advance(running, completion, sampler.codec)
         for running in active:
             env = running.env
-            if is_settled is not None and env.stop_reason is None and is_settled(running.secret, env.turns):
+            if should_stop is not None and env.stop_reason is None and should_stop(running.secret, env.turns):
                 env.truncate(StopReason.NOTHING_FITS)
             if running.env.stop_reason is not None:
                 trajectory = running.close()

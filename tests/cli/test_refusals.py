@@ -27,7 +27,10 @@ BAD = {
     ),
     "missing model to describe": ("card {here}/nowhere", "name what `wordle-rl run` wrote, or a model in it\n"),
     "missing model to push": ("push {here}/nowhere --repo a/b", "name what `wordle-rl run` wrote, or a model in it\n"),
-    "missing model to play": ("play --player {here}/nowhere", "other players are solver, consistent, random and openai:MODEL"),
+    "missing model to play": (
+        "play --player {here}/nowhere",
+        "other players are solver, consistent, random and openai:MODEL",
+    ),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),
@@ -58,7 +61,10 @@ BAD = {
         "sft {here}/mini.toml --out {here}/out",
         "error: sft is a stage of a run; use: wordle-rl run CONFIG.toml --out DIR --until sft\n",
     ),
-    "two config files": ("run {here}/mini.toml --out {here}/out {here}/own.toml", "error: Unrecognized options: {here}/own.toml\n"),
+    "two config files": (
+        "run {here}/mini.toml --out {here}/out {here}/own.toml",
+        "error: Unrecognized options: {here}/own.toml\n",
+    ),
     "unknown flag of a smaller command": ("audit {run} --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
     "unknown command": ("nosuch", "error: Unrecognized options: nosuch; Available subcommands: words, solve, "),
     "no repository": (

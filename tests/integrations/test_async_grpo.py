@@ -155,7 +155,6 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
         ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
-        ({"grpo__replay_games": "4"}, "grpo.replay_games"),
         ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
         ({"grpo__steps": "0"}, "algorithm"),
         ({"grpo__engine": '"transformers"'}, "grpo.engine"),

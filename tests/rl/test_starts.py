@@ -18,7 +18,13 @@ def starts(small_words):
     given = tuple(Start(secret, ("crane",)) for secret in (*small_words.answers, *small_words.outside) if secret > "d")
 
     def make(**changes) -> GroupStarts:
-        settings = {"given_starts": given, "starts_share": SHARE, "outside_rate": 0.2, "max_given": 2, "focus": 0.5}
+        settings = {
+            "given_starts": given,
+            "starts_share": SHARE,
+            "outside_rate": 0.2,
+            "max_given": 2,
+            "priority_weight": 0.5,
+        }
         return GroupStarts(small_words, Prompter(), small_words.answers[:12], 3, **(settings | changes))
 
     return make
@@ -70,11 +76,11 @@ def test_groups_from_a_board_leave_the_record_of_their_secret_alone(starts, smal
     )
     for start in (Start("crane", ("speed",)), Start("qajaq", ("speed",)), Start("zonal")):
         mixed.note(ended(start, small_words), 0.7)
-    assert mixed.state() == {"spread": {}}
+    assert mixed.state() == {"priorities": {}}
     mixed.note(ended(Start("crane"), small_words), 0.5)
     mixed.note(ended(Start("crate", ("speed",)), small_words), 0.25)
     mixed.note(ended(Start("drape"), small_words), 0.125)  # an empty board is the start of any game
-    assert json.loads(json.dumps(mixed.state())) == {"spread": {"crane": 0.5, "crate": 0.25, "drape": 0.125}}
+    assert json.loads(json.dumps(mixed.state())) == {"priorities": {"crane": 0.5, "crate": 0.25, "drape": 0.125}}
 
 
 def test_what_was_noted_of_given_boards_does_not_matter_to_what_is_drawn_later(starts, small_words) -> None:

@@ -62,11 +62,6 @@ class GRPOSettings(Section):
     """Upper clip range (clip-higher); see `epsilon`."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
-    replay_games: int = Field(0, ge=0)
-    """Teacher games (of `game.shape = "state"`: turns of them) whose SFT loss is added in every step, against
-    forgetting (PPO-ptx); 0: none."""
-    replay_weight: float = Field(0.2, gt=0)
-    """Weight of that loss, the mean over its learnt tokens."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
     engine: EngineName = "transformers"
@@ -119,7 +114,7 @@ class GRPOSettings(Section):
     @property
     def replays(self) -> bool:
         """Whether it goes over teacher games, too."""
-        return self.replay_games > 0
+        return False
 
     @property
     def importance_cap(self) -> float:
@@ -185,8 +180,6 @@ class GRPOSettings(Section):
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
-        if 0 < self.replay_games < (parts := games // (self.micro_batch_size or games)):
-            raise ValueError(f"replay_games {self.replay_games} leaves some of the {parts} micro-batches without any")
         return self
 
 

@@ -16,8 +16,7 @@ _GIB = 1024**3
 
 _LESS: Mapping[MemoryStage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
-    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
-    "or set grpo.gradient_checkpointing",
+    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or grpo.group_size, or set grpo.gradient_checkpointing",
     "expert_iteration": "lower expert_iteration.batch_size, expert_iteration.groups_per_round or "
     "expert_iteration.group_size, or set expert_iteration.gradient_checkpointing",
     "dpo": "lower dpo.batch_size, dpo.boards_per_round, dpo.groups_per_round or dpo.group_size, "

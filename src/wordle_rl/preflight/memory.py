@@ -9,7 +9,6 @@ of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -160,12 +159,11 @@ def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
     grpo = config.grpo
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
-    replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.rules.max_replies if row_per_turn else 1
     plays = grpo.engine != "vllm"
     return replace(
-        _trained(grpo, micro * rows_per_game + replayed, length, half),
+        _trained(grpo, micro * rows_per_game, length, half),
         cached_games=games if plays else 0,
         group_size=grpo.group_size if plays else 0,
         reference=grpo.beta > 0,

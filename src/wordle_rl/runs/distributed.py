@@ -21,9 +21,14 @@ def num_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def process_index() -> int:
+    """The number of this process among those of the run, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_first() -> bool:
     """Whether this process is the one that writes; a single process is."""
-    return int(os.environ.get("RANK", "0")) == 0
+    return process_index() == 0
 
 
 def seed_for_all(seed: int) -> int:

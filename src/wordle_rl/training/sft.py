@@ -129,10 +129,10 @@ def fit_games(
         processing_class=codec.tokenizer,
         compute_metrics=figures,
         callbacks=[callback.guard, callback],
+        guard=callback.guard,
     )
     trainer.remove_callback(PrinterCallback)
     keep_tensorboard(trainer.callback_handler.callbacks, checkpoints.parent / "tensorboard")
-    trainer.guard = callback.guard
     check_launch(trainer, settings.optimizer, "sft")
     if settings.save_each_epoch:
         epochs = checkpoints.parent / "epochs"
