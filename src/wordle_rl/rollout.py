@@ -19,7 +19,7 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a game begins: its secret and the guesses already on the board."""
+    """Initial state of a game: its secret and the guesses already on the board."""
 
     secret: str
     given: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class TokenLog:
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
-        """Append what the game answered."""
+        """Append environment tokens (loss mask 0)."""
         self.token_ids += ids
         self.loss_mask += [0] * len(ids)
         self.sampler_logprobs += [0.0] * len(ids)
@@ -211,7 +211,7 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
 
 
 def start_of(transcript: Transcript) -> Start:
-    """Where a game began."""
+    """Initial state of the game."""
     return Start(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
 
 

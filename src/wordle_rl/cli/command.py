@@ -196,7 +196,7 @@ class Program:
 
 
 def _to_be_called(command: Command) -> Callable[..., Call]:
-    """The same command, not called yet: what it prints is not part of reading its arguments."""
+    """A command bound to its arguments, not called yet: its output is not part of parsing."""
 
     @functools.wraps(command.function)
     def with_arguments(*args: Any, **kwargs: Any) -> Call:

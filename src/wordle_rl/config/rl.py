@@ -108,12 +108,12 @@ class GRPOSettings(Section):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether there is nothing to train."""
+        """True if there is nothing to train."""
         return self.steps == 0
 
     @property
     def replays(self) -> bool:
-        """Whether it goes over teacher games, too."""
+        """True if it goes over teacher games, too."""
         return False
 
     @property
@@ -125,7 +125,7 @@ class GRPOSettings(Section):
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something."""
+        """True if a game that nobody can win may teach something."""
         return _asks_no_win(self.reward)
 
     @model_validator(mode="after")
@@ -215,21 +215,21 @@ class RoundSettings(Section):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether there is nothing to train."""
+        """True if there is nothing to train."""
         return self.rounds == 0
 
     @property
     def replays(self) -> bool:
-        """Whether it goes over teacher games, too."""
+        """True if it goes over teacher games, too."""
         return getattr(self, "replay_share", 0.0) > 0  # not all have one
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something."""
+        """True if a game that nobody can win may teach something."""
         return False
 
     _learns_from_single_games: ClassVar[bool] = False
-    """Whether a group may be one game, which may then be greedy."""
+    """True if a group may be one game, which may then be greedy."""
 
     @model_validator(mode="after")
     def _plays_vary(self) -> Self:
@@ -274,7 +274,7 @@ class DPOSettings(RoundSettings):
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something; `information` prefers the secret to all else."""
+        """True if a game that nobody can win may teach something; `information` prefers the secret to all else."""
         return self.judge == "regret" or (self.judge == "outcome" and _asks_no_win(self.reward))
 
     @model_validator(mode="after")

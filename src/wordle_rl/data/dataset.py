@@ -36,7 +36,7 @@ START_ROW = frozenset({"word", "turns"})
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a teacher did, on one secret or on all of them (`secret` is then empty).
+    """Figures of a teacher, on one secret or on all of them (`secret` is then empty).
 
     `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
     `num_broken_turns` turns of finished games that broke the rules.
@@ -65,7 +65,7 @@ def summarise(traces: Iterable[Trace]) -> list[Summary]:
 
 
 def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
-    """The same per teacher over all secrets, in the order of their names."""
+    """Figures per teacher over all secrets, in the order of their names."""
     return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
 
 
@@ -196,7 +196,7 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """What a game must satisfy to become rows.
+    """Conditions that a game must satisfy to become rows.
 
     Attributes:
         max_turns: Most guesses of a game; refusals that cost no turn do not count. None: no bound.
@@ -230,7 +230,7 @@ class DatasetLimits:
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:
-    """Why a trace is not a game of these words that was played to its end, or None if it is."""
+    """Reason why a trace is no finished game of these words, or None."""
     if trace.error is not None:
         return "error"
     if trace.secret not in words:

@@ -75,12 +75,12 @@ class Trace:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What identifies a game: secret, seed and teacher."""
+        """Key of a game: secret, seed and teacher."""
         return self.secret, self.seed, self.teacher
 
     @property
     def won(self) -> bool:
-        """Whether the last guess found the secret."""
+        """True if the last guess found the secret."""
         return bool(self.turns) and self.turns[-1].guess == self.secret
 
     def board(self, turns: int | None = None) -> list[Turn]:

@@ -111,7 +111,7 @@ def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """The same games with every turn's regret, for games that were stored without it.
+    """Games with every turn's regret, for games that were stored without it.
 
     Raises:
         EvaluationError: If the games or the solver are of other words.
@@ -155,7 +155,7 @@ class _RegretMeter:
 
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:
-    """What is recorded of a finished game."""
+    """Record of a finished game."""
     transcript = trajectory.transcript
     board = [played.turn for played in transcript.turns]
     turns = []

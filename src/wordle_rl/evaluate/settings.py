@@ -1,4 +1,4 @@
-"""How a player was asked: how its prompts were worded, and how its tokens were drawn."""
+"""Prompting and sampling of an evaluated player."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wordle_rl.samplers.base import TokenSampler
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a player was asked, apart from rules and constraint.
+    """Prompting and sampling of a player, apart from rules and constraint.
 
     Attributes:
         style: Wording of its prompts.

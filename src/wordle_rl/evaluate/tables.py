@@ -26,7 +26,7 @@ _CONDITIONS = tuple(field.name for field in fields(Conditions))
 _EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
-"""How the columns of an evaluation begin."""
+"""First columns of an evaluation."""
 
 
 def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:

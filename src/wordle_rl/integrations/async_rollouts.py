@@ -102,7 +102,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         return messages, said, sequences, 0, 0, reward.total
 
     def _start(self, secret: str, group_id: int) -> Start:
-        """Where a group's games begin, the same for all of them."""
+        """Initial state of a group's games."""
         rng = random.Random(f"{self.config.seed}:{group_id}")
         hard_mode = self.prompter.rules.hard_mode
         return Start(secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode))

@@ -1,4 +1,4 @@
-"""Which stages a run goes through, in which order, in whose directory.
+"""Order of the stages of a run, in its directory.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
 run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the

@@ -97,7 +97,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
 
 
 def _player(work: RunWork, name: str) -> ModelSettings:
-    """Where the model of an evaluation is; the base plays without the adapters that training would add."""
+    """Model of an evaluation; the base plays without the adapters that training would add."""
     if name == "base":
         return work.config.model.model_copy(update={"lora": LoraSettings()})
     return work.config.model_at(work.directory / name)

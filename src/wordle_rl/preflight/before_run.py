@@ -1,4 +1,4 @@
-"""What a call of the chain has to do, and whether that can work, as far as it shows before anything is written."""
+"""Work that a call of the chain has to do, and refusal of what cannot succeed, before anything is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Todo:
-    """What is still to be done: teacher games, SFT, the learning by play, evaluations."""
+    """Stages still to be done: teacher games, SFT, learning by play, evaluations."""
 
     traces: bool
     sft: bool
@@ -85,7 +85,7 @@ def check_before_run(
 
 
 def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew: bool) -> Todo:
-    """What of a chain is not there yet; with `anew`, all of it."""
+    """Stages of a chain that are not done yet; with `anew`, all of them."""
 
     def is_ahead(name: RunStage) -> bool:
         return name in chain and (anew or not is_trained(directory / name))
@@ -103,7 +103,7 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew
 
 
 def is_trained(directory: Path) -> bool:
-    """Whether a stage left its finished model; the game file is written last."""
+    """True if a stage left its finished model; the game file is written last."""
     return (directory / LINEAGE_FILE).is_file()
 
 

@@ -1,4 +1,4 @@
-"""What a training needs in memory, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
+"""Memory of a training, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
 
 Weights, gradients, optimizer state and the key/value cache are counted; activations are a rule of thumb that is right
 within a factor of two. The cache is what surprises in multi-turn training: every token of every game of a step keeps
@@ -31,7 +31,7 @@ _TILE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one stage of training keeps in memory at a time.
+    """Working set of one stage of training.
 
     `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
     wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
@@ -74,7 +74,7 @@ class MemoryEstimate:
 
     @property
     def counted(self) -> int:
-        """What training takes whatever the batch: weights, gradients and optimizer state."""
+        """Memory independent of the batch: weights, gradients and optimizer state."""
         return self.weights + self.reference + self.gradients + self.optimizer
 
     def counted_on_each(self, sharding: Sharding) -> int:
@@ -120,7 +120,7 @@ def stage_works(
     eager_attention: bool,
     tiled_sft: bool,
 ) -> dict[MemoryStage, Work]:
-    """What each stage of a run keeps in memory at a time.
+    """Working set of each stage of a run.
 
     Args:
         config: Every setting.
@@ -212,7 +212,7 @@ def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
 
 
 def activation_bytes(model: ModelNumbers, work: Work) -> int:
-    """What the layers keep for the backward pass; with checkpointing their inputs and the inside of one layer.
+    """Activations kept for the backward pass; with checkpointing their inputs and the inside of one layer.
 
     A layer of the usual kind keeps the input and the scaled output of both norms, queries, keys and values before and
     after their rotation, the attention's output, and four times the width of the feed-forward part. Norms and softmax

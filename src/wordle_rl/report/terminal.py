@@ -42,7 +42,7 @@ _MISSING = "–"
 
 
 class BoardTurn(Protocol):
-    """What a board shows of a turn; `Turn` and `TurnRecord` both fit."""
+    """A turn as a board shows it; `Turn` and `TurnRecord` both fit."""
 
     @property
     def guess(self) -> str | None:
@@ -54,7 +54,7 @@ class BoardTurn(Protocol):
 
     @property
     def outcome(self) -> Outcome:
-        """What became of the reply."""
+        """Outcome of the reply."""
 
 
 def tiles(guess: str, marks: str | None) -> Text:
@@ -155,7 +155,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
 
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
-    """What each stage of training takes, in GiB: a column per stage, a row per component."""
+    """Memory of each stage of training, in GiB: a column per stage, a row per component."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("GiB", no_wrap=True)
     for stage in memory:
@@ -256,7 +256,7 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What a reader of a comparison must know: in what the conditions differed, and games left out; a line each."""
+    """Notes to a comparison: differences in prompting and sampling, and games left out; a line each."""
     notes = []
     if comparison.constrain_a != comparison.constrain_b:
         notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")

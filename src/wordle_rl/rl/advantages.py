@@ -115,7 +115,7 @@ def _above_the_turns_mean(turn_values: Sequence[TurnValues], spread: float) -> l
 
 
 def is_constant(advantages: Sequence[TurnValues]) -> bool:
-    """Whether a group teaches nothing: every advantage is zero."""
+    """True if a group teaches nothing: every advantage is zero."""
     return all(abs(value) < _SAME for values in advantages for value in values)
 
 
@@ -149,7 +149,7 @@ def _above(value: float, mean: float) -> float:
 
 
 def _spread(values: Sequence[float], scale: bool) -> float:
-    """What to divide by: the standard deviation; 1 without scaling, or where it is only rounding."""
+    """Divisor of advantages: the standard deviation; 1 without scaling, or where it is only rounding."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return deviation if scale and deviation >= _SAME else 1.0

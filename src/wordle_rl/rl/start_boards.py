@@ -31,7 +31,7 @@ class GivenStarts:
     rejected: Mapping[str, int]
 
     def counted(self) -> str:
-        """How many boards there are and how many were left out, each with its reason, in one line."""
+        """Number of boards there are and how many were left out, each with its reason, in one line."""
         left_out = f"; left out: {_listed(self.rejected)}" if self.rejected else ""
         return f"boards to start from in {self.path}: {len(self.starts):,}{left_out}"
 
@@ -103,7 +103,7 @@ def _start_of(row: Mapping[str, Any], where: str) -> Start:
 
 
 def _fault_of(start: Start, words: WordList, split: Split, rules: Rules, *, outside: bool) -> str | None:
-    """Why no game can go on from a board, or must not; None: one can."""
+    """Reason why no game may continue from a board; None: one may."""
     if start.secret not in words:
         return "unlisted_secret"
     if reason := split.held_out_reason(start.secret):

@@ -1,4 +1,4 @@
-"""Where groups of games begin: the secret, and the prefix guesses already made.
+"""Initial states of groups: the secret, and the prefix guesses already made.
 
 Secrets are sampled by priority: the std of their groups' rewards, or what greedy play lost on them.
 """
@@ -213,7 +213,7 @@ class SecretPicker:
 
 
 def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
-    """What, beside the seed, tells the random stream of one draw from those of all others.
+    """Key of the random stream of one draw, beside the seed.
 
     Examples:
         >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)

@@ -163,7 +163,7 @@ def check_place(directory: Path) -> None:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a directory holds a run."""
+    """True if a directory holds a run."""
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
 
 

@@ -56,7 +56,7 @@ class GameLog:
 
 
 def game_trackers(report_to: Sequence[str], callbacks: Iterable[object]) -> list[GameTracker]:
-    """What shows games in these trackers.
+    """Functions that show games in these trackers.
 
     Args:
         report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.

@@ -95,7 +95,7 @@ class Solver:
 
     @cached_property
     def _guess_of_answer(self) -> npt.NDArray[np.intp]:
-        """Where each answer stands among the guesses, shape (num_answers,)."""
+        """Index of each answer among the guesses, shape (num_answers,)."""
         return np.array([self.words.guess_index[answer] for answer in self.words.answers], dtype=np.intp)
 
     @property

@@ -64,7 +64,7 @@ class TeacherGames:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the teacher would play on a board.
+    """The teacher's guess on a board.
 
     `remaining` is the number of answers that fit it, `classes` into how many classes the guess splits them (0 for an
     opening guess).
@@ -154,7 +154,7 @@ class SolverTeacher:
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
     def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
-        """What the teacher, without its noise, would play on each board.
+        """The teacher's guesses on boards, without noise.
 
         Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
         follows.

@@ -206,7 +206,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[None, torch.Tensor, torch.Tensor]:
-        """What `figures` adds up: for each game `sums_by_game`, shape (B, 2), and its number of tokens, shape (B,)."""
+        """Summands of `figures`: for each game `sums_by_game`, shape (B, 2), and its number of tokens, shape (B,)."""
         del prediction_loss_only, ignore_keys
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():

@@ -1,4 +1,4 @@
-"""What all trainings share around TRL's trainers: metrics, progress, and training to the end from a checkpoint."""
+"""Shared parts of all trainings around TRL's trainers: metrics, progress, and training to the end from a checkpoint."""
 
 from __future__ import annotations
 

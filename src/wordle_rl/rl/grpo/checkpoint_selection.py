@@ -47,7 +47,7 @@ _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
 """Sampled games with every validation secret; a single one is mostly luck."""
 _COSTS = ("greedy_cost", "cost")
-"""What weights are compared by, in this order."""
+"""Criteria by which weights are compared, in this order."""
 
 
 class Validation:
