@@ -29,6 +29,9 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.toml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
 
+QUICK = {"quickstart", "qwen2.5-1.5b-lora"}
+"""Configs of a whole model and of an adapter, which train in the quick tests; the others are `slow`."""
+
 SMALL: dict[str, dict[str, Any]] = {
     "model": {"max_length": 8192, **TINY},
     "traces": {"num_games": 12},
@@ -64,7 +67,10 @@ def model_like(name: str, codec, directory: Path) -> str:
     return str(directory)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow]) for path in RECIPES],
+)
 def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path) -> None:
     shipped = load_config(path)
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))

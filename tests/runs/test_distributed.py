@@ -70,6 +70,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     return {1: out / "one", 2: out / "two"}
 
 
+@pytest.mark.slow
 def test_two_processes_really_ran(trained) -> None:
     for rank in (0, 1):
         assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {
@@ -81,6 +82,7 @@ def test_two_processes_really_ran(trained) -> None:
     assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
 def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
     found = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
@@ -96,6 +98,7 @@ def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None
     assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
 
 
+@pytest.mark.slow
 def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
     """Of 21 games, two batches of eight for each process; accelerate fills the last two up with games it repeats."""
     one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if "validation_loss" in row] for n in (1, 2))
@@ -110,6 +113,7 @@ def make_model_state(seed: int) -> dict[str, torch.Tensor]:
     return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_all_processes(trained) -> None:
     grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
     assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
@@ -117,6 +121,7 @@ def test_metrics_are_those_of_all_processes(trained) -> None:
     assert {row["cumulative_wins"] for row in grpo} == {2.0}
 
 
+@pytest.mark.slow
 def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_path: Path) -> None:
     """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
     config = write_config(

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,11 @@ def resident_memory_gib() -> float | None:
 
 
 def _library_versions() -> dict[str, str]:
-    installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
+    versions = {}
+    for name in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _git_commit(source: Path = Path(__file__)) -> str | None:
