@@ -24,7 +24,7 @@ from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.advantages import game_advantages, token_advantages
-from wordle_rl.rollout import Segment, Start, play
+from wordle_rl.rollout import InitialState, Segment, play
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
@@ -87,7 +87,7 @@ def main() -> list[tuple[float, float, float]]:
 
     # Sample: all games of the group in lockstep, one call of the sampler per turn.
     sampler = TransformersSampler(model, codec, SamplingSettings(max_completion_tokens=8), seed=1)
-    group = play([Start(few[2])] * GROUP_SIZE, words, prompter, sampler)
+    group = play([InitialState(few[2])] * GROUP_SIZE, words, prompter, sampler)
     segments = [game.segments[0] for game in group]  # in transcript shape a game is one segment
     print(mask_picture(codec, segments[0].token_ids, segments[0].loss_mask))
 

@@ -18,7 +18,7 @@ from wordle_rl.words import WordList
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class InitialState:
     """Initial state of a game: its secret and the guesses already on the board."""
 
     secret: str
@@ -107,7 +107,7 @@ class TokenLog:
 
 
 @dataclass
-class Running:
+class ActiveGame:
     """A game in play, with the player's side of it as tokens."""
 
     game_id: int
@@ -125,7 +125,7 @@ class Running:
 
 
 def play(
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     words: WordList,
     prompter: Prompter,
     sampler: Sampler,
@@ -173,7 +173,7 @@ def play(
 
 
 async def play_alone(
-    game_id: int, start: Start, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
+    game_id: int, start: InitialState, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
 ) -> Trajectory:
     """Play one game at its own pace, with a player that is asked turn by turn and keeps no tokens.
 
@@ -210,14 +210,16 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
     return groups
 
 
-def start_of(transcript: Transcript) -> Start:
+def start_of(transcript: Transcript) -> InitialState:
     """Initial state of the game."""
-    return Start(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
+    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
 
 
-def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:
+def open_game(
+    game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
+) -> ActiveGame:
     """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
-    running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
+    running = ActiveGame(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
     if codec is not None:
         conversation = running.env.conversation
         running.token_log.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
@@ -225,7 +227,7 @@ def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, c
     return running
 
 
-def truncate_if_too_long(running: Running, max_prompt_tokens: int | None) -> bool:
+def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> bool:
     """Truncate a game whose next prompt is longer than its bound; whether it was."""
     token_log = running.token_log
     if max_prompt_tokens is None or len(token_log.prompt_ids) + len(token_log.token_ids) <= max_prompt_tokens:
@@ -234,7 +236,7 @@ def truncate_if_too_long(running: Running, max_prompt_tokens: int | None) -> boo
     return True
 
 
-def advance(running: Running, completion: Completion, codec: ChatCodec | None) -> None:
+def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None) -> None:
     """Give one completion to its game and put both sides of the exchange into its log."""
     if completion.error is not None:
         running.error = completion.error

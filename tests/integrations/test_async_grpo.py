@@ -23,7 +23,7 @@ from wordle_rl.integrations import async_rollouts
 from wordle_rl.integrations.async_grpo import check_settings, main, train
 from wordle_rl.integrations.async_rollouts import WordleRolloutLoop
 from wordle_rl.models.loading import load_model
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.transformers import TransformersSampler
 
@@ -96,7 +96,9 @@ def test_a_game_is_the_one_our_rollout_plays_token_for_token(here, word_director
     loop = here(config)
     secrets = loop.words.answers[:4]
     own = TransformersSampler(loop.model, loop.codec, GREEDY)
-    for secret, game in zip(secrets, play([Start(s) for s in secrets], loop.words, loop.prompter, own), strict=True):
+    for secret, game in zip(
+        secrets, play([InitialState(s) for s in secrets], loop.words, loop.prompter, own), strict=True
+    ):
         messages, said, sequences, *tools, reward = loop.game(secret)
         assert [message["content"] for message in messages] == [turn.reply for turn in game.transcript.own_turns]
         for sequence, segment in zip(sequences, game.segments, strict=True):

@@ -20,7 +20,7 @@ from wordle_rl.models.adapters import is_adapter
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.report.read import kept_weights, read_run
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import lineage_of
@@ -42,7 +42,7 @@ def played(model: Path) -> list[tuple[str, list[str]]]:
     """What a model says to every secret, by a way of its own."""
     opened = open_model(model, temperature=0.0)
     found = play(
-        [Start(secret) for secret in opened.context.words.answers],
+        [InitialState(secret) for secret in opened.context.words.answers],
         opened.context.words,
         opened.context.prompter,
         opened.sampler,

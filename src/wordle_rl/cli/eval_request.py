@@ -20,7 +20,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate import (
     GAME_COLUMNS,
-    Conditions,
+    EvalConditions,
     Evaluation,
     EvaluationError,
     check_table,
@@ -49,7 +49,7 @@ class Wording:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvalRequest:
     """Player and its settings: a player as `make_player` knows it, `name` as tables call it."""
 
     player: str
@@ -70,10 +70,10 @@ class Asked:
             self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
         )
 
-    def conditions(self, prompter: Prompter) -> Conditions:
+    def conditions(self, prompter: Prompter) -> EvalConditions:
         """Prompting and sampling of the player, as its evaluation records it."""
         seed = self.seed if self.draws else None
-        worded = Conditions.of(prompter)
+        worded = EvalConditions.of(prompter)
         if self.player in PLAYER_NAMES:
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
@@ -81,7 +81,7 @@ class Asked:
             self.sampling, endpoint_default_sampling=self.endpoint_default_sampling, engine=engine, seed=seed
         )
 
-    def going_on(self, outputs: Outputs) -> Asked:
+    def going_on(self, outputs: Outputs) -> EvalRequest:
         """A copy whose seed is shifted by the number of kept games, so that the remaining games draw anew."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
             return self

@@ -22,7 +22,7 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 
-class GivenTraces:
+class TracesFromFile:
     """The games of `settings.file` that a run may learn from, at most `settings.num_games`, in the file's order.
 
     Args:

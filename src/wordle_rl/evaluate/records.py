@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.config import MODEL_NAMES, Constrain
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import is_run, write_text_atomically
@@ -129,7 +129,7 @@ class Evaluation:
     rules: Rules
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
-    conditions: Conditions
+    conditions: EvalConditions
     constrain: Constrain = "none"
 
     @property

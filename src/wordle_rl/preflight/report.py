@@ -24,9 +24,9 @@ from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
-from wordle_rl.rl.start_boards import GivenStarts, starts_of
+from wordle_rl.rl.start_boards import StartBoards, start_boards_of
 from wordle_rl.rl.starts import GroupStarts
-from wordle_rl.rollout import Start, groups_of, play
+from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes, sharding
 from wordle_rl.runs.progress import in_percent
@@ -95,7 +95,7 @@ def play_groups(
     config: RunConfig,
     context: GameContext,
     sampler: Sampler,
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     max_prompt_tokens: int | None = None,
 ) -> Played:
     """Play groups of games as a step of the chosen algorithm would and measure them.
@@ -164,7 +164,7 @@ class _Planned:
     config: RunConfig
     context: GameContext
 
-    def given(self) -> GivenStarts | None:
+    def given(self) -> StartBoards | None:
         """The boards of starts_file, if groups start from any.
 
         Raises:
@@ -172,9 +172,9 @@ class _Planned:
             RunError: If there is no such file, or a line is no board.
         """
         path = self.config.starts_file
-        return starts_of(self.config, self.context, path) if path is not None else None
+        return start_boards_of(self.config, self.context, path) if path is not None else None
 
-    def starts(self, num_groups: int) -> list[Start]:
+    def starts(self, num_groups: int) -> list[InitialState]:
         """Initial states of the first groups of training, without secrets that nobody can find."""
         config = self.config
         _, secrets = self.context.split.shared(config.traces.rl_only_share)

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
+from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, MultiComparison, SharedGame, unlike
 from wordle_rl.evaluate.stats import Estimate
 from wordle_rl.game import Outcome
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
@@ -180,11 +180,11 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 )
 
 
-def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
     """Two players on the same words: the tests, then the words on which they differ most.
 
     Args:
-        found: Of two players, from `standings`.
+        found: Of two players, from `compare_all`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
     comparison = next(run.against_base for run in found.runs if run.against_base is not None)
@@ -206,11 +206,11 @@ def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
     return Group(summary, *(Text(note, "italic") for note in notes), *_differing_games((a, b), found.games, max_rows))
 
 
-def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
     """Any number of players on the same words: their figures, each against the first, and the words that differ most.
 
     Args:
-        found: From `standings`.
+        found: From `compare_all`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
     base = found.runs[0].name

@@ -15,7 +15,7 @@ from wordle_rl.models.loading import context_length
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.advantages import TurnValues
-from wordle_rl.rollout import Start, Trajectory
+from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -38,7 +38,7 @@ class GameSetup:
     solver: Solver
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
-    given_starts: Sequence[Start] = ()
+    given_starts: Sequence[InitialState] = ()
     starts_share: float = 0.0
 
 

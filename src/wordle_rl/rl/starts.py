@@ -15,7 +15,7 @@ import numpy.typing as npt
 from wordle_rl.env import Transcript
 from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import Start, start_of
+from wordle_rl.rollout import InitialState, start_of
 from wordle_rl.runs import Run
 from wordle_rl.words import WordList
 
@@ -48,7 +48,7 @@ class GroupStarts:
         priority_weight: float = 0.0,
         outside_rate: float = 0.0,
         max_given: int = 0,
-        given_starts: Sequence[Start] = (),
+        given_starts: Sequence[InitialState] = (),
         starts_share: float = 0.0,
     ) -> None:
         self._words, self._prompter, self._seed = words, prompter, seed
@@ -59,7 +59,7 @@ class GroupStarts:
 
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
-    ) -> list[Start]:
+    ) -> list[InitialState]:
         """One start per group.
 
         Args:
@@ -76,10 +76,10 @@ class GroupStarts:
         starts = []
         for secret in with_outside(secrets, self._words, self._outside_rate, rng):
             given = random_given(self._words, secret, rng, self._max_given, hard_mode=hard_mode)
-            starts.append(Start(secret, given))
+            starts.append(InitialState(secret, given))
         return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
 
-    def _with_given(self, starts: Sequence[Start], numbers: Sequence[int]) -> list[Start]:
+    def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
         """Replace each start, with probability `starts_share`, by a given one; without repeats while there are enough.
 
         The random stream is one of its own, so that all others stay as they were.

@@ -72,7 +72,7 @@ def code_dtype(word_length: int) -> np.dtype[np.uint8 | np.uint16]:
     return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
 
 
-def feedback_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
+def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
     """Score every guess against every answer.
 
     What a letter adds to the code depends on two things only: where the answer has it and where the guess has it. So

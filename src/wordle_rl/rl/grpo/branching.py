@@ -13,7 +13,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
 from wordle_rl.rl.advantages import TurnValues
-from wordle_rl.rollout import Running, Segment, Start, advance, open_game, truncate_if_too_long
+from wordle_rl.rollout import ActiveGame, InitialState, Segment, advance, open_game, truncate_if_too_long
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers, turn_regret
@@ -40,7 +40,7 @@ class BranchedGame:
 
 
 def play_branching(
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     words: WordList,
     prompter: Prompter,
     sampler: Sampler,
@@ -112,7 +112,7 @@ def regret_judge(solver: Solver) -> Judge:
     return judge
 
 
-def _segment(game: Running, reply: Completion, number: int) -> Segment:
+def _segment(game: ActiveGame, reply: Completion, number: int) -> Segment:
     """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
     count = len(reply.token_ids)
     prompt_ids = tuple(game.token_log.all_ids())

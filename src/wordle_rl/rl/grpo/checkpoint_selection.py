@@ -30,7 +30,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rl.grpo.play import OpenSampler
 from wordle_rl.rl.setup import GameSetup, transcript_row
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import CHOICE_FILE, Run, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.trackers import GameLog
@@ -121,7 +121,7 @@ class Validation:
         return statistics.fmean(game.turns_used if game.won else lost for game in games)
 
     def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
-        starts = [Start(secret) for secret in secrets]
+        starts = [InitialState(secret) for secret in secrets]
         words, prompter = self._setup.words, self._setup.prompter
         with self._open_sampler(sampling, 0) as (sampler, budget):
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)

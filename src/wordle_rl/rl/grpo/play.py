@@ -11,7 +11,7 @@ from wordle_rl.game import Turn
 from wordle_rl.rl.advantages import TurnValues
 from wordle_rl.rl.grpo.branching import play_branching, regret_judge
 from wordle_rl.rl.setup import GameSetup
-from wordle_rl.rollout import Start, Trajectory, groups_of, play
+from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver.boards import fitting_answers
 
@@ -51,7 +51,7 @@ class GroupPlayer:
         self._fitting = fitting_answers(setup.solver)
 
     def __call__(
-        self, starts: Sequence[Start], sampler: Sampler, max_prompt_tokens: int | None
+        self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None
     ) -> list[list[PlayedGame]]:
         """One group per start, in order."""
         size = self._games_per_group

@@ -13,7 +13,7 @@ from wordle_rl.config import SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.rl.grpo.play import OpenSampler
 from wordle_rl.rl.setup import GameSetup
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def probe(
     """
     started = time.perf_counter()
     with open_sampler(sampling.greedy(), seed) as (sampler, max_prompt_tokens):
-        starts = [Start(secret) for secret in secrets]
+        starts = [InitialState(secret) for secret in secrets]
         games = play(starts, setup.words, setup.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
     found = [(game.transcript.secret, reward_of(game.transcript), game.transcript.won) for game in games]
     found = gather_object(found) if num_processes > 1 else found
