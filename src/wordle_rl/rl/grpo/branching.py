@@ -1,7 +1,7 @@
 """Rollouts with several guesses at every turn: candidates are sampled from one state and judged, the best is played.
 
 The candidates of a turn share their prompt, so the mean of their values is a baseline for that state, and each guess is
-credited with its own value alone. Playing the best keeps games near good play, where the states worth training on are.
+credited with its own value alone. Playing the best keeps games near good play, where the useful states are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wordle_rl.solver.boards import fitting_answers, turn_regret
 from wordle_rl.words import WordList
 
 Judge = Callable[[Sequence[Turn], Turn], float]
-"""The worth of a turn on a board; more is better."""
+"""The value of a turn on a board; more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def play_branching(
     *,
     max_prompt_tokens: int | None = None,
 ) -> list[BranchedGame]:
-    """Play one game per start, sampling `num_candidates` replies for each turn and going on with the best.
+    """Play one game per start, sampling `num_candidates` replies for each turn and playing the best.
 
     Args:
         starts: Secrets and start boards.
