@@ -28,7 +28,7 @@ from wordle_rl.runs import Run
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
-    "report", "card", "push", "audit", "merge", "consolidate", "play", "preflight", "run", "sft", "grpo",
+    "report", "card", "push", "audit", "merge", "consolidate", "play", "preflight", "run",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
@@ -59,7 +59,7 @@ def test_every_command_has_help(command: str, capsys) -> None:
     assert len(help_of(command, capsys)) > 200
 
 
-@pytest.mark.parametrize("command", ["preflight", "run", "sft", "grpo"])
+@pytest.mark.parametrize("command", ["preflight", "run"])
 def test_help_lists_every_setting_with_its_description(command: str, capsys) -> None:
     shown = help_of(command, capsys)
     missing = [flag for flag in flags(RunConfig) if f"--{flag}" not in shown]
@@ -311,7 +311,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
     for place in (
-        "training.run_chain", "eval.load_words", "traces.load_words", "data.load_words", "finished.find_model",
+        "run.Pipeline", "eval.load_words", "traces.load_words", "data.load_words", "finished.find_model",
     ):  # fmt: skip
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
@@ -324,7 +324,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
 def test_make_clean_leaves_runs_alone() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist"]
+    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist", "site"]
 
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:

@@ -27,7 +27,10 @@ BAD = {
     ),
     "missing model to describe": ("card {here}/nowhere", "name what `wordle-rl run` wrote, or a model in it\n"),
     "missing model to push": ("push {here}/nowhere --repo a/b", "name what `wordle-rl run` wrote, or a model in it\n"),
-    "missing model to play": ("play --player {here}/nowhere", "other players are solver, random and openai:MODEL"),
+    "missing model to play": (
+        "play --player {here}/nowhere",
+        "other players are solver, consistent, random and openai:MODEL",
+    ),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),
@@ -44,14 +47,24 @@ BAD = {
     "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "grpo.group_size"),
     "group of one": (RUN + " --grpo.group-size 1", "group_size"),
     "unknown flag": (RUN + " --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
+    "misspelt setting": (
+        RUN + " --grpo.groups-per-steps 4",
+        "Unrecognized options: --grpo.groups-per-steps, 4 (did you mean --grpo.groups-per-step",
+    ),
     "unknown choice": (
         RUN + " --algorithm ppo",
         "error: invalid choice 'ppo' for argument '--algorithm'. Expected one of ('grpo', ",
     ),
     "no number": (RUN + " --seed abc", "error: Error parsing --seed: invalid literal for int() with base 10: 'abc'\n"),
     "no value": (RUN + " --sft.epochs", "error: Missing value for argument '--sft.epochs'."),
-    "a stage of SFT": ("sft {here}/mini.toml --out {here}/out --until traces", "Unrecognized options: --until, traces"),
-    "a stage of GRPO": ("grpo {here}/mini.toml --out {here}/out --until sft", "Unrecognized options: --until, sft"),
+    "a stage for a command": (
+        "sft {here}/mini.toml --out {here}/out",
+        "error: sft is a stage of a run; use: wordle-rl run CONFIG.toml --out DIR --until sft\n",
+    ),
+    "two config files": (
+        "run {here}/mini.toml --out {here}/out {here}/own.toml",
+        "error: Unrecognized options: {here}/own.toml\n",
+    ),
     "unknown flag of a smaller command": ("audit {run} --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
     "unknown command": ("nosuch", "error: Unrecognized options: nosuch; Available subcommands: words, solve, "),
     "no repository": (
@@ -80,7 +93,7 @@ BAD = {
     "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),
     "preset beside weights": (
         "run {here}/own.toml --out {here}/out --expert_iteration.reward.preset sparse",
-        "--expert-iteration.reward.preset and expert_iteration.reward.weights of {here}/own.toml (win, format) both",
+        "error: {here}/own.toml and options: expert_iteration.reward: preset 'sparse' and weights (win, format) both",
     ),
     "weights beside preset": (
         "preflight {here}/preset.toml --grpo.reward.weights win 1",
@@ -192,7 +205,7 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     ("option", "command"),
     [
         ("--out", "run {here}/mini.toml"),
-        ("--out", "sft --traces.num-games 3"),
+        ("--out", "run --traces.num-games 3"),
         ("--out", "merge {run}"),
         ("--out", "consolidate {run}/sft"),
         ("--out", "eval --player random"),

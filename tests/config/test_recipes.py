@@ -22,7 +22,7 @@ from wordle_rl.config import RunConfig, load_config
 from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.settings import budgets_of
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -140,7 +140,7 @@ def test_no_game_of_the_larger_recipe_is_longer_than_the_4096_tokens_it_promises
     budget = recipe.grpo.sampling.max_completion_tokens
     guesses = [word for word in default_words.guesses if word not in default_words.answer_index]
     secrets = default_words.answers[::100]
-    games = play([Start(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
+    games = play([InitialState(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
     assert {len(game.transcript.turns) for game in games} == {6}
     lengths = {len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments}
     assert min(lengths) > 6 * budget

@@ -15,7 +15,8 @@ import tyro
 from accelerate.commands.launch import launch_command_parser
 from markdown_blocks import blocks
 
-from wordle_rl.cli import main, training
+from wordle_rl.cli import main
+from wordle_rl.cli import run as run_command
 from wordle_rl.integrations import async_grpo
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
 
     asked = []
-    monkeypatch.setattr(training, "run_chain", lambda config, out, *_: asked.append(out))
+    monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append(out))
     assert [main(words[1:]) for words in (sft, run)] == [0, 0]
 
     launched = launch_command_parser().parse_args(launch[2:])
@@ -60,8 +61,8 @@ def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch
 def trainings(path: Path) -> list[str]:
     """The commands of a document that train by a preset, each on one line."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    within = re.findall(r"`(wordle-rl (?:run|sft|grpo) configs/[^`]*)`", text)
-    alone = re.findall(r"^(wordle-rl (?:run|sft|grpo) configs/.*)$", text, flags=re.MULTILINE)
+    within = re.findall(r"`(wordle-rl run configs/[^`]*)`", text)
+    alone = re.findall(r"^(wordle-rl run configs/.*)$", text, flags=re.MULTILINE)
     return [" ".join(command.split()) for command in (*within, *alone)]
 
 
@@ -76,7 +77,7 @@ def test_pages_show_trainings() -> None:
 def test_the_settings_of_documented_trainings_go_together(path: Path, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     asked = []
-    monkeypatch.setattr(training, "run_chain", lambda config, *_: asked.append(config))
+    monkeypatch.setattr(run_command, "run_chain", lambda config, *_: asked.append(config))
     commands = trainings(path)
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, command

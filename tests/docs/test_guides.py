@@ -33,7 +33,7 @@ from training_fixtures import TINY
 from transformers import AutoModelForCausalLM
 
 from wordle_rl.chat.templates import training_template
-from wordle_rl.cli import main, training
+from wordle_rl.cli import main, preflight, run
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.reward import COMPONENTS, CURRICULA, PRESETS
 
@@ -59,7 +59,7 @@ _RUN = shlex.split(
 ) + [part for name, size in TINY.items() for part in (f"--model.{name.replace('_', '-')}", str(size))]
 
 SMALLER = {
-    **dict.fromkeys(("run", "sft", "preflight"), _RUN),
+    **dict.fromkeys(("run", "preflight"), _RUN),
     "eval": shlex.split("--max-games 1 --max-completion-tokens 16 --no-regret"),
     "play": shlex.split("--max-completion-tokens 16"),
     "traces": [],  # see `smaller`
@@ -116,7 +116,7 @@ class Workspace:
     def wordle_rl(self, arguments: list[str]) -> None:
         name = arguments[0]
         added = self.smaller(name, arguments)
-        if name in ("run", "sft", "preflight") and self.settings(arguments).eval.max_completion_tokens > LONGEST:
+        if name in ("run", "preflight") and self.settings(arguments).eval.max_completion_tokens > LONGEST:
             added += [f"--{stage}max-completion-tokens={LONGEST}" for stage in ("grpo.sampling.", "eval.")]
         if name == "consolidate":
             make_shards(self.root / arguments[1])
@@ -133,7 +133,7 @@ class Workspace:
             added += ["--groups", "1"]
         if name == "play":
             added += ["--secret", listed]
-        if name in ("run", "sft", "preflight"):
+        if name in ("run", "preflight"):
             added += ["--words.source", str(self.words), "--traces.teacher.opener", listed]
         if name in ("eval", "play", "traces", "analyze", "dataset"):
             added += ["--words", str(self.words)]
@@ -143,8 +143,8 @@ class Workspace:
         """What the command asks for as it is written, at full size; its settings must go together."""
         asked: list[RunConfig] = []
         with self.monkeypatch.context() as patch:
-            for name in ("run_chain", "preflight_run"):
-                patch.setattr(training, name, lambda config, *_: asked.append(config))
+            patch.setattr(run, "run_chain", lambda config, *_: asked.append(config))
+            patch.setattr(preflight, "look_at", lambda config, *_: asked.append(config))
             assert main(arguments) == 0, arguments
         assert len(asked) == 1
         path = asked[0].model.path

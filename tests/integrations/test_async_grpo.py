@@ -13,7 +13,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tyro
 from datasets import Dataset
 from training_fixtures import rows, write_config
 
@@ -23,7 +22,7 @@ from wordle_rl.integrations import async_rollouts
 from wordle_rl.integrations.async_grpo import check_settings, main, train
 from wordle_rl.integrations.async_rollouts import WordleRolloutLoop
 from wordle_rl.models.loading import load_model
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.transformers import TransformersSampler
 
@@ -96,7 +95,9 @@ def test_a_game_is_the_one_our_rollout_plays_token_for_token(here, word_director
     loop = here(config)
     secrets = loop.words.answers[:4]
     own = TransformersSampler(loop.model, loop.codec, GREEDY)
-    for secret, game in zip(secrets, play([Start(s) for s in secrets], loop.words, loop.prompter, own), strict=True):
+    for secret, game in zip(
+        secrets, play([InitialState(s) for s in secrets], loop.words, loop.prompter, own), strict=True
+    ):
         messages, said, sequences, *tools, reward = loop.game(secret)
         assert [message["content"] for message in messages] == [turn.reply for turn in game.transcript.own_turns]
         for sequence, segment in zip(sequences, game.segments, strict=True):
@@ -155,7 +156,6 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
         ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
-        ({"grpo__replay_games": "4"}, "grpo.replay_games"),
         ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
         ({"grpo__steps": "0"}, "algorithm"),
         ({"grpo__engine": '"transformers"'}, "grpo.engine"),
@@ -179,21 +179,27 @@ def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path)
     check_settings(settings(tmp_path, word_directory, game__shape='"transcript"', **changes))
 
 
+def call(config: Path, out: Path, server: str = "http://localhost:8000", *options: str) -> int:
+    return main([str(config), "--out", str(out), "--server", server, *options])
+
+
 def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     word_directory, run_directory, tmp_path, monkeypatch, capsys, serve
 ) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
     before = sorted(run_directory.rglob("*"))
     monkeypatch.setitem(sys.modules, "vllm", None)
-    assert main(config, run_directory) == 2
+    assert call(config, run_directory) == 2
     assert 'pip install "wordle-rl[vllm]"' in capsys.readouterr().err
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
-    assert main(config, tmp_path / "empty") == 2
-    assert "wordle-rl sft CONFIG.toml" in capsys.readouterr().err
-    assert main(config, run_directory, "http://127.0.0.1:9") == 2
+    assert call(config, run_directory, "http://localhost:8000", "--batches-queued", "0") == 2
+    assert "--batches-queued 0 is too small" in capsys.readouterr().err
+    assert call(config, tmp_path / "empty") == 2
+    assert "--until sft" in capsys.readouterr().err
+    assert call(config, run_directory, "http://127.0.0.1:9") == 2
     assert "no vLLM server answers at http://127.0.0.1:9" in capsys.readouterr().err
     other = serve(lambda *_: (404, {})).url.removesuffix("/v1")
-    assert main(config, run_directory, other) == 2
+    assert call(config, run_directory, other) == 2
     assert f"serves no model; start it with --served-model-name {run_directory}/sft" in capsys.readouterr().err
     assert sorted(run_directory.rglob("*")) == before
 
@@ -212,7 +218,7 @@ def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
     monkeypatch.setattr(endpoint.server.RequestHandlerClass, "do_GET", tell)
     before = sorted(run_directory.rglob("*"))
     server = endpoint.url.removesuffix("/v1")
-    assert main(config, run_directory, server) == 2
+    assert call(config, run_directory, server) == 2
     shown = capsys.readouterr().err
     assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the server takes 110" in shown
     assert "--max-model-len" in shown
@@ -221,7 +227,7 @@ def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
     length = 111
     monkeypatch.setattr(module, "make_trainer", trainer_reached)
     with pytest.raises(TrainerReachedError):
-        main(config, run_directory, server)
+        call(config, run_directory, server)
 
 
 class TrainerReachedError(Exception):
@@ -238,13 +244,13 @@ def test_a_model_that_is_there_is_not_trained_over(
     config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
     shutil.copytree(run_directory / "sft", run_directory / "grpo")
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
-    assert main(config, run_directory) == 2
+    assert call(config, run_directory) == 2
     assert f"remove {run_directory}/grpo to train it anew" in capsys.readouterr().err
 
 
 def test_the_command_takes_a_config_and_a_run(word_directory, tmp_path, capsys) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory)
-    assert tyro.cli(main, args=[str(config), "--out", str(tmp_path / "run")]) == 2
+    assert main(["--out", str(tmp_path / "run"), str(config)]) == 2
     assert "grpo.credit" in capsys.readouterr().err
 
 

@@ -182,11 +182,6 @@ def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
     assert work.cached_games == 30
 
 
-def test_replayed_games_share_the_backward_passes() -> None:
-    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, replay_games=10)
-    assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 + 3
-
-
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
     config = RunConfig.model_validate({"game": {"shape": "state"}, "grpo": {"groups_per_step": 2, "group_size": 4}})
     assert works(config)["grpo"].rows == 8 * 6

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("openai")
 
 from constrained_games import hasty
+from contexts import context_for
 from model_server import model_server, plays_the_same_games
 from training_fixtures import compact, fast, make_run, rows, weights_of, write_config
 
@@ -20,7 +21,7 @@ from wordle_rl.evaluate import load_evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.samplers.base import Request
@@ -117,7 +118,7 @@ def test_a_model_served_by_vllm_plays_the_games_it_plays_in_this_process(
 def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, small_words) -> None:
     settings = SamplingSettings(temperature=0.0, max_completion_tokens=12)
     sampler = engine(settings)
-    starts = [Start(secret) for secret in small_words.answers]
+    starts = [InitialState(secret) for secret in small_words.answers]
     said = set()
     for shape in Shape:
         there = play(starts, small_words, compact(shape), sampler)
@@ -161,7 +162,7 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
     policy, codec = model
     settings = SamplingSettings(temperature=temperature, max_completion_tokens=40)
     constraint = hasty(codec, small_words, compact())
-    starts = [Start(secret) for secret in small_words.answers[:8]]
+    starts = [InitialState(secret) for secret in small_words.answers[:8]]
     there = play(starts, small_words, compact(), engine(settings, constraint))
     turns = [turn for game in there for turn in game.transcript.own_turns]
     assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
@@ -227,7 +228,9 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         validate_every_steps=2,
     )
     setup = GameSetup(
-        sixty, compact(max_turns=3), sixty.answers[:20], Solver(sixty, use_cache=False), sixty.answers[20:24]
+        context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)),
+        sixty.answers[:20],
+        sixty.answers[20:24],
     )
     if packs_weights():
         with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):

@@ -29,4 +29,7 @@ Address = Annotated[
     ),
 ]
 
-STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
+ANY_FLAG = (tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
+"""Parsing of arguments: `--flag` and `--no-flag` both."""
+SHOWN_FLAG = (tyro.conf.FlagCreatePairsOff, *ANY_FLAG)
+"""Help of arguments: of the two flags, the one that changes the default."""

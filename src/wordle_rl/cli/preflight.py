@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
+
+import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.options import Json
+from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.preflight.report import Preflight, preflight
+from wordle_rl.preflight.report import Preflight
+from wordle_rl.preflight.report import preflight as look_before_run
 from wordle_rl.report import terminal
 from wordle_rl.runs.progress import in_percent
 
 
-def preflight_run(config: RunConfig, num_groups: int, as_json: bool) -> None:
-    """Whether a run will work: everything looked at, then what was found."""
+def preflight(
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(), groups: int = 4, as_json: Json = False
+) -> None:
+    """True if a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.
+
+    Args:
+        settings: Config file and settings of the run.
+        groups: Groups of games the model plays; 0: none, so that its weights are not needed.
+    """
+    if groups < 0:
+        raise ConfigError(f"groups {groups} must not be negative; 0 plays no games")
+    look_at(settings.config(), groups, as_json)
+
+
+def look_at(config: RunConfig, num_groups: int, as_json: bool) -> None:
+    """Look at everything, then print what was found."""
     with console.messages.status("looking at the model…"):
-        report = preflight(config, num_groups)
+        report = look_before_run(config, num_groups)
     if as_json:
         memory = {stage: {**asdict(e), "counted": e.counted, "total": e.total} for stage, e in report.memory.items()}
         console.print_json({**asdict(report), "memory": memory})

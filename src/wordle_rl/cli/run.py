@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.options import Json
+from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import RunConfig, RunStage, load_config
 from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
 from wordle_rl.pipeline import Pipeline
@@ -16,8 +20,28 @@ from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
 
+def run(
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    out: Path | None = None,
+    overwrite: bool = False,
+    until: RunStage = "report",
+    as_json: Json = False,
+) -> None:
+    """The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
+
+    Args:
+        settings: Config file and settings.
+        out: The run directory; left out: runs/ and the name of the config file. A run with the same settings continues
+            where it stopped.
+        overwrite: Remove an earlier run in that directory first.
+        until: The last stage to run.
+    """
+    directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
+    run_chain(settings.config(), directory, overwrite, until, as_json)
+
+
 def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
-    """The whole chain; ends with figures, two games and the report's path."""
+    """Run the chain, and end with figures, two games and the report's path."""
     results = Pipeline(config, directory, console.messages, anew=overwrite)(until)
     if not is_first():
         return

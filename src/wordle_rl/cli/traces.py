@@ -60,6 +60,11 @@ def traces(
     _play_solver(out, words, settings, split_seed, seed, as_json)
 
 
+def resumes(kind: str = "solver", **_: object) -> bool:
+    """Only bought games are kept one by one."""
+    return kind == "openai"
+
+
 def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
     """Refuse settings of the teacher that does not play."""
     for name in type(given).model_fields:

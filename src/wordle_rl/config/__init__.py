@@ -14,7 +14,7 @@ from wordle_rl.config.rl import (
     GRPOSettings,
     RoundSettings,
 )
-from wordle_rl.config.run import RunConfig, RunStage, describe, load_config, own_weights
+from wordle_rl.config.run import RunConfig, RunStage, Setting, describe, load_config, own_weights
 from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
 from wordle_rl.config.training import (
     OptimizerSettings,
@@ -54,6 +54,7 @@ __all__ = [
     "SFTSettings",
     "SamplingSettings",
     "Section",
+    "Setting",
     "TeacherSettings",
     "TraceSettings",
     "VLLMSettings",

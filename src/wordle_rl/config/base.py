@@ -1,4 +1,4 @@
-"""What all settings share."""
+"""Base of all settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Count = Annotated[int, Field(le=1_000_000)]
-"""How many of something memory holds at once; more are taken for a slip of the hand."""
+"""Number of of something memory holds at once; more are taken for a slip of the hand."""
 LARGEST_SEED = 2**32 - 1
-"""What numpy takes."""
+"""Largest seed that numpy takes."""
 
 
 class ConfigError(ValueError):
@@ -27,11 +27,11 @@ def check_seed(seed: int) -> None:
 
 
 def seed_after(seed: int, number: int) -> int:
-    """The seed so many after another; after the largest comes 0."""
+    """`(seed + number) mod 2**32`."""
     return (seed + number) % (LARGEST_SEED + 1)
 
 
 class Section(BaseModel):
-    """What all sections share: values never change and unknown keys are refused."""
+    """Base of all sections: values never change and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,7 +29,9 @@ from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Thinking
 
 RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
-"""What a run goes through."""
+"""Stages of a run."""
+Setting = tuple[str, ...]
+"""A setting: the sections it lies in, and its own name."""
 
 
 class RunConfig(Section):
@@ -44,7 +48,7 @@ class RunConfig(Section):
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
     algorithm: Algorithm = "grpo"
-    """How the model then learns from its own games; the section of that name has its settings."""
+    """Algorithm of learning by play after SFT; the section of that name has its settings."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
     expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
@@ -66,7 +70,7 @@ class RunConfig(Section):
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
-    """Where training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
+    """Trackers: training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
 
     @model_validator(mode="after")
     def _teacher_fits_the_game(self) -> Self:
@@ -118,11 +122,11 @@ class RunConfig(Section):
 
     @property
     def start(self) -> Literal["base", "sft"]:
-        """What learning by play starts from: the SFT model, or without SFT the model of `model.path`."""
+        """Start of learning by play: the SFT model, or without SFT the model of `model.path`."""
         return "sft" if self.sft.epochs else "base"
 
     def start_settings(self, directory: Path) -> ModelSettings:
-        """Where the model that learning by play starts from is, in a run's directory or outside it."""
+        """Settings of the model that learning by play starts from, in a run's directory or outside it."""
         return self.model_at(directory / "sft") if self.start == "sft" else self.model
 
     def model_at(self, directory: Path) -> ModelSettings:
@@ -155,31 +159,63 @@ class RunConfig(Section):
         return settings
 
 
-def load_config(path: Path) -> RunConfig:
-    """Read settings from TOML, or from the JSON that a run stores.
+def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None) -> RunConfig:
+    """Read settings from TOML, or from the JSON that a run stores, and lay options over them.
+
+    Args:
+        path: The file; None: every setting that is no option has its default.
+        options: Values that count more than those of the file. Both are validated together.
 
     Raises:
-        ConfigError: If the file is missing, cannot be read, or holds an unknown or impossible setting.
+        ConfigError: If the file is missing or cannot be read, or a setting is unknown or impossible.
     """
+    options = options or {}
+    values = {} if path is None else _read(path)
+    for setting, value in options.items():
+        _lay_over(values, setting, value)
+    source = partial(_source, path, options)
+    try:
+        config = RunConfig.model_validate(values)
+    except ValidationError as error:
+        is_stored = path is not None and path.suffix == ".json" and any(source(f["loc"]) for f in error.errors())
+        stored = "; it was stored by another version of wordle-rl, use that one" if is_stored else ""
+        raise ConfigError(f"{describe(error, source)}{stored}") from None
+    for name, reward in own_weights(config).items():
+        stored_preset = path is not None and path.suffix == ".json" and (name, "reward", "preset") not in options
+        if not stored_preset and "preset" in reward.model_fields_set:  # a run stores every setting
+            fault = two_rewards(f"preset {reward.preset!r}", "weights", reward.weights)
+            raise ConfigError(f"{source((name, 'reward'))}{name}.reward: {fault}")
+    return config
+
+
+def _read(path: Path) -> Any:
     parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
-        values = parse(path.read_text(encoding="utf-8-sig"))
+        return parse(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"no config file {path}; see configs/ for examples") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; name a config file in it") from None
     except ValueError as error:  # both parsers' errors, and bytes that are no text
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    try:
-        config = RunConfig.model_validate(values)
-    except ValidationError as error:
-        stored = "; it was stored by another version of wordle-rl, use that one" if path.suffix == ".json" else ""
-        raise ConfigError(f"{path}: {describe(error)}{stored}") from None
-    for name, reward in own_weights(config).items():
-        if path.suffix != ".json" and "preset" in reward.model_fields_set:  # a run stores every setting
-            fault = two_rewards(f"preset {reward.preset!r}", "weights", reward.weights)
-            raise ConfigError(f"{path}: {name}.reward: {fault}")
-    return config
+
+
+def _lay_over(values: Any, setting: Setting, value: Any) -> None:
+    """Set one value, unless the file holds something else where a section should be, which is refused with the rest."""
+    for section in setting[:-1]:
+        if not isinstance(values, dict):
+            return
+        values = values.setdefault(section, {})
+    if isinstance(values, dict):
+        values[setting[-1]] = value
+
+
+def _source(path: Path | None, options: Mapping[Setting, Any], loc: tuple[int | str, ...]) -> str:
+    """Source of a fault, named before it; empty for an option, which its own name tells."""
+    if path is None or any(loc[: len(setting)] == setting for setting in options):
+        return ""
+    has_option_below = any(setting[: len(loc)] == loc for setting in options)
+    return f"{path} and options: " if has_option_below else f"{path}: "
 
 
 def own_weights(config: RunConfig) -> dict[str, RewardSettings]:
@@ -188,15 +224,22 @@ def own_weights(config: RunConfig) -> dict[str, RewardSettings]:
     return {name: reward for name, reward in rewards.items() if reward.weights}
 
 
-def describe(error: ValidationError) -> str:
-    """All faults of a validation in one line, each with the dotted name of its setting."""
-    faults = []
+def describe(error: ValidationError, source: Callable[[tuple[int | str, ...]], str] = lambda _: "") -> str:
+    """All faults of a validation in one line, each with the dotted name of its setting.
+
+    Args:
+        error: The validation's error.
+        source: Where the setting of a fault comes from, told once for faults in a row of the same source.
+    """
+    faults, last = [], ""
     for fault in error.errors():
         name = ".".join(str(part) for part in fault["loc"]) or "config"
+        start = "" if (found := source(fault["loc"])) == last else found
+        last = found
         if fault["type"] == "extra_forbidden":
-            faults.append(f"unknown setting {name}{_nearest(fault['loc'])}")
+            faults.append(f"{start}unknown setting {name}{_nearest(fault['loc'])}")
         else:
-            faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
+            faults.append(f"{start}{name}: {fault['msg'].removeprefix('Value error, ')}")
     return "; ".join(faults)
 
 

@@ -1,6 +1,6 @@
 """TRL's asynchronous GRPO: a vLLM server plays without a pause while the trainer learns from what it played before.
 
-    wordle-rl sft CONFIG.toml --out RUN
+    wordle-rl run CONFIG.toml --out RUN --until sft
     VLLM_SERVER_DEV_MODE=1 vllm serve RUN/sft --logprobs-mode processed_logprobs \
         --weight-transfer-config '{"backend": "nccl"}'
     python -m wordle_rl.integrations.async_grpo CONFIG.toml --out RUN --server http://localhost:8000
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.request import urlopen
@@ -27,13 +28,17 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.cli.command import Command, Program
+from wordle_rl.cli.console import messages
+from wordle_rl.cli.console import out as out_console
+from wordle_rl.cli.settings import RunSettings
+from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.preflight.settings import game_too_long
 from wordle_rl.prompt import Shape
-from wordle_rl.runs import Run, RunError
+from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.samplers.vllm import check_vllm
@@ -42,11 +47,42 @@ from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
-from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """How far the server's games run ahead of the training, and time-outs."""
+
+    batches_in_play: int = 2
+    """Games that are played at a time, in optimizer steps' worth of games."""
+    batches_queued: int = 4
+    """Finished games that may wait for the training, in optimizer steps' worth of games."""
+    max_staleness: int = 4
+    """Games that began under weights more than so many optimizer steps old are dropped."""
+    request_timeout_s: int = 600
+    """Time for one request to the server, in seconds."""
+    server_timeout_s: float = 240.0
+    """Time for the server to answer at the start, in seconds."""
+    weight_sync_timeout_s: int = 1800
+    """Time for sending the weights to the server, in seconds."""
+
+    def check(self) -> None:
+        """Refuse a value below 1.
+
+        Raises:
+            ConfigError: With the option's name.
+        """
+        for name, value in asdict(self).items():
+            if value < 1:
+                raise ConfigError(f"--{name.replace('_', '-')} {value} is too small; give at least 1")
+
+
+_DEFAULT_QUEUE = QueueSettings()
 
 
 class WordleAsyncTrainer(WholeCheckpoints, AsyncGRPOTrainer):
@@ -81,7 +117,6 @@ def check_settings(config: RunConfig) -> None:
         "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
         "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
         "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,
-        "grpo.replay_games: no teacher games are learnt from; set it to 0": grpo.replay_games > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
@@ -107,6 +142,7 @@ def make_trainer(
     max_length: int,
     stop: StopRequest,
     weight_transfer: Any = None,
+    queue: QueueSettings = _DEFAULT_QUEUE,
 ) -> WordleAsyncTrainer:
     """TRL's trainer with our games.
 
@@ -117,6 +153,7 @@ def make_trainer(
         max_length: The most tokens the server takes.
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
+        queue: How far games run ahead, and time-outs.
     """
     words, grpo, start = load_words(config.words.source), config.grpo, config.start_settings(run.directory).path
     secrets = list(split_secrets(words, config.words.split_seed).train)
@@ -130,8 +167,8 @@ def make_trainer(
         model_name=start,
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": secret}] for secret in secrets]}),
         num_generations=grpo.group_size,
-        max_inflight_tasks=2 * games,
-        queue_maxsize=4 * games,
+        max_inflight_tasks=queue.batches_in_play * games,
+        queue_maxsize=queue.batches_queued * games,
         vllm_server_url=server,
         max_tokens=grpo.sampling.max_completion_tokens,
         temperature=grpo.sampling.temperature,
@@ -158,6 +195,10 @@ def make_trainer(
         save_strategy="steps" if grpo.save_steps else "no",
         save_steps=grpo.save_steps or 500,
         vllm_server_base_url=server,
+        max_staleness=queue.max_staleness,
+        request_timeout=queue.request_timeout_s,
+        vllm_server_timeout=queue.server_timeout_s,
+        weight_sync_timeout=queue.weight_sync_timeout_s,
         report_to=list(config.report_to),
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
@@ -166,19 +207,25 @@ def make_trainer(
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": secrets}),
         processing_class=start_codec(config, run.directory).tokenizer,
-        rollout_worker=worker,  # type: ignore[arg-type]  # its queues are of one of the two kinds asked for
+        rollout_worker=worker,
         weight_transfer=weight_transfer,
         callbacks=[guard, RunCallback(run, "grpo", stop, None, "win_rate", guard)],
+        guard=guard,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.guard = guard
     assert trainer.model is not None
     trainer.optimizer = make_optimizer(trainer.model, grpo.optimizer)
     trainer.lr_scheduler = make_scheduler(trainer.optimizer, grpo.optimizer, grpo.steps)
     return trainer
 
 
-def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any = None) -> Path:
+def train(
+    config: RunConfig,
+    directory: Path,
+    server: str,
+    weight_transfer: Any = None,
+    queue: QueueSettings = _DEFAULT_QUEUE,
+) -> Path:
     """Train what GRPO starts from and leave the result in `<run>/grpo`, where `wordle-rl run` finds it.
 
     Returns:
@@ -190,11 +237,12 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         RunError: If loss or gradient are not finite for too many steps in a row.
     """
     check_settings(config)
+    queue.check()
     check_vllm("asynchronous GRPO")
     start = config.start_settings(directory).path
     if config.start == "sft" and not is_trained(directory / "sft"):
         raise ConfigError(
-            f"{directory} has no model of SFT; make it with `wordle-rl sft CONFIG.toml --out {directory}`"
+            f"{directory} has no model of SFT; make it with `wordle-rl run CONFIG.toml --out {directory} --until sft`"
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
@@ -203,13 +251,13 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     split = split_secrets(words, config.words.split_seed)
     if is_first():
         if doubt := leak_warning(Path(start), split):
-            print(f"model.path {doubt}", file=sys.stderr)  # noqa: T201  # a command of its own
+            messages.print(f"model.path {doubt}")
         Run.create(directory, config, split)
     wait_for_all()
     run, target = Run(directory), directory / "grpo"
     checkpoints = target / "checkpoints"
     with held_interrupt() as stop:
-        trainer = make_trainer(config, run, server, max_length, stop, weight_transfer)
+        trainer = make_trainer(config, run, server, max_length, stop, weight_transfer, queue)
         train_to_end(trainer, last_checkpoint(checkpoints), config.grpo.steps)
     trainer.guard.check(checkpoints)
     save_trained(trainer, start_codec(config, run.directory), target)
@@ -252,24 +300,28 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
         )
 
 
-def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str = "http://localhost:8000") -> int:
+def async_grpo(
+    out: Path,
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    server: str = "http://localhost:8000",
+    queue: Annotated[QueueSettings, tyro.conf.arg(name="")] = _DEFAULT_QUEUE,
+) -> None:
     """Asynchronous GRPO with TRL against a vLLM server that serves what it starts from.
 
     Args:
-        config: The settings, the same as of the run.
         out: The run directory, with its model of SFT unless `sft.epochs` is 0.
+        settings: Config file and settings, the same as of the run.
         server: Address of the server.
+        queue: How far games run ahead, and time-outs.
     """
-    try:
-        directory = train(load_config(config), out, server)
-    except (ConfigError, RunError, WordListError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201  # a command of its own
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    print(f"model: {directory}")  # noqa: T201
-    return 0
+    out_console.print(f"model: {train(settings.config(), out, server, queue=queue)}", highlight=False)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+    program = Program("python -m wordle_rl.integrations.async_grpo", Command(async_grpo, lambda **_: True), "")
+    return program(sys.argv[1:] if arguments is None else arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Which stages a run goes through, in which order, in whose directory.
+"""Order of the stages of a run, in its directory.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
 run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
@@ -19,10 +19,11 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.preflight.before_run import check_before_run
-from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, start_anew
+from wordle_rl.preflight.before_run import Todo, check_before_run
+from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
+from wordle_rl.runs.progress import elapsed
 
 
 class Pipeline:
@@ -61,13 +62,14 @@ class Pipeline:
         with ExitStack() as held:
             if is_first():
                 if self._anew:
-                    start_anew(directory)
+                    reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
                 work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
             wait_for_all()
             self._anew = False  # what is there now belongs to this run
             work.remember()
+            _print_duration(work, todo)
             if todo.traces or todo.sft:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             stages: dict[RunStage, Callable[[RunWork], None]] = {
@@ -81,6 +83,18 @@ class Pipeline:
                     wait_for_all()
             leave_process_group()
             return evaluate_and_report(work) if "report" in chain and is_first() else None
+
+
+def _print_duration(work: RunWork, todo: Todo) -> None:
+    """Print about how long the run will take on this machine, by stage, where that can be estimated."""
+    if not (is_first() and todo):
+        return
+    from wordle_rl.pipeline.duration import estimate_seconds
+
+    if seconds := estimate_seconds(work.config, work.context, todo):
+        parts = ", ".join(f"{stage} {elapsed(part)}" for stage, part in seconds.items())
+        text = f"about {elapsed(sum(seconds.values()))} on this machine ({parts})"
+        work.console.print(text, markup=False, highlight=False)
 
 
 def _tell_what_is_taken_over(work: RunWork) -> None:

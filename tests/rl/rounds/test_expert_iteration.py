@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from contexts import context_for
 from expert_iteration_settings import SETTINGS
 from grpo_training import close, logprob
 from scripted import say, scripted
@@ -19,7 +20,7 @@ from wordle_rl.report.html.curves import curves_section
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.rounds.expert_iteration import best_games, examples_of, train_expert_iteration
 from wordle_rl.rl.setup import GameSetup, Scored
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 
@@ -39,7 +40,7 @@ class Group:
 
     def games(self, words, codec, shape=Shape.TRANSCRIPT, script=None) -> list[Scored]:
         sampler = scripted(script or self)(None, codec)
-        starts = [Start(self.secret)] * 5
+        starts = [InitialState(self.secret)] * 5
         played = play(starts, words, compact(shape, max_turns=3), sampler)
         return [
             Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played
@@ -88,7 +89,9 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
 
 
 def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, progress=None, secrets=None):
-    setup = GameSetup(words, compact(shape, max_turns=3), secrets or words.answers[:1], Solver(words, use_cache=False))
+    setup = GameSetup(
+        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), secrets or words.answers[:1]
+    )
     train_expert_iteration(model, codec, setup, settings, make_run(directory, words), progress=progress)
     return model
 
