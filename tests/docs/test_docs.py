@@ -118,14 +118,6 @@ def test_links_lead_to_headings(path: Path) -> None:
         assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
 
 
-def test_the_memory_of_the_quickstart_is_the_same_everywhere() -> None:
-    found = re.search(
-        r"the quickstart in [^.]*?; peak memory [\d.]+\sand ([\d.]+ GiB)", DOCUMENTS[0].read_text("utf-8")
-    )
-    assert found
-    assert f" and {found[1]};" in (ROOT / "docs" / "guides" / "laptop.md").read_text(encoding="utf-8")
-
-
 def test_the_architecture_names_every_room() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = {

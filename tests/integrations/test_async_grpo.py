@@ -175,8 +175,11 @@ def test_a_setting_that_would_not_be_followed_is_refused(changes, named, word_di
 def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path) -> None:
     followed = {"loss_type": '"bnpo"', "focus": "0.0", "max_refills": "0", "max_importance_ratio": "0.0"}
     followed["sample_games"] = "0"
-    changes = {f"grpo__{name}": value for name, value in followed.items()}
-    check_settings(settings(tmp_path, word_directory, game__shape='"transcript"', **changes))
+    changes = {f"grpo__{name}": value for name, value in followed.items()} | {"game__shape": '"transcript"'}
+    check_settings(settings(tmp_path, word_directory, **changes))
+    with pytest.raises(ConfigError, match=r"does not follow grpo\.max_refills") as caught:
+        check_settings(settings(tmp_path, word_directory, **changes | {"grpo__max_refills": "1"}))
+    assert "; nor " not in str(caught.value), "it alone"
 
 
 def call(config: Path, out: Path, server: str = "http://localhost:8000", *options: str) -> int:

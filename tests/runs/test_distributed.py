@@ -212,5 +212,7 @@ def test_a_launch_that_shards_no_weights_serves_everything(monkeypatch) -> None:
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
     check_processes(RunConfig(), ("sft", "grpo"))
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    with pytest.raises(ConfigError, match="grpo"):
+        check_processes(RunConfig(), ("sft", "grpo"))
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", "theirs.json")  # which may say another stage
     check_processes(RunConfig(), ("sft", "grpo"))
