@@ -21,7 +21,7 @@ MOST_LINES = 400
 
 
 def has_a_namesake(path: Path) -> bool:
-    """Whether a test file's room has the file it is named for, or is itself what it is named for."""
+    """Find the file, or the room, that a test file is named for."""
     room = PACKAGE / path.parent.relative_to(TESTS)
     about = path.stem.removeprefix("test_")
     modules = {module.stem for module in room.iterdir()} | {room.name} if room.is_dir() else set()
