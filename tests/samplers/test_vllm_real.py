@@ -17,7 +17,7 @@ from training_fixtures import compact, fast, make_run, rows, weights_of, write_c
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config
-from wordle_rl.evaluate import load_evaluation
+from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
@@ -187,7 +187,7 @@ def test_an_evaluation_by_vllm_is_that_by_transformers(
             "eval", "--player", directory, *game, *wording, "--engine", engine, "--out", tmp_path / f"{engine}.json"
         )
         assert code == 0, err
-    assert load_evaluation(tmp_path / "vllm.json").records == load_evaluation(tmp_path / "transformers.json").records
+    assert Evaluation.load(tmp_path / "vllm.json").records == Evaluation.load(tmp_path / "transformers.json").records
 
 
 # --- beside a training ----------------------------------------------------------------------------------------------

@@ -28,15 +28,15 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.cli.command import Command, Program
 from wordle_rl.cli.console import messages
 from wordle_rl.cli.console import out as out_console
+from wordle_rl.cli.program import Command, Program
 from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
-from wordle_rl.preflight.settings import game_too_long
+from wordle_rl.preflight.model_fit import game_too_long
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
@@ -56,7 +56,7 @@ with suppress_experimental_warning():
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """How far the server's games run ahead of the training, and time-outs."""
+    """Lead of the server's games over the training, and time-outs."""
 
     batches_in_play: int = 2
     """Games that are played at a time, in optimizer steps' worth of games."""
