@@ -4,6 +4,9 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# A file stays in one process, as what it trains for all its tests does. Each process imports torch and its like for
+# about ten seconds, so more than a few cost more than they save.
+SPREAD := -n auto --maxprocesses 4 --dist loadfile
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
@@ -16,10 +19,10 @@ test: $(VENV)/.installed-dev  ## lint, types and every test that is neither slow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(SPREAD)
 
-test-all: $(VENV)/.installed-dev docs  ## what `make test` leaves out, apart from vLLM: the site, packages, slow tests
-	$(BIN)/pytest -m 'slow and not vllm' -n auto
+test-all: $(VENV)/.installed-dev docs  ## what `make test` leaves out, apart from vLLM: launches, recipes, guides, the site, packages
+	$(BIN)/pytest -m 'slow and not vllm' $(SPREAD)
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_vllm_real.py

@@ -8,7 +8,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def default_solver() -> Solver:
     return Solver(load_words("default"), use_cache=False)
 

@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from wordle_rl.config import (
     GameSettings,
@@ -40,9 +43,25 @@ def write_word_directory(directory: Path) -> Path:
     return directory
 
 
+def made_once(make: Callable[[Path], object], name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that the first of the processes of a test run makes, and the others find."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        directory = tmp_path_factory.mktemp("once") / name
+        make(directory)
+        return directory
+    directory = tmp_path_factory.getbasetemp().parent / "once" / name
+    directory.parent.mkdir(exist_ok=True)
+    made = directory.parent / f"{name}.made"
+    with FileLock(directory.parent / f"{name}.lock"):
+        if not made.exists():
+            make(directory)
+            made.touch()
+    return directory
+
+
 @pytest.fixture(scope="session")
 def word_directory(tmp_path_factory) -> Path:
-    return write_word_directory(tmp_path_factory.mktemp("words") / "sixty")
+    return made_once(write_word_directory, "sixty", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -139,16 +158,19 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
 
 @pytest.fixture(scope="session")
 def finished_run(word_directory, tmp_path_factory) -> Path:
-    """A whole run in miniature: 200 games, two GRPO steps, evaluations and a report."""
+    """A whole run in miniature: 200 games, two GRPO steps, evaluations and a report. Each process has its own copy."""
     pytest.importorskip("torch")
-    from rich.console import Console
 
-    from wordle_rl.pipeline import Pipeline
+    def make(directory: Path) -> None:
+        from rich.console import Console
 
-    root = tmp_path_factory.mktemp("runs")
-    config = load_config(write_config(root / "mini.toml", word_directory))
-    Pipeline(config, root / "mini", Console(quiet=True))()
-    return root / "mini"
+        from wordle_rl.pipeline import Pipeline
+
+        config = load_config(write_config(directory.with_suffix(".toml"), word_directory))
+        Pipeline(config, directory, Console(quiet=True))()
+
+    made = made_once(make, "mini", tmp_path_factory)
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("runs") / "mini"))
 
 
 @pytest.fixture
