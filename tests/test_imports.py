@@ -20,7 +20,7 @@ LIGHT_MODULES = {
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing", "samplers.kv_cache",
-    "samplers.vllm", "samplers.mlx",
+    "samplers.vllm", "samplers.mlx", "pipeline.duration",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may

@@ -15,7 +15,9 @@ class StopReason(StrEnum):
     """Why a game ended."""
 
     SOLVED = "solved"
+    """The secret was guessed: terminated."""
     OUT_OF_TURNS = "out_of_turns"
+    """No turn is left: terminated."""
     TOKEN_BUDGET = "token_budget"
     """The policy ran out of tokens for the whole game: truncated, not terminated."""
     NOTHING_FITS = "nothing_fits"

@@ -54,10 +54,15 @@ class Outcome(StrEnum):
     """How the rules judged one reply."""
 
     SCORED = "scored"
+    """A guess that got marks."""
     MALFORMED = "malformed"
+    """A reply without a guess."""
     WRONG_LENGTH = "wrong_length"
+    """A guess with another number of letters than the secret."""
     UNLISTED = "unlisted"
+    """A guess outside the word list."""
     HARD_MODE = "hard_mode"
+    """A guess that ignores a revealed letter, in hard mode."""
 
     @property
     def broke_rules(self) -> bool:

@@ -323,7 +323,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
 def test_make_clean_leaves_runs_alone() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist"]
+    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist", "site"]
 
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:

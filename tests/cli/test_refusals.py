@@ -27,7 +27,10 @@ BAD = {
     ),
     "missing model to describe": ("card {here}/nowhere", "name what `wordle-rl run` wrote, or a model in it\n"),
     "missing model to push": ("push {here}/nowhere --repo a/b", "name what `wordle-rl run` wrote, or a model in it\n"),
-    "missing model to play": ("play --player {here}/nowhere", "other players are solver, random and openai:MODEL"),
+    "missing model to play": (
+        "play --player {here}/nowhere",
+        "other players are solver, consistent, random and openai:MODEL",
+    ),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
     "bad model config": ("eval --player {here}/garbled", "cannot load a model"),

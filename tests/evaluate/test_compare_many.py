@@ -1,9 +1,9 @@
 """Laws of evaluations side by side: the same figures from JSON and CSV, the same games for everyone."""
 
-import sys
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -307,7 +307,9 @@ def test_compare_of_two_shows_figures_verdict_and_words(cli, files) -> None:
 
 def test_two_runs_are_compared_once(cli, files, monkeypatch) -> None:
     asked = []
-    monkeypatch.setattr(sys.modules["wordle_rl.evaluate.compare"], "mcnemar_exact", lambda *counts: asked.append(counts) or 1.0)
+    monkeypatch.setattr(
+        sys.modules["wordle_rl.evaluate.compare"], "mcnemar_exact", lambda *counts: asked.append(counts) or 1.0
+    )
     code, out, _ = cli("compare", *files[:2])
     assert (code, len(asked)) == (0, 1)
     assert "games left out because a player could not finish them: 2" in out

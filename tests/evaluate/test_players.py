@@ -35,7 +35,7 @@ def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
 def test_the_solver_wins_and_the_random_player_plays(sixty, solver) -> None:
     starts = [Start(secret) for secret in sixty.answers[:20]]
     won = {}
-    for name in ("solver", "random"):
+    for name in ("solver", "consistent", "random"):
         player = make_player(name, sixty, None, SAMPLING, solver=solver)
         assert player.label == name
         games = play(starts, sixty, player.prompter, player.sampler)
@@ -84,7 +84,9 @@ def test_a_directory_without_a_model_says_how_to_train_one(tmp_path: Path) -> No
 
 
 def test_an_unknown_player_is_told_which_there_are(sixty, solver) -> None:
-    with pytest.raises(ConfigError, match="no model or run directory 'nobody'; other players are solver, random"):
+    with pytest.raises(
+        ConfigError, match="no model or run directory 'nobody'; other players are solver, consistent, random"
+    ):
         make_player("nobody", sixty, None, SAMPLING, solver=solver)
 
 

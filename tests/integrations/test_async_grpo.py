@@ -189,7 +189,7 @@ def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     assert 'pip install "wordle-rl[vllm]"' in capsys.readouterr().err
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
     assert main(config, tmp_path / "empty") == 2
-    assert "wordle-rl sft CONFIG.toml" in capsys.readouterr().err
+    assert "--until sft" in capsys.readouterr().err
     assert main(config, run_directory, "http://127.0.0.1:9") == 2
     assert "no vLLM server answers at http://127.0.0.1:9" in capsys.readouterr().err
     other = serve(lambda *_: (404, {})).url.removesuffix("/v1")

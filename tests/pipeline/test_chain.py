@@ -15,6 +15,7 @@ from rich.console import Console
 from training_fixtures import NUM_ANSWERS, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
+from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.models.directory import find_model
 from wordle_rl.pipeline import Pipeline, evaluation, stages
@@ -344,9 +345,7 @@ def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_
     with pytest.raises(ConfigError, match=message):
         Pipeline(config, tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
-    words = load_words(config.words.source)
-    split = split_secrets(words, config.words.split_seed)
-    todo = check_before_run(config, words, split, tmp_path / "run", ("traces", "sft"), anew=False)
+    todo = check_before_run(config, GameContext.of(config), tmp_path / "run", ("traces", "sft"), anew=False)
     assert todo.sft
 
 

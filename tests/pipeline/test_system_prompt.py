@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("openai")
 
 from chat_families import FAMILIES
+from contexts import context_of
 from fake_endpoint import chat
 from template_checks import codec_of, levels
 from training_fixtures import rows
@@ -64,7 +65,7 @@ def test_a_text_that_shows_no_reply_is_warned_of() -> None:
 def found_in(text: str, small_words, codec, **model: object) -> list[str]:
     game = {"style": "compact", "thinking": "off", "system_prompt": text}
     config = RunConfig.model_validate({"game": game, "model": model, "sft": {"max_length": 64}})
-    findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+    findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
     return [f"{finding.level}: {finding.message}" for finding in findings]
 
 

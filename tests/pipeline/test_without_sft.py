@@ -41,7 +41,12 @@ def taught(word_directory, tmp_path_factory) -> Path:
 def played(model: Path) -> list[tuple[str, list[str]]]:
     """What a model says to every secret, by a way of its own."""
     opened = open_model(model, temperature=0.0)
-    found = play([Start(secret) for secret in opened.words.answers], opened.words, opened.prompter, opened.sampler)
+    found = play(
+        [Start(secret) for secret in opened.context.words.answers],
+        opened.context.words,
+        opened.context.prompter,
+        opened.sampler,
+    )
     return sorted((game.transcript.secret, [turn.reply for turn in game.transcript.turns]) for game in found)
 
 

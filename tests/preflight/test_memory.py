@@ -16,7 +16,7 @@ from transformers import (
     Qwen3Config,
 )
 
-import wordle_rl.preflight.memory as memory_module
+import wordle_rl.models.numbers as numbers_module
 from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import ModelNumbers, main_memory_bytes
@@ -201,7 +201,7 @@ def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
 def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Path, monkeypatch) -> None:
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(memory_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    monkeypatch.setattr(numbers_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
     found = main_memory_bytes()
     assert found is not None
     assert found == expected if expected else found > GIB // 2

@@ -8,12 +8,14 @@ import pytest
 pytest.importorskip("torch")
 
 from chat_families import FAMILIES
+from contexts import context_of
 from template_checks import codec_of, levels
 from tokenizers import normalizers, processors
 
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
+    GameSettings,
     GRPOSettings,
     ModelSettings,
     RunConfig,
@@ -24,7 +26,14 @@ from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.device import check_memory
 from wordle_rl.preflight.findings import Finding, refuse
 from wordle_rl.preflight.memory import MemoryEstimate, estimate, stage_works
-from wordle_rl.preflight.settings import check_engines, check_model, check_teacher, check_teacher_replies, check_updates
+from wordle_rl.preflight.settings import (
+    check_engines,
+    check_lengths,
+    check_model,
+    check_teacher,
+    check_teacher_replies,
+    check_updates,
+)
 from wordle_rl.preflight.template import check_stops, check_template, sample_game
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
@@ -119,7 +128,7 @@ def test_all_budgets_are_checked_at_once(small_words, codec) -> None:
             "eval": {"max_completion_tokens": 40},
         }
     )
-    findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+    findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
     assert levels(findings) == ["problem"] * 2
     with pytest.raises(ConfigError, match=r"the model takes 64.*; grpo.sampling.max_completion_tokens 3 is too small"):
         refuse(findings)
@@ -133,7 +142,7 @@ def test_a_game_must_fit_the_engine_that_plays_it(small_words, codec) -> None:
     def found(length: int, **changes: object) -> list[Finding]:
         values = {"game": game, "grpo": {**grpo, "vllm": {"max_length": length}, **changes}}
         config = RunConfig.model_validate(values)
-        findings = check_model(config, small_words, config.game.prompter(5), codec, load_numbers(config.model))
+        findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
         return [finding for finding in findings if "engine" in finding.message]
 
     (problem,) = found(110)
@@ -245,3 +254,12 @@ def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
     assert told(4, 0, 1e-5) == told(2, 0, 3e-4) == told(2, 4, 1e-5) == [], "whole, quick, adapters"
     [message] = told(2, 0, 1e-5)
     assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
+
+
+def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
+    context = context_of(RunConfig(game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF)), sixty)
+    assert not check_lengths(context, codec, 111, {"eval.max_completion_tokens": 12})
+    assert not check_lengths(context, codec, None, {"eval.max_completion_tokens": 10_000})
+    (problem,) = check_lengths(context, codec, 110, {"eval.max_completion_tokens": 12})
+    assert problem.level == "problem"
+    assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem.message

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from chat_families import family_config, family_tokenizer
+from contexts import context_of
 from rich.console import Console
 from scripted import ScriptedSampler
 from training_fixtures import write_config
@@ -66,7 +67,7 @@ def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) 
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: [say("crane")], 3: ["what?", *lose[:5]]}
     starts = [Start("crane")] * 2 + [Start("crane")] * 2
-    played = play_groups(config, small_words, config.game.prompter(5), ScriptedSampler(script), starts, solver)
+    played = play_groups(config, context_of(config, small_words), ScriptedSampler(script), starts)
     assert (played.num_games, played.win_rate, played.zero_variance_share) == (4, 0.75, 0.5)
     assert (played.overlong_share, played.format_compliance) == (0.0, pytest.approx(8 / 9))
 

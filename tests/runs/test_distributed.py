@@ -61,7 +61,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     shared = {name: [asdict(example) for example in part] for name, part in parts.items()}
     shared |= {"rows": training.given, "traces": traces}
     games.write_text(json.dumps(shared))
-    started = torchrun(Path(__file__).parent / "two_processes.py", word_directory, games, out / "two")
+    started = torchrun(Path(__file__).parents[1] / "support" / "two_processes.py", word_directory, games, out / "two")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo_module, "GroupRollouts", grpo_module.GroupRollouts)  # put back afterwards
         one = train_both(str(word_directory), games, out / "one")

@@ -52,7 +52,7 @@ def test_an_axis_tells_its_ticks_apart() -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
 def test_the_page_s_own_script_says_the_same() -> None:
-    script = (Path(wordle_rl.report.__file__).parent / "page.js").read_text()
+    script = (Path(wordle_rl.report.__file__).parent / "html" / "page.js").read_text()
     function = script[script.index("function inPercent") : script.index("function format")]
     rates = [0, 1, NEARLY_ALL, NEARLY_NONE, 0.5, 0.9996, 1e-17, 0.123]
     done = subprocess.run(

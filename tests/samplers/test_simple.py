@@ -2,11 +2,11 @@
 
 import pytest
 
-from wordle_rl.game import Outcome, Turn
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.rollout import Start, play
 from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.simple import RandomSampler, SolverSampler
+from wordle_rl.samplers.simple import ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -42,3 +42,27 @@ def test_the_random_player_names_listed_words_and_repeats_itself(small_words: Wo
     other = RandomSampler(small_words, COMPACT, seed=4)
     assert first != [t.transcript for t in play(starts, small_words, COMPACT, other)]
     assert {turn.turn.outcome for transcript in first for turn in transcript.turns} == {Outcome.SCORED}
+
+
+def test_the_consistent_player_names_every_answer_that_fits_and_no_other_word(small_words: WordList) -> None:
+    board = (Turn("crane", score_guess("grape", "crane"), Outcome.SCORED),)
+    fitting = {word for word in small_words.answers if score_guess(word, "crane") == board[0].marks}
+    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT)
+    replies = sampler.sample([Request(game, (), board) for game in range(60)])
+    assert {COMPACT.parse(reply.text).word for reply in replies} == fitting == {"drape", "grape", "graze"}
+
+
+def test_the_consistent_player_never_breaks_a_clue_and_repeats_itself(small_words: WordList) -> None:
+    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT, seed=3)
+    starts = [Start(secret) for secret in small_words.answers]
+    first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
+    for transcript in first:
+        turns = [played.turn for played in transcript.turns]
+        assert not any(violates_clues(turn.guess, turns[:place]) for place, turn in enumerate(turns))
+
+
+def test_the_consistent_player_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
+    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT)
+    [completion] = sampler.sample([Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED),))])
+    assert COMPACT.parse(completion.text).word in small_words

@@ -29,6 +29,15 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.words import WordList
 
+
+@pytest.fixture(scope="module")
+def codec(tokenizer) -> ChatCodec:
+    """A codec for which every fourth token ends a reply, so that random models speak at many lengths."""
+    codec = ChatCodec(tokenizer)
+    codec.stop_ids |= frozenset(range(1, len(tokenizer), 4))
+    return codec
+
+
 TOLERANCE = 1e-4
 COMPACT = Prompter(style=Style.COMPACT)
 # Games of one to six own turns: rows of different lengths, leaving one after the other.

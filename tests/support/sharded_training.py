@@ -3,7 +3,8 @@
 accelerate gives sharding to processes on GPUs alone: to others it leaves the launch file's plan unread, and they would
 train as under DDP. `shard_on_cpu` has them read it; all else is accelerate's, torch's and ours as on a GPU, over gloo.
 
-accelerate launch --config_file configs/accelerate/fsdp2.yaml tests/sharded_training.py WORDS GAMES OUT STOP_AFTER
+accelerate launch --config_file configs/accelerate/fsdp2.yaml \
+    tests/support/sharded_training.py WORDS GAMES OUT STOP_AFTER
 """
 
 import json

@@ -1,21 +1,6 @@
 """Configurations of very small models."""
 
-import pytest
-
-pytest.importorskip("torch")
-from transformers import (
-    PreTrainedTokenizerBase,
-)
-
 from wordle_rl.chat.codec import ChatCodec
-
-
-@pytest.fixture(scope="module")
-def codec(tokenizer: PreTrainedTokenizerBase) -> ChatCodec:
-    """A codec for which every fourth token ends a reply, so that random models speak at many lengths."""
-    codec = ChatCodec(tokenizer)
-    codec.stop_ids |= frozenset(range(1, len(tokenizer), 4))
-    return codec
 
 
 def small_config(codec: ChatCodec) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """What each process of a training on two does; also run in the test's own process, for comparison.
 
-torchrun --nproc-per-node 2 tests/two_processes.py WORDS GAMES OUT
+torchrun --nproc-per-node 2 tests/support/two_processes.py WORDS GAMES OUT
 """
 
 import json

@@ -57,7 +57,7 @@ def sharded(plain_traces, codec, word_directory, tmp_path_factory) -> Sharded:
     examples = encode_traces(plain_traces, compact(), codec, 1000).examples[: STEPS_PER_EPOCH * BATCH]
     games = out / "games.json"
     games.write_text(json.dumps([asdict(example) for example in examples]))
-    command = (Path(__file__).parent / "sharded_training.py", word_directory, games, out / "finished")
+    command = (ROOT / "tests" / "support" / "sharded_training.py", word_directory, games, out / "finished")
     launch("fsdp2.yaml", *command, STEPS_PER_EPOCH)
     shutil.copytree(out / "finished", out / "stopped")
     launch("fsdp2.yaml", *command, 0)

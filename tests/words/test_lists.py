@@ -15,7 +15,7 @@ from wordle_rl.words import WordList, WordListError, load_words, read_word_list
 from wordle_rl.words.split import Split, split_secrets
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-DATA = REPOSITORY / "src" / "wordle_rl" / "data"
+DATA = REPOSITORY / "src" / "wordle_rl" / "words" / "embedded"
 SCOWL = Path("/usr/share/dict/scowl")
 
 ANSWERS = ("abide", "crane", "speed")

@@ -39,6 +39,7 @@ from wordle_rl.prompt import Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.samplers.endpoint.providers import bare_address
+from wordle_rl.samplers.simple import RANDOM_PLAYERS
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName, split_secrets
@@ -68,7 +69,7 @@ def eval_player(
     """Play secrets and measure: six turns, strict dictionary, no retries.
 
     Args:
-        player: solver, random, openai:MODEL, or a model or run directory.
+        player: solver, consistent, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
@@ -112,8 +113,8 @@ def eval_player(
 
 
 def resumes(player: str, out: Path | None = None, **_: object) -> bool:
-    """Finished games are kept beside the file; the random player's are not."""
-    return out is not None and player != "random"
+    """Finished games are kept beside the file; the random players' are not."""
+    return out is not None and player not in RANDOM_PLAYERS
 
 
 def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
@@ -136,8 +137,8 @@ def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool
     planned = _planned(who, split, source, asked)
     outputs.check_replaced(planned, secrets)
     played_with = _played_with(who, split, source.part, asked, with_regrets)
-    # Each draw of the random player depends on all draws before it, so that it starts anew and no games are kept.
-    with _journal(outputs, played_with if who.label != "random" else None) as journal:
+    # Each draw of a random player depends on all draws before it, so that it starts anew and no games are kept.
+    with _journal(outputs, played_with if who.label not in RANDOM_PLAYERS else None) as journal:
         evaluation = _play(who, planned, secrets, found, asked, solver if with_regrets else None, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
         with console.messages.status("measuring regret…"):
@@ -236,7 +237,7 @@ def _play(
     kept = journal.kept(secrets) if journal is not None else []
     if kept:
         console.messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
-    sampler, patience, is_random = who.sampler, asked.patience, who.label == "random"
+    sampler, patience, is_random = who.sampler, asked.patience, who.label in RANDOM_PLAYERS
     with terminal.game_progress(console.messages, f"{who.label} plays", len(secrets), kept) as tell:
         if isinstance(sampler, ConcurrentSampler):
             return evaluate_concurrently(

@@ -32,6 +32,7 @@ from wordle_rl.evaluate import (
 from wordle_rl.evaluate.players import Player, make_player, words_of
 from wordle_rl.models.directory import find_model, game_of, is_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, SplitName
@@ -65,7 +66,7 @@ class Asked:
     @property
     def draws(self) -> bool:
         """Whether the player draws its words at random, so that it may play a secret differently the next time."""
-        return self.player == "random" or (
+        return self.player in RANDOM_PLAYERS or (
             self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
         )
 
@@ -73,7 +74,7 @@ class Asked:
         """How the player is asked, as its evaluation records it."""
         seed = self.seed if self.draws else None
         worded = Conditions.of(prompter)
-        if self.player in ("solver", "random"):
+        if self.player in PLAYER_NAMES:
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
         return worded.drawing(

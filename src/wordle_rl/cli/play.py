@@ -40,7 +40,7 @@ def play(
     """Play in the terminal yourself, or watch a player.
 
     Args:
-        player: human, solver, random, openai:MODEL, or a model or run directory.
+        player: human, solver, consistent, random, openai:MODEL, or a model or run directory.
         secret: The word to find; left out: a random answer.
         temperature: 0 is greedy; None leaves it to an endpoint.
         max_completion_tokens: Bound on one turn's reply; left out: that of the run a model lies in, else 512.

@@ -1,4 +1,4 @@
-"""From a player's name to a sampler: `solver`, `random`, a model or run directory, or `openai:MODEL`."""
+"""From a player's name to a sampler: `solver`, `consistent`, `random`, a model or run directory, or `openai:MODEL`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from wordle_rl.config import (
     WordSettings,
     check_seed,
 )
+from wordle_rl.config.context import GameContext
 from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.endpoint.providers import find_endpoint
-from wordle_rl.samplers.simple import RandomSampler, SolverSampler
+from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
-from wordle_rl.words.split import Split, split_secrets
+from wordle_rl.words.split import split_secrets
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -51,7 +52,7 @@ def _find_player(name: str) -> Path:
     """The same of a player; what is no directory may have been meant for another player."""
     if not Path(name).is_dir():
         raise ConfigError(
-            f"no model or run directory {name!r}; other players are solver, random and openai:MODEL, "
+            f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
             "and human for `wordle-rl play` alone"
         )
     return find_model(Path(name))
@@ -118,11 +119,11 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `random`, `openai:MODEL`, or a model or run directory.
+        name: `solver`, `consistent`, `random`, `openai:MODEL`, or a model or run directory.
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
-        solver: For the solver player.
+        solver: For the players that ask it.
         base_url: Address of an OpenAI-compatible endpoint, or a provider's name; None: OpenAI's own.
         endpoint_default_sampling: Leave it to the endpoint how its model's tokens are drawn.
         patience: How many requests it gets at once and how long it is waited for; None: the defaults.
@@ -138,10 +139,9 @@ def make_player(
         check_constrainable(name)
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
-    if name in ("solver", "random"):
+    if name in PLAYER_NAMES:
         prompter = (game or GameSettings()).prompter(words.word_length)
-        sampler = SolverSampler(solver, prompter, seed) if name == "solver" else RandomSampler(words, prompter, seed)
-        return Player(name, sampler, prompter)
+        return Player(name, _without_model(name, words, prompter, solver, seed), prompter)
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
         served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
@@ -152,6 +152,12 @@ def make_player(
     model = settings_of(directory)
     model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
     return Player(str(directory), model_player, prompter)
+
+
+def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
+    if name == "random":
+        return RandomSampler(words, prompter, seed)
+    return (SolverSampler if name == "solver" else ConsistentSampler)(solver, prompter, seed)
 
 
 def check_constrainable(name: str) -> None:
@@ -249,17 +255,13 @@ class OpenModel:
     Attributes:
         model: The weights, trainable.
         codec: Tokenizer and chat template.
-        prompter: The wording that the model was trained with.
-        words: The word list that it was trained with.
-        split: Which answers it was trained on, and which are held out.
+        context: Words, split and wording that it was trained with, and their solver.
         sampler: Plays with the weights as they are at the time.
     """
 
     model: PreTrainedModel
     codec: ChatCodec
-    prompter: Prompter
-    words: WordList
-    split: Split
+    context: GameContext
     sampler: TransformersSampler
 
 
@@ -280,5 +282,5 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
     sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
     sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
-    split = split_secrets(words, known.split_seed)
-    return OpenModel(sampler.model, sampler.codec, prompter, words, split, sampler)
+    context = GameContext(words, split_secrets(words, known.split_seed), prompter, Solver(words))
+    return OpenModel(sampler.model, sampler.codec, context, sampler)

@@ -26,11 +26,12 @@ from transformers import PrinterCallback
 from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import outgrown
+from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
+from wordle_rl.preflight.settings import game_too_long
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
@@ -243,7 +244,9 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
         ConfigError: With the setting and its fix.
     """
     name, budget = "grpo.sampling.max_completion_tokens", config.grpo.sampling.max_completion_tokens
-    if told := outgrown(words, config.game.prompter(words.word_length), codec, name, budget, "server", max_length):
+    game = longest_game(words, config.game.prompter(words.word_length), codec, budget)
+    if game > max_length:
+        told = game_too_long(name, budget, game, "server", max_length)
         raise ConfigError(
             f'{told}; lower it, set game.style to "compact", or start the server with a larger --max-model-len'
         )

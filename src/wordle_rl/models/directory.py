@@ -8,6 +8,7 @@ from pathlib import Path
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, load_config
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
+from wordle_rl.samplers.simple import PLAYER_NAMES
 
 
 def find_model(path: Path) -> Path:
@@ -59,4 +60,4 @@ def run_around(model_directory: Path) -> RunConfig | None:
 
 def is_model(player: str) -> bool:
     """Whether a player's name means a model or run directory."""
-    return player not in ("solver", "random", "human") and not player.startswith("openai:")
+    return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:")

@@ -19,10 +19,11 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.preflight.before_run import check_before_run
+from wordle_rl.preflight.before_run import Todo, check_before_run
 from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, start_anew
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
+from wordle_rl.runs.progress import elapsed
 
 
 class Pipeline:
@@ -56,7 +57,7 @@ class Pipeline:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
         chain = chain[: chain.index(until) + 1]
-        todo = check_before_run(config, work.words, work.split, directory, chain, anew=self._anew)
+        todo = check_before_run(config, work.context, directory, chain, anew=self._anew)
         wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():
@@ -64,10 +65,11 @@ class Pipeline:
                     start_anew(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
-                work.run = Run.create(directory, config, work.split, adds=bool(todo))
+                work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
             wait_for_all()
             self._anew = False  # what is there now belongs to this run
             work.remember()
+            _print_duration(work, todo)
             if todo.traces or todo.sft:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             stages: dict[RunStage, Callable[[RunWork], None]] = {
@@ -83,6 +85,18 @@ class Pipeline:
             return evaluate_and_report(work) if "report" in chain and is_first() else None
 
 
+def _print_duration(work: RunWork, todo: Todo) -> None:
+    """Print about how long the run will take on this machine, by stage, where that can be estimated."""
+    if not (is_first() and todo):
+        return
+    from wordle_rl.pipeline.duration import estimate_seconds
+
+    if seconds := estimate_seconds(work.config, work.context, todo):
+        parts = ", ".join(f"{stage} {elapsed(part)}" for stage, part in seconds.items())
+        text = f"about {elapsed(sum(seconds.values()))} on this machine ({parts})"
+        work.console.print(text, markup=False, highlight=False)
+
+
 def _tell_what_is_taken_over(work: RunWork) -> None:
     """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
     if is_run(work.directory):
@@ -93,5 +107,5 @@ def _tell_what_is_taken_over(work: RunWork) -> None:
     if found:
         holds = " and ".join(found)
         work.console.print(f"{work.directory} holds {holds} already: taken as they are", markup=False)
-    if doubt := leak_warning(Path(work.config.model.path), work.split):
+    if doubt := leak_warning(Path(work.config.model.path), work.context.split):
         work.console.print(f"model.path {doubt}", markup=False)

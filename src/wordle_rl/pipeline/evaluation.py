@@ -29,7 +29,7 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
         results[name] = {
             part: asdict(figures)
             for evaluation in evaluations
-            for part, figures in figures_by_split(evaluation, work.split).items()
+            for part, figures in figures_by_split(evaluation, work.context.split).items()
         }
     results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
     results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
@@ -45,9 +45,9 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
     path = work.directory / "eval" / f"{label}.json"
     if path.is_file():
         return Evaluation.load(path)
-    secrets = work.split.of_each_part(work.config.eval.max_games)
+    secrets = work.context.split.of_each_part(work.config.eval.max_games)
     if constrained:
-        held_out = frozenset(work.split.test)
+        held_out = frozenset(work.context.split.test)
         secrets = [secret for secret in secrets if secret in held_out]
     sampling = SamplingSettings(
         temperature=0.0,
@@ -57,7 +57,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
     model = _player(work, name)
     played_with = {
         "weights": weights_mark(Path(model.path)),
-        "words": work.words.fingerprint,
+        "words": work.context.words.fingerprint,
         **work.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
     }
     with ExitStack() as held:
@@ -65,24 +65,26 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
         before = journal.kept(secrets)
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
         engine, seed = work.config.eval.engine, work.config.seed
-        sampler = model_sampler(model, work.words, work.prompter, sampling, seed, engine, constrained=constrained)
+        sampler = model_sampler(
+            model, work.context.words, work.context.prompter, sampling, seed, engine, constrained=constrained
+        )
         planned = Evaluation(
             name=name,
             player=model.path,
             parts=(),
-            rules=work.prompter.rules,
-            fingerprint=work.words.fingerprint,
+            rules=work.context.prompter.rules,
+            fingerprint=work.context.words.fingerprint,
             records=(),
-            conditions=Conditions.of(work.prompter, sampler),
+            conditions=Conditions.of(work.context.prompter, sampler),
             constrain="words" if constrained else "none",
         )
         evaluation = evaluate(
             planned,
             secrets,
-            work.words,
-            work.prompter,
+            work.context.words,
+            work.context.prompter,
             sampler,
-            solver=work.solver if work.config.eval.regret else None,
+            solver=work.context.solver if work.config.eval.regret else None,
             batch_size=work.config.eval.max_batch_size,
             journal=journal,
             on_finished=game_counter(tell, len(secrets), before),

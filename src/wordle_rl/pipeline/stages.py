@@ -34,7 +34,7 @@ def make_traces(work: RunWork) -> None:
     settings, sft = work.config.traces, work.config.sft
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
     if settings.file is not None:
-        given = GivenTraces(work.words, work.split, settings, work.config.game)
+        given = GivenTraces(work.context.words, work.context.split, settings, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
@@ -45,8 +45,8 @@ def make_traces(work: RunWork) -> None:
     with work.stage("traces", "Teacher games", settings.num_games) as advance:
         write_solver_traces(
             path,
-            work.split,
-            work.solver,
+            work.context.split,
+            work.context.solver,
             settings,
             work.config.seed,
             lambda done: advance(done, settings.num_games, ""),
@@ -70,7 +70,7 @@ def train_by_traces(work: RunWork) -> None:
     with work.stage("encode", "Encoding games", num_games) as advance:
         encoded = encode_traces(
             read_traces(path),
-            work.prompter,
+            work.context.prompter,
             codec,
             limit,
             lambda done: advance(done, num_games, ""),
@@ -101,8 +101,8 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
     if not work.config.sft.validations_per_epoch:
         return []
     traces = read_traces(path) if path.is_file() else ()
-    held_out = (trace for trace in traces if work.split.part_of(trace.secret) == "val")
-    examples = encode_traces(held_out, work.prompter, codec, limit).examples
+    held_out = (trace for trace in traces if work.context.split.part_of(trace.secret) == "val")
+    examples = encode_traces(held_out, work.context.prompter, codec, limit).examples
     if not examples:
         work.console.print("no validation loss: there are no teacher games of validation secrets")
     return examples
@@ -119,13 +119,22 @@ def learn_by_play(work: RunWork) -> None:
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
         model, codec = load_model(start, work.config.seed)
-    taught, secrets = work.split.shared(work.config.traces.rl_only_share)
+    taught, secrets = work.context.split.shared(work.config.traces.rl_only_share)
     rehearsal = taught if taught != secrets else ()
     if rehearsal and work.config.start == "base":
-        few = f"{len(secrets):,} of {len(work.split.train):,} training secrets"
+        few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
         work.console.print(f"traces.rl_only_share: groups play {few}, those kept from a teacher", markup=False)
     boards, share = _given_starts(work), work.config.starts_share
-    setup = GameSetup(work.words, work.prompter, secrets, work.solver, work.split.val, rehearsal, boards, share)
+    setup = GameSetup(
+        work.context.words,
+        work.context.prompter,
+        secrets,
+        work.context.solver,
+        work.context.split.val,
+        rehearsal,
+        boards,
+        share,
+    )
     title = ALGORITHM_NAMES[name]
     with work.stage(name, title[0].upper() + title[1:], 0) as advance:
         directory = _training_of(work.config)(
@@ -146,7 +155,7 @@ def _given_starts(work: RunWork) -> tuple[Start, ...]:
     """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
     if work.config.starts_file is None:
         return ()
-    read = partial(starts_of, work.config, work.words, work.split)
+    read = partial(starts_of, work.config, work.context)
     kept = work.directory / BOARDS_FILE
     if is_first() and not kept.is_file():
         given = read(work.config.starts_file)

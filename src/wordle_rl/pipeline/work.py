@@ -10,15 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from wordle_rl.config import RunConfig
-from wordle_rl.prompt import Prompter
+from wordle_rl.config.context import GameContext
 from wordle_rl.runs import Run, read_object, write_json
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.lineage import TrainedSecrets, lesson_of
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import peak_memory_gib
-from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split, split_secrets
 
 
 @dataclass
@@ -28,32 +25,24 @@ class RunWork:
     Attributes:
         config: Every setting.
         console: Where progress is shown.
-        words: The word list.
-        split: Which answers are trained on, and which are held out.
-        lesson: Whose secrets its models learn from.
-        prompter: Wording and rules.
-        solver: The solver.
+        context: Words, split, prompts and solver.
+        lesson: The secrets its models are trained on.
         run: The run directory.
         peak_memory_gib: The most memory that a stage took.
     """
 
     config: RunConfig
     console: Console
-    words: WordList
-    split: Split
+    context: GameContext
     lesson: TrainedSecrets
-    prompter: Prompter
-    solver: Solver
     run: Run
     peak_memory_gib: float = 0.0
 
     @classmethod
     def of(cls, config: RunConfig, directory: Path, console: Console) -> RunWork:
         """The work of a config."""
-        words = load_words(config.words.source)
-        split = split_secrets(words, config.words.split_seed)
-        prompter, lesson = config.game.prompter(words.word_length), lesson_of(config.words, split)
-        return cls(config, console, words, split, lesson, prompter, Solver(words), Run(directory))
+        context = GameContext.of(config)
+        return cls(config, console, context, lesson_of(config.words, context.split), Run(directory))
 
     @property
     def directory(self) -> Path:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.trace_filter import GivenTraces
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import refuse
@@ -17,7 +18,6 @@ from wordle_rl.rl.start_boards import starts_of
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
-from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -36,14 +36,13 @@ class Todo:
 
 
 def check_before_run(
-    config: RunConfig, words: WordList, split: Split, directory: Path, chain: Sequence[RunStage], *, anew: bool
+    config: RunConfig, context: GameContext, directory: Path, chain: Sequence[RunStage], *, anew: bool
 ) -> Todo:
     """Refuse what can be known to fail before a run is begun or resumed.
 
     Args:
         config: Every setting.
-        words: The run's words.
-        split: The run's secrets.
+        context: Words, split, prompts and solver of the run.
         directory: The run directory.
         chain: The stages to go through, from teacher games on.
         anew: Whether a run in that directory is to be removed first.
@@ -63,18 +62,18 @@ def check_before_run(
         check_removable(directory)
         _check_inputs_stay(config, directory)
     elif not is_run(directory):
-        _check_taken_over(split, directory, config.algorithm)
+        _check_taken_over(context.split, directory, config.algorithm)
     todo = _todo(config, directory, chain, anew=anew)
     if todo.sft or (todo.play and config.start == "base"):
-        _check_model(config, words)
+        _check_model(config, context)
     if config.traces.file is None and (todo.traces or config.algorithm == "dagger"):
-        _check_opener(config, words)
+        _check_opener(config, context.words)
     if config.traces.file is not None and todo.traces:
-        _check_given_games(config, words, split, learnt=chain[-1] != "traces")
+        _check_given_games(config, context, learnt=chain[-1] != "traces")
     if config.starts_file is not None and todo.play:
         kept = directory / BOARDS_FILE
         path = config.starts_file if anew or not kept.is_file() else kept
-        starts_of(config, words, split, path)
+        starts_of(config, context, path)
     ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
@@ -146,20 +145,19 @@ def _check_opener(config: RunConfig, words: WordList) -> None:
         )
 
 
-def _check_given_games(config: RunConfig, words: WordList, split: Split, *, learnt: bool) -> None:
+def _check_given_games(config: RunConfig, context: GameContext, *, learnt: bool) -> None:
     """Refuse given teacher games without one to learn from; if they are learnt, budgets too small for their replies."""
-    next(iter(GivenTraces(words, split, config.traces, config.game)))  # the first one, or an error
+    next(iter(GivenTraces(context.words, context.split, config.traces, config.game)))  # the first one, or an error
     if not learnt:
         return
     from wordle_rl.models.loading import load_codec
 
     codec, _ = load_codec(config.model)
-    prompter = config.game.prompter(words.word_length)
-    taught = teacher_examples(config, words, split, prompter, codec, Solver(words))
+    taught = teacher_examples(config, context, codec)
     refuse(check_teacher_replies(reply_lengths(taught), budgets_of(config)))
 
 
-def _check_model(config: RunConfig, words: WordList) -> None:
+def _check_model(config: RunConfig, context: GameContext) -> None:
     """Refuse a model that is missing or too small."""
     try:
         from wordle_rl.models.adapters import is_adapter
@@ -172,5 +170,4 @@ def _check_model(config: RunConfig, words: WordList) -> None:
     check_packages(config.model)
     refuse(check_engines(config, adapts=is_adapter(config.model.path)))
     codec, _ = load_codec(config.model)
-    prompter = config.game.prompter(words.word_length)
-    refuse(check_model(config, words, prompter, codec, load_numbers(config.model)))
+    refuse(check_model(config, context, codec, load_numbers(config.model)))

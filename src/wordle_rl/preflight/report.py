@@ -13,6 +13,7 @@ from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import ChatTemplateError, changes_of
 from wordle_rl.config import ConfigError, GRPOSettings, RunConfig
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
@@ -21,7 +22,6 @@ from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.preflight.settings import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
-from wordle_rl.prompt import Prompter
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.start_boards import GivenStarts, starts_of
@@ -31,9 +31,6 @@ from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes, sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split, split_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,30 +93,26 @@ def check_play(played: Played, limit: int, section: str = "grpo") -> list[Findin
 
 def play_groups(
     config: RunConfig,
-    words: WordList,
-    prompter: Prompter,
+    context: GameContext,
     sampler: Sampler,
     starts: Sequence[Start],
-    solver: Solver,
     max_prompt_tokens: int | None = None,
 ) -> Played:
     """Play groups of games as a step of the chosen algorithm would and measure them.
 
     Args:
         config: Rewards and credit.
-        words: The word list.
-        prompter: Wording, shape and rules.
+        context: Words, prompts and solver.
         sampler: The model.
         starts: As many equal starts for each group as the algorithm's `group_size`.
-        solver: For rewards that ask it.
         max_prompt_tokens: The longest prompt the model takes; None: no bound.
     """
     settings = config.play_settings
-    trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
+    trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
     rubric = settings.reward.schedule().rubric_at(0)
     credit = CREDITS[settings.credit if isinstance(settings, GRPOSettings) else "game"]
     constant = [
-        is_constant(credit([rubric.score(trajectory.transcript, solver).turn_rewards for trajectory in group]))
+        is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
         if len(group) > 1  # else nothing is compared
     ]
@@ -150,7 +143,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         from wordle_rl.models.loading import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
-    planned = _Planned.of(config)
+    planned = _Planned(config, GameContext.of(config))
     numbers, codec, unreadable = _look_up(config)
     engines = check_engines(config, adapts=is_adapter(config.model.path))
     findings = (*_check_launch(config), *_check_starts(planned), *engines, *unreadable)
@@ -166,19 +159,10 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
 
 @dataclass(frozen=True)
 class _Planned:
-    """A run that is looked at: its settings, words, secrets and prompts."""
+    """A run that is looked at."""
 
     config: RunConfig
-    words: WordList
-    split: Split
-    prompter: Prompter
-    solver: Solver
-
-    @classmethod
-    def of(cls, config: RunConfig) -> _Planned:
-        words = load_words(config.words.source)
-        split = split_secrets(words, config.words.split_seed)
-        return cls(config, words, split, config.game.prompter(words.word_length), Solver(words))
+    context: GameContext
 
     def given(self) -> GivenStarts | None:
         """The boards of starts_file, if groups start from any.
@@ -188,16 +172,16 @@ class _Planned:
             RunError: If there is no such file, or a line is no board.
         """
         path = self.config.starts_file
-        return starts_of(self.config, self.words, self.split, path) if path is not None else None
+        return starts_of(self.config, self.context, path) if path is not None else None
 
     def starts(self, num_groups: int) -> list[Start]:
         """Where the first groups of training start, those with secrets that nobody can find left out."""
         config = self.config
-        _, secrets = self.split.shared(config.traces.rl_only_share)
+        _, secrets = self.context.split.shared(config.traces.rl_only_share)
         given = self.given()
         drawn = GroupStarts(
-            self.words,
-            self.prompter,
+            self.context.words,
+            self.context.prompter,
             secrets,
             config.seed,
             max_given=config.play_settings.max_given,
@@ -238,14 +222,14 @@ def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, 
 
 def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
     """What chat template, prompts and teacher games come to in tokens, and what is wrong with that."""
-    config, words, prompter = planned.config, planned.words, planned.prompter
+    config, words, prompter = planned.config, planned.context.words, planned.context.prompter
     taught, unusable = _taught(planned, codec)
     lengths = [len(example.token_ids) for example in taught]
     return replace(
         report,
         findings=(
             *report.findings,
-            *check_model(config, words, prompter, codec, numbers),
+            *check_model(config, planned.context, codec, numbers),
             *unusable,
             *(check_teacher(lengths, config.sft.max_length) if taught and "sft" in config.trained else ()),
             *(_check_replies(config, taught) if taught else ()),
@@ -266,7 +250,7 @@ def _taught(planned: _Planned, codec: ChatCodec) -> tuple[list[Example], list[Fi
     if "traces" not in config.chain:
         return [], []
     try:
-        found = teacher_examples(config, planned.words, planned.split, planned.prompter, codec, planned.solver)
+        found = teacher_examples(config, planned.context, codec)
     except (ConfigError, RunError) as error:
         return [], [Finding("problem", str(error))]
     return found, []
@@ -279,8 +263,8 @@ def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding
 
 def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
     """What each stage takes in memory, with the lengths in the report as far as they are known."""
-    config, split = planned.config, planned.split
-    most = config.eval.max_games or len(planned.words.answers)
+    config, split = planned.config, planned.context.split
+    most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
     memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
     assert report.device is not None
@@ -320,4 +304,4 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
     sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
     starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
     budget = prompt_budget(model, settings, config.algorithm)
-    return play_groups(config, planned.words, planned.prompter, sampler, starts, planned.solver, budget)
+    return play_groups(config, planned.context, sampler, starts, budget)

@@ -6,32 +6,28 @@ import math
 from collections.abc import Mapping, Sequence
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import fit_problems, outgrown
+from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.config import OptimizerSettings, RunConfig
+from wordle_rl.config.context import GameContext
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
-from wordle_rl.prompt import Prompter
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import vllm_missing
-from wordle_rl.words import WordList
 
 _SMALL_RATE = 1e-4
 """A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
 
 
-def check_model(
-    config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec, numbers: ModelNumbers
-) -> list[Finding]:
+def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> list[Finding]:
     """The checks that need no weights and take no time: template, stop tokens, rates, budgets."""
-    game = sample_game(words, prompter)
-    fits = fit_problems(words, prompter, codec, numbers.context, budgets_of(config))
+    game, prompter = sample_game(context.words, context.prompter), context.prompter
     return [
         *check_template(codec, game, prompter.thinking),
         *check_wording(prompter),
         *check_stops(codec, game, numbers.vocab_size),
-        *(Finding("problem", message) for message in fits),
-        *check_engine_length(config, words, prompter, codec),
+        *check_lengths(context, codec, numbers.context, budgets_of(config)),
+        *check_engine_length(config, context, codec),
         *check_updates(config, numbers),
     ]
 
@@ -72,15 +68,49 @@ def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
     return findings
 
 
-def check_engine_length(config: RunConfig, words: WordList, prompter: Prompter, codec: ChatCodec) -> list[Finding]:
+def check_lengths(
+    context: GameContext, codec: ChatCodec, model_length: int | None, budgets: Mapping[str, int]
+) -> list[Finding]:
+    """Check that a completion holds a guess and that games fit the model.
+
+    Args:
+        context: Words, prompts and rules.
+        codec: The model's tokenizer and template.
+        model_length: The most tokens the model takes; None if it does not say.
+        budgets: Name of a setting -> tokens it allows for one completion.
+    """
+    words, prompter = context.words, context.prompter
+    findings = []
+    guess = longest_reply(words, prompter, codec)
+    for name, budget in budgets.items():
+        if budget < guess:
+            message = f"{name} {budget} is too small: to guess a word takes up to {guess} tokens"
+            findings.append(Finding("problem", message))
+        game = longest_game(words, prompter, codec, budget)
+        if model_length is not None and game > model_length:
+            shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
+            fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+            message = f"{game_too_long(name, budget, game, 'model', model_length)}; lower {name}{shorter}, {fix}"
+            findings.append(Finding("problem", message))
+    return findings
+
+
+def game_too_long(name: str, budget: int, game: int, taker: str, length: int) -> str:
+    """Error text for games of `game` tokens, of which `taker` (a model, an engine, a server) takes `length`."""
+    return f"a game may take {game} tokens with {name} {budget}, the {taker} takes {length}"
+
+
+def check_engine_length(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Finding]:
     """Whether the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
     grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
     if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
         return []
     name, length = "grpo.sampling.max_completion_tokens", grpo.vllm.max_length
-    told = outgrown(words, prompter, codec, name, budget, "engine", length)
+    game = longest_game(context.words, context.prompter, codec, budget)
+    if game <= length:
+        return []
     fix = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
-    return [Finding("problem", f"{told}; {fix}")] if told else []
+    return [Finding("problem", f"{game_too_long(name, budget, game, 'engine', length)}; {fix}")]
 
 
 def budgets_of(config: RunConfig) -> dict[str, int]:

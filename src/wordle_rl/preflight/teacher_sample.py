@@ -7,31 +7,27 @@ from itertools import groupby
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_filter import GivenTraces
-from wordle_rl.prompt import Prompter
-from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.words import WordList
-from wordle_rl.words.split import Split
 
 _TEACHER_GAMES = 256
 
 
-def teacher_examples(
-    config: RunConfig, words: WordList, split: Split, prompter: Prompter, codec: ChatCodec, solver: Solver
-) -> list[Example]:
+def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
     """The sequences that a few teacher games make."""
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[Trace]
     if settings.file is not None:
-        traces = GivenTraces(words, split, settings, config.game)
+        traces = GivenTraces(context.words, context.split, settings, config.game)
     else:
-        secrets = draw_secrets(words, split, settings, config.seed)
-        traces = solver_traces(words, secrets, SolverTeacher(solver), settings, config.seed)
-    return encode_traces(traces, prompter, codec, max_length=10**9).examples
+        secrets = draw_secrets(context.words, context.split, settings, config.seed)
+        teacher = SolverTeacher(context.solver)
+        traces = solver_traces(context.words, secrets, teacher, settings, config.seed)
+    return encode_traces(traces, context.prompter, codec, max_length=10**9).examples
 
 
 def reply_lengths(examples: Iterable[Example]) -> list[int]:

@@ -1,9 +1,11 @@
-"""The only home of tags and wording: game state -> chat messages, reply -> `Guess` or `ParseFailure`.
+"""The only home of tags and wording.
 
-reply.py       the grammar of a reply: what is a guess, and why something is none
-knowledge.py   what the marks so far prove, and saying it in plain sentences
-system_prompt.py  a system prompt of one's own, and its placeholders
-prompter.py    `Prompter`: every message of a game, in one style and shape
+Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
+
+    reply.py       the grammar of a reply: what is a guess, and why something is none
+    knowledge.py   what the marks so far prove, and saying it in plain sentences
+    system_prompt.py  a system prompt of one's own, and its placeholders
+    prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of

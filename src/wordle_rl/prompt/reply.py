@@ -11,22 +11,32 @@ class Thinking(StrEnum):
     """Whether a reply may reason before it guesses."""
 
     OFF = "off"
+    """Thinking is not allowed."""
     OPTIONAL = "optional"
+    """Thinking is allowed."""
     REQUIRED = "required"
+    """A reply without thinking is malformed."""
 
 
 class FailureReason(StrEnum):
     """Why a reply held no guess."""
 
     NO_GUESS = "no_guess"
+    """No guess outside the thinking."""
     SEVERAL_GUESSES = "several_guesses"
+    """More than one guess, or a guess tag within the thinking."""
     TEXT_OUTSIDE_TAGS = "text_outside_tags"
+    """Text before the guess that is not thinking."""
     TEXT_AFTER_GUESS = "text_after_guess"
+    """Text after the guess."""
     THINKING_UNCLOSED = "thinking_unclosed"
     """The thinking tags do not pair up: one is left open, closed twice or nested."""
     THINKING_MISSING = "thinking_missing"
+    """No thinking, where it is required."""
     THINKING_NOT_ALLOWED = "thinking_not_allowed"
+    """Thinking, where it is off."""
     NOT_A_WORD = "not_a_word"
+    """A guess with characters other than letters a to z."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """What is shown of runs and evaluations: terminal, page, model card, hub.
 
-    terminal.py       tables and boards in the terminal
-    read.py           content of a run directory, and what is missing in it
-    html/             one self-contained page per run
-    card.py           model card (README.md) of a trained model
-    card_sections.py  the sections of its text
-    card_metadata.py  its front matter
-    hub.py            upload to the Hugging Face hub: files, errors
+terminal.py       tables and boards in the terminal
+read.py           content of a run directory, and what is missing in it
+html/             one self-contained page per run
+card.py           model card (README.md) of a trained model
+card_sections.py  the sections of its text
+card_metadata.py  its front matter
+hub.py            upload to the Hugging Face hub: files, errors
 """
 
 from wordle_rl.report.html.page import write_report

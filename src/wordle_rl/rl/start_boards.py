@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config.context import GameContext
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.rollout import Start
 from wordle_rl.runs import RunError, read_jsonl
@@ -41,14 +42,15 @@ class GivenStarts:
             yield {"word": start.secret, "turns": turns}
 
 
-def starts_of(config: RunConfig, words: WordList, split: Split, path: Path) -> GivenStarts:
+def starts_of(config: RunConfig, context: GameContext, path: Path) -> GivenStarts:
     """The boards of a file that groups of a run may start from.
 
     Raises:
         RunError: If there is no such file, or a line is no board.
         ConfigError: If no board can be used.
     """
-    return read_starts(path, words, split, config.game.rules, outside=config.play_settings.learns_without_wins)
+    outside = config.play_settings.learns_without_wins
+    return read_starts(path, context.words, context.split, config.game.rules, outside=outside)
 
 
 def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outside: bool) -> GivenStarts:

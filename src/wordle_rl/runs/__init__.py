@@ -1,13 +1,13 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
-    files.py        files that are whole or absent: atomic writes, JSON lines, locks
-    run.py          `Run`: one directory with its settings, manifest, metrics and models
-    provenance.py   the manifest: versions, git commit, words, split, hardware, command
-    lineage.py      what a model carries with it: its game, and the secrets it was trained on
-    audit.py        proof that no held-out word was trained on
-    trackers.py     sample games, in games.jsonl and in a tracker
-    progress.py     progress bars, rates as percent
-    distributed.py  several processes, one run: ranks, waiting, sharding
+files.py        files that are whole or absent: atomic writes, JSON lines, locks
+run.py          `Run`: one directory with its settings, manifest, metrics and models
+provenance.py   the manifest: versions, git commit, words, split, hardware, command
+lineage.py      what a model carries with it: its game, and the secrets it was trained on
+audit.py        proof that no held-out word was trained on
+trackers.py     sample games, in games.jsonl and in a tracker
+progress.py     progress bars, rates as percent
+distributed.py  several processes, one run: ranks, waiting, sharding
 """
 
 from wordle_rl.runs.files import (

@@ -1,4 +1,6 @@
-"""Players: the `Sampler` protocol and its backends. Each backend is imported from its own module.
+"""Players: the `Sampler` protocol and its backends.
+
+Each backend is imported from its own module.
 
     base.py          `Sampler`, `Request`, `Completion`
     simple.py        players without a model: the solver, random words

@@ -32,6 +32,7 @@ KNOWN_LISTS: Mapping[str, KnownList] = {
         guesses_sha256="a7898cd20f36686d4c5b43ece226c36eb41a701df36da35bd18e21af41cfead4",
     ),
 }
+"""Name -> hashes of the published lists."""
 
 
 def read_word_list(directory: Path, name: str | None = None) -> WordList:

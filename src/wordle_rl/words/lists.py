@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MIN_WORD_LENGTH = 3
+"""Letters of the shortest words a list may hold."""
+
 MAX_WORD_LENGTH = 10
+"""Letters of the longest words a list may hold."""
 
 
 class WordListError(ValueError):

@@ -1,0 +1,3 @@
+"""Fixtures of this room."""
+
+from shards import checkpoint  # noqa: F401

@@ -1,0 +1,146 @@
+"""Laws of the site: it builds, a broken link fails, it loads nothing from other hosts, it has every public name."""
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("words", "game", "solver", "prompt", "env", "reward", "samplers", "rollout", "evaluate")
+
+
+def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of this repository."""
+    site = tmp_path_factory.mktemp("site")
+    done = build(ROOT, site)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A repository of a few files with the settings and the hook of this one."""
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for folder in ("configs", "docs", "scripts", "src"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "mkdocs.yml").write_text(settings[: settings.index("\nnav:")] + "\nnav:\n  - index.md\n")
+    shutil.copy(ROOT / "scripts" / "site_links.py", tmp_path / "scripts")
+    (tmp_path / "LICENSE").write_text("free")
+    (tmp_path / "configs" / "small.toml").write_text("seed = 1\n")
+    (tmp_path / "README.md").write_text(
+        "# Title\n\n[home](docs/index.md#home), [licence](LICENSE), [self](README.md#title)\n"
+    )
+    (tmp_path / "docs" / "index.md").write_text(
+        "# Home\n\n[settings](../configs/small.toml), [read me](../README.md#title)\n"
+    )
+    return tmp_path
+
+
+def test_links_that_leave_docs_lead_to_copies(small: Path) -> None:
+    done = build(small, small / "site")
+    assert done.returncode == 0, done.stderr
+    copies = small / "site" / "repository"
+    assert (copies / "LICENSE").read_text() == "free"
+    assert (copies / "configs" / "small.toml").read_text() == "seed = 1\n"
+    assert {"repository/configs/small.toml", "repository/index.html#title"} <= links(small / "site" / "index.html")
+    assert {"../index.html#home", "LICENSE", "#title"} <= links(copies / "index.html")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "gone.md",
+        "#gone",
+        "index.md#gone",
+        "../gone.toml",
+        "../configs",
+        "../README.md#gone",
+        "../../elsewhere.md",
+        "/index.md",
+    ],
+)
+def test_a_broken_link_fails(small: Path, target: str) -> None:
+    (small.parent / "elsewhere.md").write_text("outside the repository")
+    with (small / "docs" / "index.md").open("a") as page:
+        page.write(f"\n[broken]({target})\n")
+    done = build(small, small / "site")
+    assert done.returncode == 1
+    assert re.search(rf"WARNING.*{re.escape(target.split('#')[-1])}", done.stderr), done.stderr
+
+
+def test_a_broken_link_of_a_linked_file_fails(small: Path) -> None:
+    (small / "README.md").write_text("# Title\n\n[broken](docs/gone.md)\n")
+    done = build(small, small / "site")
+    assert done.returncode == 1
+    assert "docs/gone.md" in done.stderr
+
+
+def test_a_page_outside_the_navigation_fails(small: Path) -> None:
+    (small / "docs" / "hidden.md").write_text("# Hidden\n")
+    done = build(small, small / "site")
+    assert done.returncode == 1
+    assert "hidden.md" in done.stderr
+
+
+def test_an_unknown_name_of_the_reference_fails(small: Path) -> None:
+    (small / "src" / "package.py").write_text('"""Empty."""\n')
+    with (small / "docs" / "index.md").open("a") as page:
+        page.write("\n::: package.gone\n")
+    assert build(small, small / "site").returncode == 1
+
+
+def links(page: Path) -> set[str]:
+    return set(re.findall(r'href="([^"]+)"', page.read_text(encoding="utf-8")))
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe|source)[^>]*\bsrc="([^"]+)"', text)
+        loaded += re.findall(r'<link[^>]*\bhref="([^"]+)"', text)
+        assert loaded
+        assert [address for address in loaded if re.match(r"\w+:|//", address)] == [], page.name
+    for sheet in site.rglob("*.css"):
+        assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']+", sheet.read_text(encoding="utf-8")) == []
+
+
+def test_the_page_has_light_and_dark_colours(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert {"default", "slate"} == set(
+        re.findall(
+            r'data-md-color-scheme="(\w+)" data-md-color-primary="\w+" data-md-color-accent="\w+"\s+aria-label', text
+        )
+    )
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_has_every_public_name_with_its_sections(site: Path, room: str) -> None:
+    text = (site / "reference" / f"{room}.html").read_text(encoding="utf-8")
+    module = importlib.import_module(f"wordle_rl.{room}")
+    own = {name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
+    public = set(getattr(module, "__all__", own))
+    assert public
+    shown = set(re.findall(r'id="wordle_rl\.([\w.]+)"', text))
+    # A function that shares its name with the file it is in is shown under that file.
+    hidden = {name for name in public if not {f"{room}.{name}", f"{room}.{name}.{name}"} & shown}
+    assert {name for name in hidden if not name.startswith("_")} == set()
+    assert not re.search(r"<p>(?:Args|Attributes|Examples|Raises|Returns|Yields):", text), "a section is shown as text"

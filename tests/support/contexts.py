@@ -1,0 +1,13 @@
+"""Game contexts of small word lists."""
+
+from wordle_rl.config import RunConfig
+from wordle_rl.config.context import GameContext
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+from wordle_rl.words.split import split_secrets
+
+
+def context_of(config: RunConfig, words: WordList) -> GameContext:
+    """The context of a config, with these words instead of its own."""
+    solver = Solver(words, use_cache=False)
+    return GameContext(words, split_secrets(words), config.game.prompter(words.word_length), solver)
