@@ -27,13 +27,17 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.cli import console
+from wordle_rl.cli.command import Command, Program
+from wordle_rl.cli.settings import RunSettings
+from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
+from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.preflight.settings import game_too_long
 from wordle_rl.prompt import Shape
-from wordle_rl.runs import Run, RunError
+from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.samplers.vllm import check_vllm
@@ -42,11 +46,13 @@ from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
-from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
+
+_MODULE = "wordle_rl.integrations.async_grpo"
 
 
 class WordleAsyncTrainer(WholeCheckpoints, AsyncGRPOTrainer):
@@ -103,7 +109,7 @@ def check_settings(config: RunConfig) -> None:
 def make_trainer(
     config: RunConfig,
     run: Run,
-    server: str,
+    asynchronous: AsyncSettings,
     max_length: int,
     stop: StopRequest,
     weight_transfer: Any = None,
@@ -111,9 +117,9 @@ def make_trainer(
     """TRL's trainer with our games.
 
     Args:
-        config: Every setting.
+        config: Every setting of the run.
         run: The run, with its model of SFT if it has that stage.
-        server: Address of the vLLM server, which serves that model.
+        asynchronous: The vLLM server, which serves that model, and how far it runs ahead.
         max_length: The most tokens the server takes.
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
@@ -130,9 +136,11 @@ def make_trainer(
         model_name=start,
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": secret}] for secret in secrets]}),
         num_generations=grpo.group_size,
-        max_inflight_tasks=2 * games,
-        queue_maxsize=4 * games,
-        vllm_server_url=server,
+        max_inflight_tasks=asynchronous.batches_ahead * games,
+        queue_maxsize=asynchronous.queue_batches * games,
+        child_ready_timeout=asynchronous.worker_timeout_s,
+        request_timeout=asynchronous.request_timeout_s,
+        vllm_server_url=asynchronous.server,
         max_tokens=grpo.sampling.max_completion_tokens,
         temperature=grpo.sampling.temperature,
         top_p=grpo.sampling.top_p,
@@ -157,7 +165,11 @@ def make_trainer(
         max_steps=grpo.steps,
         save_strategy="steps" if grpo.save_steps else "no",
         save_steps=grpo.save_steps or 500,
-        vllm_server_base_url=server,
+        max_staleness=asynchronous.max_staleness,
+        heartbeat_stale_after_s=float(asynchronous.heartbeat_timeout_s),
+        vllm_server_base_url=asynchronous.server,
+        vllm_server_timeout=float(asynchronous.server_timeout_s),
+        weight_sync_timeout=asynchronous.sync_timeout_s,
         report_to=list(config.report_to),
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
@@ -178,7 +190,7 @@ def make_trainer(
     return trainer
 
 
-def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any = None) -> Path:
+def train(config: RunConfig, directory: Path, asynchronous: AsyncSettings, weight_transfer: Any = None) -> Path:
     """Train what GRPO starts from and leave the result in `<run>/grpo`, where `wordle-rl run` finds it.
 
     Returns:
@@ -198,18 +210,18 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
-    max_length, words = server_length(server, start), load_words(config.words.source)
+    max_length, words = server_length(asynchronous, start), load_words(config.words.source)
     check_length(config, words, start_codec(config, directory), max_length)
     split = split_secrets(words, config.words.split_seed)
     if is_first():
         if doubt := leak_warning(Path(start), split):
-            print(f"model.path {doubt}", file=sys.stderr)  # noqa: T201  # a command of its own
+            console.messages.print(f"model.path {doubt}", highlight=False, soft_wrap=True)
         Run.create(directory, config, split)
     wait_for_all()
     run, target = Run(directory), directory / "grpo"
     checkpoints = target / "checkpoints"
     with held_interrupt() as stop:
-        trainer = make_trainer(config, run, server, max_length, stop, weight_transfer)
+        trainer = make_trainer(config, run, asynchronous, max_length, stop, weight_transfer)
         train_to_end(trainer, last_checkpoint(checkpoints), config.grpo.steps)
     trainer.guard.check(checkpoints)
     save_trained(trainer, start_codec(config, run.directory), target)
@@ -219,15 +231,16 @@ def train(config: RunConfig, directory: Path, server: str, weight_transfer: Any 
     return target
 
 
-def server_length(server: str, model: str) -> int:
+def server_length(asynchronous: AsyncSettings, model: str) -> int:
     """The most tokens a vLLM server takes, a reply included.
 
     Raises:
         ConfigError: If nothing answers at the address, or it serves another model.
     """
+    server = asynchronous.server
     try:
-        with urlopen(f"{server.rstrip('/')}/v1/models", timeout=10.0) as answer:
-            served = {str(card["id"]): card["max_model_len"] for card in json.load(answer)["data"]}
+        with urlopen(f"{server.rstrip('/')}/v1/models", timeout=asynchronous.lookup_timeout_s) as reply:
+            served = {str(card["id"]): card["max_model_len"] for card in json.load(reply)["data"]}
     except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something else
         raise ConfigError(f"no vLLM server answers at {server}; start it, or correct --server") from None
     if model not in served:
@@ -252,24 +265,27 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
         )
 
 
-def main(config: Annotated[Path, tyro.conf.Positional], out: Path, server: str = "http://localhost:8000") -> int:
-    """Asynchronous GRPO with TRL against a vLLM server that serves what it starts from.
+def async_grpo(
+    out: Path,
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    asynchronous: Annotated[AsyncSettings, tyro.conf.arg(name="")] = AsyncSettings(),
+) -> None:
+    """Asynchronous GRPO with TRL against a vLLM server that serves the model it starts from.
 
     Args:
-        config: The settings, the same as of the run.
         out: The run directory, with its model of SFT unless `sft.epochs` is 0.
-        server: Address of the server.
+        settings: Config file and settings, the same as of the run.
+        asynchronous: The server, and how far it runs ahead.
     """
-    try:
-        directory = train(load_config(config), out, server)
-    except (ConfigError, RunError, WordListError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201  # a command of its own
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    print(f"model: {directory}")  # noqa: T201
-    return 0
+    directory = train(settings.config(), out, asynchronous)
+    console.out.print(f"model: {directory}", highlight=False)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the arguments as `wordle-rl` reads its own, and train; the exit code."""
+    program = Program(f"python -m {_MODULE}", Command(async_grpo, resumes=lambda **_: True))
+    return program(sys.argv[1:] if arguments is None else arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(tyro.cli(main))
+    sys.exit(main())
