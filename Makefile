@@ -22,7 +22,7 @@ test-all: $(VENV)/.installed-dev docs  ## what `make test` leaves out, apart fro
 	$(BIN)/pytest -m 'slow and not vllm' -n auto
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
-	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_real_vllm.py
+	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_vllm_real.py
 
 check: $(VENV)/.installed-dev  ## lint and types alone
 	$(BIN)/ruff check .

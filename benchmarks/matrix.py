@@ -9,7 +9,7 @@ from pathlib import Path
 
 from measure import show, time_job
 
-from wordle_rl.solver import Solver, feedback_matrix
+from wordle_rl.solver import Solver, marks_matrix
 from wordle_rl.words import load_words
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     words = load_words(options.words)
 
     def build() -> str:
-        matrix = feedback_matrix(words.guesses, words.answers)
+        matrix = marks_matrix(words.guesses, words.answers)
         return f"{matrix.shape[0]} x {matrix.shape[1]} {matrix.dtype}, {matrix.nbytes / 1e6:.1f} MB"
 
     with tempfile.TemporaryDirectory() as directory:

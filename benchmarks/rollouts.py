@@ -56,7 +56,7 @@ from wordle_rl.game import Rules
 from wordle_rl.models.loading import load_model
 from wordle_rl.models.tiny import END, REPLY
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
@@ -218,7 +218,7 @@ def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], r
 def ours(table: Table, secrets: Sequence[str], log: list[Played]) -> Callable[[], float]:
     """A job that plays one batch with our rollout."""
     sampler = TransformersSampler(table.model, table.codec, SAMPLING)
-    starts = [Start(secret) for secret in secrets]
+    starts = [InitialState(secret) for secret in secrets]
 
     def job() -> float:
         started = time.perf_counter()

@@ -1,6 +1,7 @@
 """What several test files share: a small word list, the embedded tokenizer, and models of two layers."""
 
 import csv
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -33,6 +34,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Derandomised, since a test must say the same twice; without a deadline, since the machines of a CI are slow at times.
 settings.register_profile("laws", derandomize=True, deadline=None)
 settings.load_profile("laws")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the imports have made out of every later collection.
+
+    A trainer collects garbage when it ends; over the objects of torch and transformers that takes longer than to train
+    a model this small.
+    """
+    gc.collect()
+    gc.freeze()
+
 
 SMALL_ANSWERS = (
     "abbey",

@@ -11,7 +11,7 @@ from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, mask_without_overlong, play
+from wordle_rl.rollout import InitialState, Segment, Trajectory, groups_of, mask_without_overlong, play
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.words import WordList
 
@@ -89,7 +89,7 @@ def check_tokens(codec: ChatCodec, trajectory: Trajectory) -> None:
 
 def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: WordList) -> None:
     sampler = TokenScript(codec, {0: [tag("crate"), "well…", tag("trace"), tag("crane")]})
-    [trajectory] = play([Start("crane")], small_words, COMPACT, sampler)
+    [trajectory] = play([InitialState("crane")], small_words, COMPACT, sampler)
     [segment] = trajectory.segments
     assert picture(codec, segment) == (
         "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG<|reply|>⟦well⟧<|end|>!<|reply|>"
@@ -111,7 +111,7 @@ def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:
 
 def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordList) -> None:
     sampler = TokenScript(codec, {0: [tag("trace"), tag("crane")]})
-    [trajectory] = play([Start("crane", ("crate",))], small_words, COMPACT, sampler)
+    [trajectory] = play([InitialState("crane", ("crate",))], small_words, COMPACT, sampler)
     assert picture(codec, trajectory.segments[0]) == (
         "5x6<|reply|><guess>crate</guess><|end|>cGrGaGtXeG<|reply|>"
         "⟦<guess>trace</guess><|end|>⟧tXrGaGcYeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
@@ -121,7 +121,7 @@ def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordLis
 
 def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words: WordList) -> None:
     sampler = TokenScript(codec, {0: [tag("trace"), "hm…", tag("crane")]})
-    [trajectory] = play([Start("crane", ("crate",))], small_words, COMPACT_STATE, sampler)
+    [trajectory] = play([InitialState("crane", ("crate",))], small_words, COMPACT_STATE, sampler)
     assert [picture(codec, segment) for segment in trajectory.segments] == [
         "5x6\ncGrGaGtXeG<|reply|>⟦<guess>trace</guess><|end|>⟧",
         "5x6\ncGrGaGtXeG\ntXrGaGcYeG<|reply|>⟦hm⟧",
@@ -137,7 +137,7 @@ def test_a_sampler_is_shown_the_tape_and_nothing_else(
 ) -> None:
     prompter = Prompter(style=style, shape=shape)
     sampler = TokenScript(codec, {0: [prompter.reply("speed"), "so…", prompter.reply("crane")]})
-    [trajectory] = play([Start("crane", ("abbey",))], small_words, prompter, sampler)
+    [trajectory] = play([InitialState("crane", ("abbey",))], small_words, prompter, sampler)
     seen = iter(sampler.requests)
     for segment in trajectory.segments:
         for _, start, _ in segment.spans:
@@ -158,7 +158,7 @@ def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: Wor
     finished: list[tuple[int, Trajectory]] = []
     sampler = TokenScript(codec, script)
     trajectories = play(
-        [Start("crane"), Start("crane"), Start("abbey")],
+        [InitialState("crane"), InitialState("crane"), InitialState("abbey")],
         small_words,
         COMPACT,
         sampler,
@@ -186,13 +186,13 @@ def test_a_sampler_that_skips_a_game_is_caught(codec: ChatCodec, small_words: Wo
             return super().sample(requests)[1:]
 
     with pytest.raises(ValueError, match="zip"):
-        play([Start("crane")] * 2, small_words, COMPACT, Skipping(codec, {0: [tag("crane")], 1: [tag("crane")]}))
+        play([InitialState("crane")] * 2, small_words, COMPACT, Skipping(codec, {0: [tag("crane")], 1: [tag("crane")]}))
 
 
 def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: WordList) -> None:
     prompter = Prompter(style=Style.COMPACT, rules=Rules(max_turns=1, dictionary="app", max_refusals=1))
     sampler = TokenScript(codec, {0: [tag("qqqqq"), tag("crane")]})
-    [trajectory] = play([Start("crane")], small_words, prompter, sampler)
+    [trajectory] = play([InitialState("crane")], small_words, prompter, sampler)
     assert trajectory.transcript.won
     assert [turn.turn.outcome for turn in trajectory.transcript.turns] == [Outcome.UNLISTED, Outcome.SCORED]
     check_tokens(codec, trajectory)
@@ -207,7 +207,7 @@ def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(
     codec: ChatCodec, small_words: WordList, prompter: Prompter, turns: int
 ) -> None:
     script = {0: [*[tag("speed")] * turns, "error: connection refused"], 1: [tag("speed")] * 6}
-    failed, lost = play([Start("crane")] * 2, small_words, prompter, TokenScript(codec, script))
+    failed, lost = play([InitialState("crane")] * 2, small_words, prompter, TokenScript(codec, script))
     assert failed.error == "connection refused"
     assert failed.transcript.stop_reason is StopReason.REQUEST_FAILED
     assert (lost.error, lost.transcript.stop_reason) == (None, StopReason.OUT_OF_TURNS)
@@ -222,11 +222,11 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
 ) -> None:
     script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("crane")]}
     free = TokenScript(codec, script)
-    play([Start("crane")], small_words, prompter, free)
+    play([InitialState("crane")], small_words, prompter, free)
     lengths = [len(request.prompt_ids) for request in free.requests]
     for bound, turns in [(lengths[0] - 1, 0), (lengths[0], 1), (lengths[2] - 1, 2), (lengths[2], 3)]:
         sampler = TokenScript(codec, script)
-        cut, _ = play([Start("crane")] * 2, small_words, prompter, sampler, max_prompt_tokens=bound)
+        cut, _ = play([InitialState("crane")] * 2, small_words, prompter, sampler, max_prompt_tokens=bound)
         assert len(cut.transcript.turns) == turns
         assert (cut.transcript.stop_reason is StopReason.TOKEN_BUDGET) == (turns < 3)
         assert all(len(request.prompt_ids) <= bound for request in sampler.requests)
@@ -234,27 +234,27 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
 
 
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
-def test_a_settled_game_ends_where_it_is_settled(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
+def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
     asked = []
 
-    def is_settled(secret: str, board: Sequence[Turn]) -> bool:
+    def should_stop(secret: str, board: Sequence[Turn]) -> bool:
         asked.append((secret, [turn.guess for turn in board]))
         return secret == "crane" and len(board) == 2
 
     script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("speed"), tag("abbey"), tag("trace")]}
-    starts = [Start("crane"), Start("trace")]
-    settled, solved = play(starts, small_words, prompter, TokenScript(codec, script), is_settled=is_settled)
-    assert settled.transcript.stop_reason is StopReason.NOTHING_FITS
-    assert [played.turn.guess for played in settled.transcript.turns] == ["speed", "abbey"]
+    starts = [InitialState("crane"), InitialState("trace")]
+    stopped, solved = play(starts, small_words, prompter, TokenScript(codec, script), should_stop=should_stop)
+    assert stopped.transcript.stop_reason is StopReason.NOTHING_FITS
+    assert [played.turn.guess for played in stopped.transcript.turns] == ["speed", "abbey"]
     assert solved.transcript.won
     assert ("trace", ["speed", "abbey"]) in asked
     assert ("trace", ["speed", "abbey", "trace"]) not in asked, "a solved game is over anyway"
-    check_tokens(codec, settled)
+    check_tokens(codec, stopped)
 
 
 def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:
     sampler = TokenScript(codec, {0: [tag("speed")]})
-    [cut] = play([Start("crane")], small_words, COMPACT, sampler, max_prompt_tokens=5)
+    [cut] = play([InitialState("crane")], small_words, COMPACT, sampler, max_prompt_tokens=5)
     assert picture(codec, cut.segments[0]) == "5x6<|reply|>⟦<guess>speed</guess><|end|>⟧"
 
 
@@ -269,7 +269,7 @@ def test_players_that_read_words_leave_no_tokens(small_words: WordList) -> None:
             assert all(not request.prompt_ids and request.messages for request in requests)
             return [Completion(tag("crane")) for _ in requests]
 
-    [trajectory] = play([Start("crane")], small_words, Prompter(), Speaker())
+    [trajectory] = play([InitialState("crane")], small_words, Prompter(), Speaker())
     assert trajectory.segments == ()
     assert trajectory.transcript.turns[0].num_tokens is None
     assert trajectory.transcript.won
@@ -279,7 +279,7 @@ def test_players_that_read_words_leave_no_tokens(small_words: WordList) -> None:
 
 
 def test_groups_share_secret_and_start_and_keep_their_order(codec: ChatCodec, small_words: WordList) -> None:
-    starts = [Start("crane")] * 2 + [Start("speed")] * 2 + [Start("speed", ("abbey",))] * 2
+    starts = [InitialState("crane")] * 2 + [InitialState("speed")] * 2 + [InitialState("speed", ("abbey",))] * 2
     sampler = TokenScript(codec, {i: [tag(start.secret)] for i, start in enumerate(starts)})
     trajectories = play(starts, small_words, COMPACT, sampler)
     assert groups_of(trajectories, 2) == [trajectories[0:2], trajectories[2:4], trajectories[4:6]]

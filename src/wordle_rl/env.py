@@ -12,7 +12,7 @@ from wordle_rl.words import WordList
 
 
 class StopReason(StrEnum):
-    """Why a game ended."""
+    """Reason why a game ended."""
 
     SOLVED = "solved"
     """The secret was guessed: terminated."""
@@ -53,7 +53,7 @@ class Transcript:
 
     @property
     def won(self) -> bool:
-        """Whether the secret was found."""
+        """True if the secret was found."""
         return self.stop_reason is StopReason.SOLVED
 
     @property
@@ -63,13 +63,13 @@ class Transcript:
 
     @property
     def turns_used(self) -> int:
-        """How many turns the game cost, given turns included."""
+        """Turns that the game cost, prefix guesses included."""
         return sum(played.turn.costs_turn for played in self.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees after a turn. It never holds the secret.
+    """Messages and facts a policy sees after a turn. It never holds the secret.
 
     `messages` are new: the answer to the last reply (transcript) or a whole fresh prompt (state);
     they are empty once the game is over. `terminated`: the rules ended it; `truncated`: a budget did.
@@ -81,12 +81,12 @@ class Observation:
 
     @property
     def terminated(self) -> bool:
-        """Whether the rules ended the game."""
+        """True if the rules ended the game."""
         return self.stop_reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS)
 
     @property
     def truncated(self) -> bool:
-        """Whether something other than the rules ended the game."""
+        """True if something other than the rules ended the game."""
         return self.stop_reason is not None and not self.terminated
 
 
@@ -158,7 +158,7 @@ class WordleEnv:
         return self.observation
 
     def preview(self, reply: str) -> Turn:
-        """What `step` would make of a reply, without playing it. For judges of a reply; a policy must not see it.
+        """Outcome of a reply, without playing it. For judges of a reply; a policy must not see it.
 
         Raises:
             RuntimeError: If the game is over.

@@ -40,7 +40,7 @@ def score_guess(secret: str, guess: str) -> str:
 
 
 class Dictionary(StrEnum):
-    """What happens to a reply that is no listed guess."""
+    """Treatment of a reply that is no listed guess."""
 
     STRICT = "strict"
     """It costs the turn and earns no marks. The only setting results are quoted for."""
@@ -51,7 +51,7 @@ class Dictionary(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How the rules judged one reply."""
+    """Outcome of one reply under the rules."""
 
     SCORED = "scored"
     """A guess that got marks."""
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
     @property
     def broke_rules(self) -> bool:
-        """Whether the reply was not a scored guess."""
+        """True if the reply was not a scored guess."""
         return self is not Outcome.SCORED
 
 
@@ -116,7 +116,7 @@ class Turn:
 
 
 def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
-    """Whether a guess could not be the secret, given every earlier mark.
+    """True if a guess could not be the secret, given every earlier mark.
 
     Examples:
         >>> seen = [Turn("crane", "GXXXX", Outcome.SCORED)]
@@ -167,12 +167,12 @@ class Game:
 
     @property
     def turns_left(self) -> int:
-        """How many guesses may still be made."""
+        """Guesses that may still be made."""
         return self.rules.max_turns - self.turns_used
 
     @property
     def over(self) -> bool:
-        """Whether the game was won or its turns are used up. A win on the last turn is a win."""
+        """True if the game was won or its turns are used up. A win on the last turn is a win."""
         return self.won or self.turns_left <= 0
 
     def play(self, guess: str | None) -> Turn:
@@ -197,7 +197,7 @@ class Game:
         return turn
 
     def preview(self, guess: str | None) -> Turn:
-        """What `play` would make of a guess, without playing it."""
+        """Turn that `play` would make of a guess, without playing it."""
         twin = copy.copy(self)
         twin.turns = list(self.turns)
         return twin.play(guess)

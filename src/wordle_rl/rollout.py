@@ -18,8 +18,8 @@ from wordle_rl.words import WordList
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Where a game begins: its secret and the guesses already on the board."""
+class InitialState:
+    """Initial state of a game: its secret and the guesses already on the board."""
 
     secret: str
     given: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class TokenLog:
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
-        """Append what the game answered."""
+        """Append environment tokens (loss mask 0)."""
         self.token_ids += ids
         self.loss_mask += [0] * len(ids)
         self.sampler_logprobs += [0.0] * len(ids)
@@ -107,7 +107,7 @@ class TokenLog:
 
 
 @dataclass
-class Running:
+class ActiveGame:
     """A game in play, with the player's side of it as tokens."""
 
     game_id: int
@@ -125,14 +125,14 @@ class Running:
 
 
 def play(
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     words: WordList,
     prompter: Prompter,
     sampler: Sampler,
     *,
     max_prompt_tokens: int | None = None,
     on_finished: Callable[[int, Trajectory], None] | None = None,
-    is_settled: Callable[[str, Sequence[Turn]], bool] | None = None,
+    should_stop: Callable[[str, Sequence[Turn]], bool] | None = None,
 ) -> list[Trajectory]:
     """Play one game per start.
 
@@ -143,7 +143,7 @@ def play(
         sampler: The player.
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
         on_finished: Called with the index and trajectory of each game as it ends.
-        is_settled: Called after each turn with the secret and the board; True ends the game (`NOTHING_FITS`).
+        should_stop: Called after each turn with the secret and the board; True truncates the game (`NOTHING_FITS`).
 
     Returns:
         Trajectories in the order of `starts`.
@@ -161,7 +161,7 @@ def play(
             advance(running, completion, sampler.codec)
         for running in active:
             env = running.env
-            if is_settled is not None and env.stop_reason is None and is_settled(running.secret, env.turns):
+            if should_stop is not None and env.stop_reason is None and should_stop(running.secret, env.turns):
                 env.truncate(StopReason.NOTHING_FITS)
             if running.env.stop_reason is not None:
                 trajectory = running.close()
@@ -173,7 +173,7 @@ def play(
 
 
 async def play_alone(
-    game_id: int, start: Start, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
+    game_id: int, start: InitialState, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
 ) -> Trajectory:
     """Play one game at its own pace, with a player that is asked turn by turn and keeps no tokens.
 
@@ -210,14 +210,16 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
     return groups
 
 
-def start_of(transcript: Transcript) -> Start:
-    """Where a game began."""
-    return Start(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
+def start_of(transcript: Transcript) -> InitialState:
+    """Initial state of the game."""
+    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
 
 
-def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, codec: ChatCodec | None) -> Running:
+def open_game(
+    game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
+) -> ActiveGame:
     """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
-    running = Running(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
+    running = ActiveGame(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
     if codec is not None:
         conversation = running.env.conversation
         running.token_log.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
@@ -225,7 +227,7 @@ def open_game(game_id: int, start: Start, words: WordList, prompter: Prompter, c
     return running
 
 
-def truncate_if_too_long(running: Running, max_prompt_tokens: int | None) -> bool:
+def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> bool:
     """Truncate a game whose next prompt is longer than its bound; whether it was."""
     token_log = running.token_log
     if max_prompt_tokens is None or len(token_log.prompt_ids) + len(token_log.token_ids) <= max_prompt_tokens:
@@ -234,7 +236,7 @@ def truncate_if_too_long(running: Running, max_prompt_tokens: int | None) -> boo
     return True
 
 
-def advance(running: Running, completion: Completion, codec: ChatCodec | None) -> None:
+def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None) -> None:
     """Give one completion to its game and put both sides of the exchange into its log."""
     if completion.error is not None:
         running.error = completion.error

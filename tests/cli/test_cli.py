@@ -235,6 +235,7 @@ def test_the_original_lists_take_7920_guesses_from_salet(cli) -> None:
     assert 7920 in json.loads(out).values()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, tmp_path: Path, monkeypatch) -> None:
     run, config = tmp_path / "run", write_config(
         tmp_path / "mini.toml", word_directory, sft__epochs="400", sft__logging_steps="1", grpo__steps="0"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import ANSWERS, WORDS
 
-from wordle_rl.cli.eval_request import Asked, Outputs, Source, Wording
+from wordle_rl.cli.eval_request import EvalRequest, Outputs, Source, Wording
 from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
@@ -42,7 +42,7 @@ def test_games_are_repeated_only_by_players_that_draw(
     player: str, temperature: float, endpoint_default_sampling: bool, draws: bool
 ) -> None:
     sampling = SamplingSettings(temperature=temperature)
-    asked = Asked(
+    asked = EvalRequest(
         player,
         None,
         Wording(None, None, None),
@@ -55,7 +55,7 @@ def test_games_are_repeated_only_by_players_that_draw(
 
 def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path) -> None:
     sampling = SamplingSettings(temperature=1.0)
-    asked = Asked("m", None, Wording(None, None, None), sampling, PatienceSettings(), seed=LARGEST_SEED)
+    asked = EvalRequest("m", None, Wording(None, None, None), sampling, PatienceSettings(), seed=LARGEST_SEED)
     outputs = Outputs(tmp_path / "x.json", None, overwrite=False)
     assert asked.going_on(outputs).seed == LARGEST_SEED
     (tmp_path / "x.games.jsonl").write_text("settings\ngame\ngame\n")

@@ -22,12 +22,15 @@ from wordle_rl.config import RunConfig, load_config
 from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.settings import budgets_of
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RECIPES = sorted(CONFIGS.rglob("*.toml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
+
+QUICK = {"quickstart", "qwen2.5-1.5b-lora"}
+"""Configs of a whole model and of an adapter, which train in the quick tests; the others are `slow`."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "model": {"max_length": 8192, **TINY},
@@ -64,7 +67,10 @@ def model_like(name: str, codec, directory: Path) -> str:
     return str(directory)
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow]) for path in RECIPES],
+)
 def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path) -> None:
     shipped = load_config(path)
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
@@ -134,7 +140,7 @@ def test_no_game_of_the_larger_recipe_is_longer_than_the_4096_tokens_it_promises
     budget = recipe.grpo.sampling.max_completion_tokens
     guesses = [word for word in default_words.guesses if word not in default_words.answer_index]
     secrets = default_words.answers[::100]
-    games = play([Start(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
+    games = play([InitialState(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
     assert {len(game.transcript.turns) for game in games} == {6}
     lengths = {len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments}
     assert min(lengths) > 6 * budget

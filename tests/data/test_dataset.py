@@ -267,12 +267,12 @@ def test_start_states_are_boards_before_the_last_guess(sixty, split, traces, tmp
     states = rows(tmp_path / "set_rl_start_states.jsonl")
     whole = [trace for trace in traces if all(turn.taught for turn in trace.turns)]
     longer = [trace for trace in whole if trace.won and len(trace.turns) > 1]
-    assert [row["word"] for row in states] == [trace.secret for trace in longer]
+    assert [row["secret"] for row in states] == [trace.secret for trace in longer]
     for row, trace in zip(states, longer, strict=True):
-        assert set(row) == {"word", "turns"}
-        assert all(set(turn) == {"guess", "feedback"} for turn in row["turns"])
+        assert set(row) == {"secret", "turns"}
+        assert all(set(turn) == {"guess", "marks", "given"} for turn in row["turns"])
         assert [turn["guess"] for turn in row["turns"]] == [turn.guess for turn in trace.turns[:-1]]
-        assert all(turn["feedback"] == score_guess(row["word"], turn["guess"]) for turn in row["turns"])
+        assert all(turn["marks"] == score_guess(row["secret"], turn["guess"]) for turn in row["turns"])
 
 
 def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, traces, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, 
     extra = [game(secret, secret) for secret in held_out]
     write_dataset([*traces, *extra], sixty, split, compact(), DatasetLimits(), tmp_path / "set")
     assert not held_out & {row["answer"] for row in rows(tmp_path / "set_rl_train.jsonl")}
-    assert not held_out & {row["word"] for row in rows(tmp_path / "set_rl_start_states.jsonl")}
+    assert not held_out & {row["secret"] for row in rows(tmp_path / "set_rl_start_states.jsonl")}
     last = [row["messages"][-1]["content"] for row in rows(tmp_path / "set_sft_train.jsonl")]
     assert not {f"<guess>{secret}</guess>" for secret in held_out} & set(last)
     assert not set(split.test) & {row["answer"] for row in rows(tmp_path / "set_rl_val.jsonl")}

@@ -61,7 +61,7 @@ def row(secret: str, history: object) -> dict[str, object]:
 
 
 def state(secret: str, *guesses: str) -> dict[str, object]:
-    return {"word": secret, "turns": [{"guess": g, "feedback": score_guess(secret, g)} for g in guesses]}
+    return {"secret": secret, "turns": [{"guess": g, "marks": score_guess(secret, g), "given": True} for g in guesses]}
 
 
 @pytest.mark.parametrize("name", ["data.jsonl", "data.csv", "data.parquet"])
@@ -226,7 +226,9 @@ def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> 
     assert take([long], "grpo", "data.csv")[1] == [state(train[0])]
 
 
-@pytest.mark.parametrize("content", [b"dear diary\n", b'{"secret":"crane","turns":[]}\n', b"\xff\xfe\x00", b"\n"])
+@pytest.mark.parametrize(
+    "content", [b"dear diary\n", b'{"secret":"crane","turns":[{"guess":"slate"}]}\n', b"\xff\xfe\x00", b"\n"]
+)
 def test_rows_replace_earlier_rows_and_nothing_else(content: bytes, cli, word_directory, split, tmp_path: Path) -> None:
     path, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
     path.write_text(json.dumps(row(split.train[0], []) | {"instruction": "i", "output": "<guess>crane</guess>"}))

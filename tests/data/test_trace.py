@@ -234,7 +234,7 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "outcome": "odd"}]},
         {"secret": "crane", "turns": ["crane"]},
         {"secret": "crane", "turns": {}},
-        {"secret": "crane", "turns": [{"guess": None, "marks": ""}]},
+        {"secret": "crane", "turns": [{"guess": 3, "marks": ""}]},
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": 1}]},
         {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "remaining": True}]},
         {"secret": "crane", "turns": [], "seed": "0"},
@@ -273,3 +273,24 @@ def test_a_trace_is_won_only_by_its_last_guess() -> None:
     assert not Trace("crane", (miss,)).won
     assert not Trace("crane", ()).won
     assert [turn.guess for turn in replace(Trace("crane", (miss, hit)), seed=3).board(1)] == ["crate"]
+
+
+def test_a_trace_is_read_from_every_file_of_the_row_form() -> None:
+    """Games of games.jsonl and of evaluations use the names of a trace, and more, which are passed over."""
+    game = {
+        "secret": "crane", "won": True, "turns_used": 2, "reward": 1.2, "stop_reason": "solved", "step": 3,
+        "turns": [
+            {"reply": "", "guess": "slate", "marks": "XXGXG", "outcome": "scored", "given": True},
+            {"reply": "?", "guess": None, "marks": None, "outcome": "malformed", "given": False, "reward": -0.2},
+            {"reply": "<guess>crane</guess>", "guess": "crane", "marks": "GGGGG", "regret": 0.0, "repeated": False},
+        ],
+    }  # fmt: skip
+    trace = Trace.from_row(game)
+    assert (trace.secret, trace.teacher, trace.won) == ("crane", "unknown", True)
+    assert [(turn.guess, turn.marks, turn.taught) for turn in trace.turns] == [
+        ("slate", "XXGXG", False), ("", "", True), ("crane", "GGGGG", True),
+    ]  # fmt: skip
+    assert trace.to_row()["turns"][1]["guess"] is None
+    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    with pytest.raises(TypeError, match="nonsense"):
+        Trace.from_row({**game, "nonsense": 1})

@@ -9,7 +9,7 @@ import pytest
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings, load_config
 from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn
-from wordle_rl.data.trace_filter import GivenTraces
+from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Thinking
 from wordle_rl.runs import RunError, write_jsonl
@@ -23,10 +23,12 @@ def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str 
 
 @pytest.fixture
 def given(sixty, tmp_path):
-    def make(*traces: Trace, rules: GameSettings | None = None, **settings) -> GivenTraces:
+    def make(*traces: Trace, rules: GameSettings | None = None, **settings) -> TracesFromFile:
         path = tmp_path / "games.jsonl"
         write_jsonl(path, (trace.to_row() for trace in traces))
-        return GivenTraces(sixty, split_secrets(sixty), TraceSettings(file=path, **settings), rules or GameSettings())
+        return TracesFromFile(
+            sixty, split_secrets(sixty), TraceSettings(file=path, **settings), rules or GameSettings()
+        )
 
     return make
 
@@ -78,7 +80,7 @@ def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, 
         list(given())
     settings = TraceSettings(file=tmp_path / "nothing.jsonl")
     with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
-        list(GivenTraces(sixty, split_secrets(sixty), settings, GameSettings()))
+        list(TracesFromFile(sixty, split_secrets(sixty), settings, GameSettings()))
 
 
 def test_thinking_is_looked_at_only_where_it_is_learnt(given, sixty) -> None:

@@ -41,6 +41,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 SERVER = "http://127.0.0.1:8000/v1"
 
+QUICK = {"memory", "troubleshooting"}
+"""Guides whose commands run in the quick tests; those of the others, which train again and again, are `slow`."""
+
 HUB = {
     "Qwen/Qwen3-1.7B": "qwen3",
     "Qwen/Qwen3-4B": "qwen3",
@@ -71,7 +74,7 @@ NOT_RUN = {
     ".": "changes the shell it runs in",
     "pip install": "needs a network",
     "hf download": "needs a network; its options exist, and a small model takes the place of what it would bring",
-    "transformers serve": "runs until it is stopped; its options exist, and test_serving starts it",
+    "transformers serve": "runs until it is stopped; its options exist, and test_players_served starts it",
     "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
     "make": "makes an environment; the wordle-rl commands of its target run",
@@ -207,7 +210,10 @@ def make_shards(checkpoint: Path) -> None:
     write_shards(AutoModelForCausalLM.from_config(config).state_dict(), checkpoint)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "guide",
+    [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow]) for path in GUIDES],
+)
 def test_every_command_of_a_guide_runs(guide, word_directory, split, serve, cli, tmp_path, monkeypatch) -> None:
     endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>", usage=(100, 10)))
     workspace = Workspace(tmp_path, word_directory, endpoint.url, cli, monkeypatch)

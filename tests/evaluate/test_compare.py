@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from scripted_evaluations import ANSWERS, NOT_SENT, play_script
 
-from wordle_rl.evaluate import EvaluationError, compare, standings
+from wordle_rl.evaluate import EvaluationError, compare, compare_all
 from wordle_rl.evaluate.stats import paired_score_interval
 from wordle_rl.game import Dictionary, Rules
 
@@ -16,7 +16,7 @@ def test_comparison_matches_hand_arithmetic() -> None:
     a = play_script([("crane", ["crane"]), ("crate", ["crane", "crate"]), ("grape", LOSE), ("speed", LOSE)], name="a")
     b = play_script([("speed", LOSE), ("grape", ["grape"]), ("crate", LOSE), ("crane", ["fuzzy", "crane"])], name="b")
     comparison = compare(a, b)
-    assert [(game.secret, game.guesses) for game in standings([a, b]).games] == [
+    assert [(game.secret, game.guesses) for game in compare_all([a, b]).games] == [
         ("crane", (1, 2)),
         ("crate", (2, None)),
         ("grape", (None, 1)),
@@ -48,7 +48,7 @@ def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None
     a = play_script([("crane", ["crane"]), ("crane", LOSE), ("crane", LOSE), ("speed", LOSE)], name="a")
     b = play_script([("crane", LOSE), ("trace", LOSE), ("crane", LOSE)], name="b")
     comparison = compare(a, b)
-    assert [(game.occurrence, game.guesses) for game in standings([a, b]).games] == [
+    assert [(game.occurrence, game.guesses) for game in compare_all([a, b]).games] == [
         (0, (1, None)),
         (1, (None, None)),
     ]
@@ -59,7 +59,7 @@ def test_errors_leave_the_comparison_and_are_counted() -> None:
     a = play_script([("crane", ["crane"]), ("speed", [NOT_SENT]), ("grape", LOSE)], name="a")
     b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
     comparison = compare(a, b)
-    assert [game.secret for game in standings([a, b]).games] == ["grape"]
+    assert [game.secret for game in compare_all([a, b]).games] == ["grape"]
     assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (0, 0, 0, 1)
     assert comparison.num_errors == 2
 

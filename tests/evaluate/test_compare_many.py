@@ -17,21 +17,21 @@ from scripted import planned
 from wordle_rl.config import SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
-    Conditions,
+    EvalConditions,
     Evaluation,
     EvaluationError,
     GameRecord,
     compare,
+    compare_all,
     evaluate,
     load_evaluation,
     measure,
     save_csv,
-    standings,
 )
 from wordle_rl.evaluate.stats import paired_score_interval
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter
-from wordle_rl.report.terminal import standings_table
+from wordle_rl.report.terminal import multi_comparison_table
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -106,13 +106,13 @@ def test_a_csv_holds_all_of_an_evaluation_but_the_replies(games) -> None:
 
 
 def test_a_csv_tells_how_the_player_was_asked(tmp_path: Path) -> None:
-    asked = Conditions.of(Prompter()).drawing(SamplingSettings(temperature=0.0), engine="transformers")
+    asked = EvalConditions.of(Prompter()).drawing(SamplingSettings(temperature=0.0), engine="transformers")
     path = tmp_path / "eval.csv"
     for conditions in (asked, replace(asked, temperature=0.7, seed=3), replace(asked, engine=None, top_p=None)):
         save_csv(replace(BASE, conditions=conditions), SPLIT, path)
         assert load_evaluation(path).conditions == conditions
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    untold = [name for name in rows[0] if name not in {field.name for field in fields(Conditions)}]
+    untold = [name for name in rows[0] if name not in {field.name for field in fields(EvalConditions)}]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, untold, extrasaction="ignore")
         writer.writeheader()
@@ -186,7 +186,7 @@ def test_json_is_told_from_csv_by_its_content(tmp_path: Path) -> None:
 
 
 def test_all_figures_are_over_the_games_that_all_finished() -> None:
-    found = standings([BASE, SFT, GRPO])
+    found = compare_all([BASE, SFT, GRPO])
     # geese was not met by all, and trace failed once.
     assert [game.secret for game in found.games] == ["crane", "grape", "speed"]
     assert [game.guesses for game in found.games] == [(1, 2, 1), (None, 1, 1), (None, None, 1)]
@@ -198,7 +198,7 @@ def test_all_figures_are_over_the_games_that_all_finished() -> None:
 
 
 def test_each_run_is_tested_against_the_first() -> None:
-    base, sft, grpo = standings([BASE, SFT, GRPO]).runs
+    base, sft, grpo = compare_all([BASE, SFT, GRPO]).runs
     assert base.against_base is None
     assert (sft.against_base.name_a, sft.against_base.name_b) == ("base", "sft")
     assert (sft.against_base.only_a, sft.against_base.only_b, sft.against_base.both) == (0, 1, 1)
@@ -208,7 +208,7 @@ def test_each_run_is_tested_against_the_first() -> None:
 
 
 def test_two_runs_are_compared_as_ever() -> None:
-    ours, alone = standings([BASE, GRPO]), compare(BASE, GRPO)
+    ours, alone = compare_all([BASE, GRPO]), compare(BASE, GRPO)
     assert ours.runs[1].against_base == replace(alone, num_unpaired=0, num_errors=0)
     assert (ours.num_unpaired, ours.num_errors) == (alone.num_unpaired, alone.num_errors) == (2, 0)
 
@@ -218,26 +218,26 @@ def test_repeats_of_a_secret_meet_in_order() -> None:
         run(name, [("crane", first), ("crane", second)])
         for name, first, second in (("a", ["crane"], LOST), ("b", [None], ["crane"]), ("c", LOST, ["crane"]))
     ]
-    found = standings(runs)
+    found = compare_all(runs)
     assert [(game.secret, game.occurrence, game.guesses) for game in found.games] == [("crane", 1, (None, 1, 1))]
 
 
 def test_what_cannot_be_put_side_by_side_is_refused() -> None:
     with pytest.raises(EvaluationError, match="1 evaluations give no comparison"):
-        standings([BASE])
+        compare_all([BASE])
     with pytest.raises(EvaluationError, match="share a name: base, base; tell them apart with --names"):
-        standings([BASE, BASE])
+        compare_all([BASE, BASE])
     with pytest.raises(EvaluationError, match="different rules"):
-        standings([BASE, SFT, run("c", {"crane": ["crane"]}, rules=Rules(max_turns=5))])
+        compare_all([BASE, SFT, run("c", {"crane": ["crane"]}, rules=Rules(max_turns=5))])
     with pytest.raises(EvaluationError, match="different word lists"):
-        standings([BASE, replace(SFT, fingerprint="0" * 64)])
+        compare_all([BASE, replace(SFT, fingerprint="0" * 64)])
     with pytest.raises(EvaluationError, match="'base', 'sft' and 'c' finished no secret in common"):
-        standings([BASE, SFT, run("c", {"abide": ["abide"]})])
+        compare_all([BASE, SFT, run("c", {"abide": ["abide"]})])
 
 
 def test_the_table_shows_every_run_its_test_and_the_words_that_differ_most() -> None:
     out = io.StringIO()
-    Console(file=out, width=80).print(standings_table(standings([BASE, SFT, GRPO])))
+    Console(file=out, width=80).print(multi_comparison_table(compare_all([BASE, SFT, GRPO])))
     text = out.getvalue()
     lines = [line.split() for line in text.splitlines()]
     assert ["win", "rate,", "%", "33.3", "66.7", "100.0"] in lines
@@ -271,7 +271,7 @@ def test_compare_takes_any_number_of_runs(cli, files, tmp_path: Path) -> None:
     found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert [run["name"] for run in found["runs"]] == ["a", "b", "c"]
     assert found["games"][1] == {"secret": "grape", "occurrence": 0, "guesses": [None, 1, 1]}
-    expected = standings([BASE, SFT, GRPO])
+    expected = compare_all([BASE, SFT, GRPO])
     assert found["runs"][2]["figures"] == asdict(expected.runs[2].figures)
     assert found["runs"][2]["against_base"]["p_value"] == 0.5
     rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))

@@ -14,7 +14,7 @@ from wordle_rl.evaluate.players import make_player, reply_bound
 from wordle_rl.models.directory import find_model, game_of, settings_of
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_json
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.words import load_words
@@ -33,7 +33,7 @@ def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
 
 
 def test_the_solver_wins_and_the_random_player_plays(sixty, solver) -> None:
-    starts = [Start(secret) for secret in sixty.answers[:20]]
+    starts = [InitialState(secret) for secret in sixty.answers[:20]]
     won = {}
     for name in ("solver", "consistent", "random"):
         player = make_player(name, sixty, None, SAMPLING, solver=solver)
@@ -49,7 +49,7 @@ def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty
     player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
     assert player.label == str(run_directory / "sft")
     assert (player.prompter.style, player.prompter.shape) == (Style.COMPACT, Shape.STATE)
-    [game] = play([Start(sixty.answers[0])], sixty, player.prompter, player.sampler)
+    [game] = play([InitialState(sixty.answers[0])], sixty, player.prompter, player.sampler)
     assert game.transcript.own_turns
 
 

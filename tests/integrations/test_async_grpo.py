@@ -23,7 +23,7 @@ from wordle_rl.integrations.async_grpo import check_settings, main, train
 from wordle_rl.integrations.async_rollouts import WordleRolloutLoop
 from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.models.loading import load_model
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -98,7 +98,9 @@ def test_a_game_is_the_one_our_rollout_plays_token_for_token(here, word_director
     loop = here(config)
     secrets = loop.words.answers[:4]
     own = TransformersSampler(loop.model, loop.codec, GREEDY)
-    for secret, game in zip(secrets, play([Start(s) for s in secrets], loop.words, loop.prompter, own), strict=True):
+    for secret, game in zip(
+        secrets, play([InitialState(s) for s in secrets], loop.words, loop.prompter, own), strict=True
+    ):
         messages, said, sequences, *tools, reward = loop.game(secret)
         assert [message["content"] for message in messages] == [turn.reply for turn in game.transcript.own_turns]
         for sequence, segment in zip(sequences, game.segments, strict=True):
@@ -157,7 +159,6 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
         ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
-        ({"grpo__replay_games": "4"}, "grpo.replay_games"),
         ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
         ({"grpo__steps": "0"}, "algorithm"),
         ({"grpo__engine": '"transformers"'}, "grpo.engine"),

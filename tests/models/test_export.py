@@ -49,6 +49,7 @@ def test_gathered_shards_are_the_model_with_its_tokenizer(checkpoint, tokenizer,
     assert again.tokenizer.chat_template == codec.tokenizer.chat_template
 
 
+@pytest.mark.slow
 def test_the_shards_of_two_processes_are_gathered(checkpoint, tokenizer, tmp_path) -> None:
     shards = checkpoint / "pytorch_model_fsdp_0"
     shutil.rmtree(shards)

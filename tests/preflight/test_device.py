@@ -13,7 +13,7 @@ from rich.console import Console
 from training_fixtures import write_config
 
 import wordle_rl.models.loading as modeling_module
-from wordle_rl.config import ConfigError, load_config
+from wordle_rl.config import ConfigError, VLLMSettings, load_config
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
 from wordle_rl.pipeline import Pipeline
@@ -85,6 +85,39 @@ def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
     assert sharding() == Sharding(4, 4, 4, offloaded=True)
+
+
+def needs(weights: int, activations: int) -> MemoryEstimate:
+    return MemoryEstimate(weights, 0, 0, 0, activations, 0, 0, 0)
+
+
+def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
+    gib = 1024**3
+    device = Device("the card", 4 * gib)
+    assert check_memory({"sft": needs(gib, gib)}, device) == []
+    (rough,) = check_memory({"grpo": needs(gib, 4 * gib)}, device)
+    assert rough.level == "warning"
+    assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower grpo.micro_batch_size" in rough.message
+    findings = check_memory({"sft": needs(5 * gib, 0), "eval": needs(5 * gib, 0)}, device)
+    assert [finding.level for finding in findings] == ["problem", "problem"]
+    assert check_memory({"sft": needs(5 * gib, 0)}, Device("unknown", None)) == []
+
+
+def test_an_engine_beside_the_training_takes_its_share_unless_it_sleeps() -> None:
+    gib, device = 1024**3, Device("the card", 10 * 1024**3)
+    engine = VLLMSettings(gpu_memory_share=0.3)
+    training = replace(needs(6 * gib, 2 * gib), engine_weights=gib)
+    assert check_memory({"grpo": training}, device) == []
+    assert check_memory({"grpo": training}, device, engine.model_copy(update={"sleep": True})) == []
+    (rough,) = check_memory({"grpo": training}, device, engine)
+    assert rough.level == "warning"
+    assert "30% of it vLLM's" in rough.message
+    assert check_memory({"sft": training}, device, engine) == []
+    (small,) = check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, engine)
+    assert small.level == "problem"
+    assert "grpo.vllm.gpu_memory_share 0.3 leaves vLLM 3.0 GiB" in small.message
+    split = engine.model_copy(update={"tensor_parallel_size": 2})
+    assert check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, split) == []
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

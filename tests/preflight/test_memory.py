@@ -182,11 +182,6 @@ def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
     assert work.cached_games == 30
 
 
-def test_replayed_games_share_the_backward_passes() -> None:
-    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, replay_games=10)
-    assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 + 3
-
-
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
     config = RunConfig.model_validate({"game": {"shape": "state"}, "grpo": {"groups_per_step": 2, "group_size": 4}})
     assert works(config)["grpo"].rows == 8 * 6
@@ -205,3 +200,15 @@ def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Pa
     found = main_memory_bytes()
     assert found is not None
     assert found == expected if expected else found > GIB // 2
+
+
+def test_games_that_vllm_plays_keep_no_cache_in_the_trainer_and_a_second_copy_of_the_weights() -> None:
+    config = RunConfig(grpo=GRPOSettings(engine="vllm"))
+    lengths = {"teacher_length": 90, "game_length": 90, "num_secrets": 5, "bf16": {"sft": False, "grpo": False}}
+    work = stage_works(config, **lengths, eager_attention=True, tiled_sft=False)["grpo"]
+    numbers = ModelNumbers(1000, 1000, 2, 2, 1, 8, 16, 32, 100, 4)
+    found = estimate(numbers, work)
+    assert (found.cache, found.cache_of_a_group, found.engine_weights) == (0, 0, 2000)
+    ours = stage_works(RunConfig(), **lengths, eager_attention=True, tiled_sft=False)["grpo"]
+    assert estimate(numbers, ours).cache > 0
+    assert estimate(numbers, ours).engine_weights == 0

@@ -25,7 +25,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.preflight.teacher_sample import reply_lengths
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import InitialState
 
 
 def test_replies_are_counted_one_by_one() -> None:
@@ -66,7 +66,7 @@ def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) 
     say = Prompter(thinking=Thinking.OFF).reply
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: [say("crane")], 3: ["what?", *lose[:5]]}
-    starts = [Start("crane")] * 2 + [Start("crane")] * 2
+    starts = [InitialState("crane")] * 2 + [InitialState("crane")] * 2
     played = play_groups(config, context_of(config, small_words), ScriptedSampler(script), starts)
     assert (played.num_games, played.win_rate, played.zero_variance_share) == (4, 0.75, 0.5)
     assert (played.overlong_share, played.format_compliance) == (0.0, pytest.approx(8 / 9))

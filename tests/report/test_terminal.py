@@ -11,14 +11,14 @@ from rich.console import Console, RenderableType
 from wordle_rl.config import SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
-    Conditions,
+    EvalConditions,
     Evaluation,
     Figures,
     GameRecord,
     TurnRecord,
     compare,
+    compare_all,
     measure,
-    standings,
 )
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -27,8 +27,8 @@ from wordle_rl.report.terminal import (
     comparison_notes,
     comparison_table,
     game_panel,
+    multi_comparison_table,
     results_table,
-    standings_table,
     tiles,
 )
 
@@ -46,7 +46,7 @@ def game(secret: str, *guesses: str) -> GameRecord:
 
 
 def evaluation(name: str, records: Sequence[GameRecord]) -> Evaluation:
-    asked = Conditions.of(Prompter())
+    asked = EvalConditions.of(Prompter())
     return Evaluation(name, "", (), Rules(), "f" * 64, tuple(records), asked)
 
 
@@ -172,23 +172,25 @@ def test_names_are_text_and_never_markup() -> None:
     figures: dict[str, Figures] = {"all": FIGURES}
     assert "[b]x" in rendered(results_table({"[b]x": figures}, title="[red]t"))
     a = evaluation("[i]a", [game("crane", "crane")])
-    assert "only [i]a won" in rendered(comparison_table(standings([a, replace(a, name="b")])))
+    assert "only [i]a won" in rendered(comparison_table(compare_all([a, replace(a, name="b")])))
 
 
 def test_an_interval_that_says_nothing_is_not_shown() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
     b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "crate", "grape")])
-    lines = rendered(comparison_table(standings([a, b]))).splitlines()
+    lines = rendered(comparison_table(compare_all([a, b]))).splitlines()
     assert next(line for line in lines if "mean guesses" in line).split()[-1] == "+1.00"
     assert "(95 %: -65." in next(line for line in lines if "win rate" in line)
-    row = next(line for line in rendered(standings_table(standings([a, b]))).splitlines() if line.startswith(" b"))
+    row = next(
+        line for line in rendered(multi_comparison_table(compare_all([a, b]))).splitlines() if line.startswith(" b")
+    )
     assert row.split()[4:7] == ["+1.00", "–", "–"]
 
 
 def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", *LOST), game("trace", "crane", "trace")])
     b = evaluation("b", [game("crane", "crate", "crane"), game("grape", "grape"), game("trace", "crane", "trace")])
-    text = rendered(comparison_table(standings([a, evaluation("b", [*b.records, game("speed", *LOST)])])))
+    text = rendered(comparison_table(compare_all([a, evaluation("b", [*b.records, game("speed", *LOST)])])))
     lines = [line.split() for line in text.splitlines()]
     assert ["both", "won", "2"] in lines
     assert ["only", "b", "won", "1"] in lines
@@ -201,21 +203,21 @@ def test_a_comparison_shows_counts_warnings_and_the_widest_words_first() -> None
 def test_a_comparison_shows_no_more_words_than_asked() -> None:
     a = evaluation("a", [game("crane", "crane"), game("grape", "grape")])
     b = evaluation("b", [game("crane", *LOST), game("grape", *LOST)])
-    assert "grape" not in rendered(comparison_table(standings([a, b]), max_rows=1))
-    assert "crane" not in rendered(comparison_table(standings([a, b]), max_rows=0))
+    assert "grape" not in rendered(comparison_table(compare_all([a, b]), max_rows=1))
+    assert "crane" not in rendered(comparison_table(compare_all([a, b]), max_rows=0))
 
 
 # --- how players were asked -------------------------------------------------------------------------------------------
 
 
-def notes_of(a: Conditions, b: Conditions) -> list[str]:
+def notes_of(a: EvalConditions, b: EvalConditions) -> list[str]:
     games = [game("crane", "crane")]
     left, right = (replace(evaluation(name, games), conditions=asked) for name, asked in (("a", a), ("b", b)))
     return comparison_notes(compare(left, right))
 
 
 def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() -> None:
-    worded = Conditions(Style.ENGLISH, Shape.STATE, Thinking.OFF)
+    worded = EvalConditions(Style.ENGLISH, Shape.STATE, Thinking.OFF)
     greedy = worded.drawing(SamplingSettings(temperature=0.0), engine="transformers")
     sampled = worded.drawing(SamplingSettings(temperature=1.0), engine="transformers", seed=3)
     assert notes_of(greedy, sampled) == ["a and b were asked under different conditions: temperature 0 and 1"]

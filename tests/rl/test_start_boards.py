@@ -11,8 +11,8 @@ from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.start_boards import GivenStarts, read_starts
-from wordle_rl.rollout import Start
+from wordle_rl.rl.start_boards import StartBoards, read_start_boards
+from wordle_rl.rollout import InitialState
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
@@ -27,9 +27,9 @@ def split(small_words):
 def read(small_words, split, tmp_path: Path):
     """Read rows through a file."""
 
-    def run(*rows: dict, rules: Rules | None = None, outside: bool = True) -> GivenStarts:
+    def run(*rows: dict, rules: Rules | None = None, outside: bool = True) -> StartBoards:
         write_jsonl(tmp_path / "starts.jsonl", rows)
-        return read_starts(tmp_path / "starts.jsonl", small_words, split, rules or Rules(), outside=outside)
+        return read_start_boards(tmp_path / "starts.jsonl", small_words, split, rules or Rules(), outside=outside)
 
     return run
 
@@ -43,8 +43,8 @@ def test_imported_rows_are_read(small_words, split, tmp_path: Path) -> None:
     data = tmp_path / "data.jsonl"
     write_jsonl(data, [{"secret": a, "past_guess_history": [[b, score_guess(a, b)]]}])
     import_rows(data, tmp_path / "starts.jsonl", "grpo", small_words, split, Prompter())
-    found = read_starts(tmp_path / "starts.jsonl", small_words, split, Rules(), outside=True)
-    assert (found.starts, found.rejected) == ((Start(a, (b,)),), {})
+    found = read_start_boards(tmp_path / "starts.jsonl", small_words, split, Rules(), outside=True)
+    assert (found.starts, found.rejected) == ((InitialState(a, (b,)),), {})
 
 
 def test_the_start_states_of_a_data_set_are_read(small_words, split, tmp_path: Path) -> None:
@@ -52,17 +52,17 @@ def test_the_start_states_of_a_data_set_are_read(small_words, split, tmp_path: P
     game = Trace(a, tuple(TraceTurn(word, score_guess(a, word)) for word in (b, c, a)))
     limits = DatasetLimits(consistent_only=False)
     write_dataset([game], small_words, split, Prompter(), limits, tmp_path / "data")
-    found = read_starts(tmp_path / "data_rl_start_states.jsonl", small_words, split, Rules(), outside=True)
-    assert (found.starts, found.rejected) == ((Start(a, (b, c)),), {})
+    found = read_start_boards(tmp_path / "data_rl_start_states.jsonl", small_words, split, Rules(), outside=True)
+    assert (found.starts, found.rejected) == ((InitialState(a, (b, c)),), {})
     with pytest.raises(RunError, match=r"data_rl_train\.jsonl:1 is no board.*_rl_start_states\.jsonl"):
-        read_starts(tmp_path / "data_rl_train.jsonl", small_words, split, Rules(), outside=True)
+        read_start_boards(tmp_path / "data_rl_train.jsonl", small_words, split, Rules(), outside=True)
 
 
 def test_marks_in_a_file_count_for_nothing(read, split) -> None:
     a, b = split.train[:2]
     found = read({"word": a.upper(), "turns": [{"guess": b.upper(), "feedback": "GGGGG"}], "more": 1})
-    assert found.starts == (Start(a, (b,)),)
-    assert list(found.rows()) == [{"word": a, "turns": [{"guess": b, "feedback": score_guess(a, b)}]}]
+    assert found.starts == (InitialState(a, (b,)),)
+    assert list(found.rows()) == [{"secret": a, "turns": [{"guess": b, "marks": score_guess(a, b), "given": True}]}]
 
 
 def test_what_is_kept_reads_back_the_same(read, split) -> None:
@@ -85,7 +85,7 @@ def test_boards_on_which_no_training_game_may_go_on_are_counted_by_reason(read, 
     }
     sound = board(a, *[b, c] * 2, c)
     found = read(*(row for rows in odd.values() for row in rows), sound)
-    assert found.starts == (Start(a, (b, c, b, c, c)),)
+    assert found.starts == (InitialState(a, (b, c, b, c, c)),)
     assert found.rejected == {reason: len(rows) for reason, rows in odd.items()}
     assert "starts.jsonl: 1; left out: 3 already_won, 3 malformed_guess, 1 test_secret, " in found.counted()
 
@@ -140,10 +140,10 @@ def test_a_line_that_is_no_board_is_refused_by_its_number(row, small_words: Word
     path = tmp_path / "starts.jsonl"
     path.write_text(json.dumps(board(split.train[0])) + f"\n{row}\n")
     with pytest.raises(RunError, match=r"starts\.jsonl:2 ") as caught:
-        read_starts(path, small_words, split, Rules(), outside=True)
+        read_start_boards(path, small_words, split, Rules(), outside=True)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(small_words, split, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
-        read_starts(tmp_path / "nothing.jsonl", small_words, split, Rules(), outside=True)
+        read_start_boards(tmp_path / "nothing.jsonl", small_words, split, Rules(), outside=True)

@@ -7,7 +7,7 @@ import pytest
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.rl.starts import GroupStarts
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import InitialState
 
 SHARE = 0.4
 
@@ -15,10 +15,18 @@ SHARE = 0.4
 @pytest.fixture
 def starts(small_words):
     """Starts of the small words; the given boards have secrets that are not among those to choose from, too."""
-    given = tuple(Start(secret, ("crane",)) for secret in (*small_words.answers, *small_words.outside) if secret > "d")
+    given = tuple(
+        InitialState(secret, ("crane",)) for secret in (*small_words.answers, *small_words.outside) if secret > "d"
+    )
 
     def make(**changes) -> GroupStarts:
-        settings = {"given_starts": given, "starts_share": SHARE, "outside_rate": 0.2, "max_given": 2, "focus": 0.5}
+        settings = {
+            "given_starts": given,
+            "starts_share": SHARE,
+            "outside_rate": 0.2,
+            "max_given": 2,
+            "priority_weight": 0.5,
+        }
         return GroupStarts(small_words, Prompter(), small_words.answers[:12], 3, **(settings | changes))
 
     return make
@@ -57,7 +65,7 @@ def test_every_board_comes_up(starts) -> None:
     assert {start for step in range(60) for start in whole.draw(4, step)} == {*whole._given_starts}
 
 
-def ended(start: Start, words):
+def ended(start: InitialState, words):
     """The record of a game that was broken off where it began."""
     env = WordleEnv(start.secret, words, Prompter(), start.given)
     env.truncate(StopReason.TOKEN_BUDGET)
@@ -66,15 +74,20 @@ def ended(start: Start, words):
 
 def test_groups_from_a_board_leave_the_record_of_their_secret_alone(starts, small_words) -> None:
     mixed = starts(
-        given_starts=(Start("crane", ("speed",)), Start("drape"), Start("zonal"), Start("qajaq", ("speed",)))
+        given_starts=(
+            InitialState("crane", ("speed",)),
+            InitialState("drape"),
+            InitialState("zonal"),
+            InitialState("qajaq", ("speed",)),
+        )
     )
-    for start in (Start("crane", ("speed",)), Start("qajaq", ("speed",)), Start("zonal")):
+    for start in (InitialState("crane", ("speed",)), InitialState("qajaq", ("speed",)), InitialState("zonal")):
         mixed.note(ended(start, small_words), 0.7)
-    assert mixed.state() == {"spread": {}}
-    mixed.note(ended(Start("crane"), small_words), 0.5)
-    mixed.note(ended(Start("crate", ("speed",)), small_words), 0.25)
-    mixed.note(ended(Start("drape"), small_words), 0.125)  # an empty board is the start of any game
-    assert json.loads(json.dumps(mixed.state())) == {"spread": {"crane": 0.5, "crate": 0.25, "drape": 0.125}}
+    assert mixed.state() == {"priorities": {}}
+    mixed.note(ended(InitialState("crane"), small_words), 0.5)
+    mixed.note(ended(InitialState("crate", ("speed",)), small_words), 0.25)
+    mixed.note(ended(InitialState("drape"), small_words), 0.125)  # an empty board is the start of any game
+    assert json.loads(json.dumps(mixed.state())) == {"priorities": {"crane": 0.5, "crate": 0.25, "drape": 0.125}}
 
 
 def test_what_was_noted_of_given_boards_does_not_matter_to_what_is_drawn_later(starts, small_words) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import two_processes
 from grpo_training import Training
 from training_fixtures import compact, fast, rows, write_config
 from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both
@@ -23,7 +24,6 @@ import wordle_rl.rl.grpo.train as grpo_module
 from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOSettings, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.tiny import make_model
-from wordle_rl.rl.grpo.trainer import merged, together
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.distributed import check_processes, is_first, num_processes, seed_for_all, wait_for_all
 from wordle_rl.words import load_words
@@ -57,11 +57,10 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     taught = (STEPS - 1) * BATCH + LAST_BATCH
     parts = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
     games = out / "games.json"
-    traces = [trace.to_row() for trace in plain_traces]
     shared = {name: [asdict(example) for example in part] for name, part in parts.items()}
-    shared |= {"rows": training.given, "traces": traces}
+    shared |= {"rows": training.given}
     games.write_text(json.dumps(shared))
-    started = torchrun(Path(__file__).parents[1] / "support" / "two_processes.py", word_directory, games, out / "two")
+    started = torchrun(Path(two_processes.__file__), word_directory, games, out / "two")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo_module, "GroupRollouts", grpo_module.GroupRollouts)  # put back afterwards
         one = train_both(str(word_directory), games, out / "one")
@@ -71,6 +70,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     return {1: out / "one", 2: out / "two"}
 
 
+@pytest.mark.slow
 def test_two_processes_really_ran(trained) -> None:
     for rank in (0, 1):
         assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {
@@ -82,6 +82,7 @@ def test_two_processes_really_ran(trained) -> None:
     assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
 def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
     found = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
@@ -97,6 +98,7 @@ def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None
     assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
 
 
+@pytest.mark.slow
 def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
     """Of 21 games, two batches of eight for each process; accelerate fills the last two up with games it repeats."""
     one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if "validation_loss" in row] for n in (1, 2))
@@ -111,6 +113,7 @@ def make_model_state(seed: int) -> dict[str, torch.Tensor]:
     return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_all_processes(trained) -> None:
     grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
     assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
@@ -118,6 +121,7 @@ def test_metrics_are_those_of_all_processes(trained) -> None:
     assert {row["cumulative_wins"] for row in grpo} == {2.0}
 
 
+@pytest.mark.slow
 def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_path: Path) -> None:
     """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
     config = write_config(
@@ -210,31 +214,3 @@ def test_a_launch_that_shards_no_weights_serves_everything(monkeypatch) -> None:
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", "theirs.json")  # which may say another stage
     check_processes(RunConfig(), ("sft", "grpo"))
-
-
-def test_metrics_of_processes_come_together_by_what_they_are() -> None:
-    one = {"win_rate": 1.0, "refilled_groups": 2.0, "importance_ratio/max": 9.0, "importance_ratio/mean": 1.0}
-    other = {"win_rate": 0.0, "refilled_groups": 3.0, "importance_ratio/max": 1.5, "importance_ratio/mean": 1.2}
-    alone = {"mean_guesses": 4.0}
-    assert together([(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]) == pytest.approx(
-        {
-            "win_rate": 1 / 3,
-            "refilled_groups": 5.0,
-            "importance_ratio/max": 9.0,
-            "importance_ratio/mean": 1.1,
-            "mean_guesses": 4.0,
-        }
-    )
-
-
-def test_the_records_of_processes_count_alike() -> None:
-    """After scouting every process knows every secret; a group of one of them must not be lost."""
-    records = [
-        {"spread": spread, "best_compliance": compliance, "cumulative_wins": wins}
-        for spread, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
-    ]
-    assert merged(records) == {
-        "spread": {"crane": 2.0, "slate": 2.0},
-        "best_compliance": 0.5,
-        "cumulative_wins": 7,
-    }

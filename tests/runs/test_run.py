@@ -24,7 +24,7 @@ from wordle_rl.runs import (
     lock_file,
     read_jsonl,
     read_object,
-    start_anew,
+    reset_run,
     write_json,
     write_jsonl,
     write_text_atomically,
@@ -276,7 +276,7 @@ def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None
 def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) -> None:
     make_run(tmp_path, sixty)
     with exclusive_lock(tmp_path / LOCK_FILE), pytest.raises(RunError, match="another process"):
-        start_anew(tmp_path)
+        reset_run(tmp_path)
     assert (tmp_path / "config.json").is_file()
 
 
@@ -332,15 +332,15 @@ def test_peak_memory_is_in_gib() -> None:
 
 
 def test_only_runs_are_removed(tmp_path: Path) -> None:
-    start_anew(tmp_path / "nowhere")
+    reset_run(tmp_path / "nowhere")
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(RunError, match="is no run directory"):
-        start_anew(tmp_path)
+        reset_run(tmp_path)
     (tmp_path / "config.json").write_text("{}")  # as beside the weights of any model of transformers
     with pytest.raises(RunError, match="is no run directory"):
-        start_anew(tmp_path)
+        reset_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
-    start_anew(tmp_path)
+    reset_run(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {LOCK_FILE, "thesis.txt"}, "what is not of the run stays"
     (tmp_path / "thesis.txt").unlink()
     (tmp_path / LOCK_FILE).unlink()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from training_fixtures import make_run, rows
 
-from wordle_rl.runs.trackers import COLUMNS, SampleGames, as_markdown, game_trackers, keep_tensorboard, table_rows
+from wordle_rl.runs.trackers import COLUMNS, GameLog, as_markdown, game_trackers, keep_tensorboard, table_rows
 from wordle_rl.solver import Solver
 
 WON = {
@@ -89,9 +89,9 @@ class FakeTensorBoardCallback:
     logging_dir: str | None = None
 
 
-def put_down(book: SampleGames) -> None:
-    book.add("grpo", 7, [WON])
-    book.add("validation", 8, [LOST, WON])
+def put_down(log: GameLog) -> None:
+    log.add("grpo", 7, [WON])
+    log.add("validation", 8, [LOST, WON])
 
 
 def test_a_free_refusal_is_no_guess() -> None:
@@ -104,7 +104,7 @@ def test_a_free_refusal_is_no_guess() -> None:
 def test_wandb_gets_a_table_a_step(sixty, tmp_path, monkeypatch) -> None:
     wandb = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    put_down(SampleGames(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
+    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
     first, second = wandb.logged
     assert first["train/global_step"] == 7
     table = first["games/grpo"]
@@ -114,7 +114,7 @@ def test_wandb_gets_a_table_a_step(sixty, tmp_path, monkeypatch) -> None:
     }  # fmt: skip
     assert [row[2:4] for row in second["games/validation"].data] == [["speed", False], ["crane", True]]
     wandb.run = None
-    put_down(SampleGames(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
+    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
     assert len(wandb.logged) == 2
 
 
@@ -122,7 +122,7 @@ def test_trackio_gets_a_data_frame_a_step(sixty, tmp_path, monkeypatch) -> None:
     pytest.importorskip("pandas")
     trackio = FakeTrackio()
     monkeypatch.setitem(sys.modules, "trackio", trackio)
-    put_down(SampleGames(make_run(tmp_path / "run", sixty), game_trackers(["trackio"], [])))
+    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["trackio"], [])))
     frame = trackio.logged[1]["games/validation"].dataframe
     assert list(frame.columns) == list(COLUMNS)
     assert list(frame["board"]) == ["– (malformed)", WON_BOARD]
@@ -131,9 +131,9 @@ def test_trackio_gets_a_data_frame_a_step(sixty, tmp_path, monkeypatch) -> None:
 
 def test_tensorboard_gets_text_from_its_callbacks_writer(sixty, tmp_path) -> None:
     callback = FakeTensorBoardCallback()
-    book = SampleGames(make_run(tmp_path / "run", sixty), game_trackers(["tensorboard"], [object(), callback]))
+    log = GameLog(make_run(tmp_path / "run", sixty), game_trackers(["tensorboard"], [object(), callback]))
     callback.tb_writer = FakeWriter()  # opened when training begins, after the trackers were made
-    put_down(book)
+    put_down(log)
     (tag, text, step), (other, _, _) = callback.tb_writer.logged
     assert (tag, step, other) == ("games/grpo", 7, "games/validation")
     assert text.splitlines()[0] == "**CRANE**: won in 3, reward 1.5 (win 2, rules -0.5)"
@@ -143,8 +143,8 @@ def test_tensorboard_gets_text_from_its_callbacks_writer(sixty, tmp_path) -> Non
 def test_games_jsonl_holds_every_game_whoever_else_gets_it(sixty, tmp_path) -> None:
     run = make_run(tmp_path / "run", sixty)
     seen = []
-    put_down(SampleGames(run, [lambda step, games: seen.append((step, len(games)))]))
-    SampleGames(run, [lambda step, games: seen.append(step)]).add("grpo", 9, [])
+    put_down(GameLog(run, [lambda step, games: seen.append((step, len(games)))]))
+    GameLog(run, [lambda step, games: seen.append(step)]).add("grpo", 9, [])
     written = rows(run.directory / "games.jsonl")
     assert [(row["stage"], row["step"], row["secret"]) for row in written] == [
         ("grpo", 7, "crane"), ("validation", 8, "speed"), ("validation", 8, "crane"),

@@ -21,7 +21,7 @@ from wordle_rl.evaluate.players import make_player
 from wordle_rl.game import Outcome
 from wordle_rl.models.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
 from wordle_rl.prompt import Guess, Prompter, Style
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import (
     START,
@@ -136,7 +136,7 @@ def test_a_random_model_guesses_listed_words_only(
     model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
     settings = SAMPLING.model_copy(update={"temperature": temperature})
     sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
-    games = play([Start(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
+    games = play([InitialState(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
     turns = [turn for game in games for turn in game.transcript.own_turns]
     assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
     assert len(turns) > 12

@@ -4,7 +4,7 @@ import pytest
 
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.simple import ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
@@ -20,7 +20,7 @@ def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
 ) -> None:
     prompter = Prompter(style=style, thinking=thinking)
     sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
-    trajectories = play([Start(secret) for secret in small_words.answers], small_words, prompter, sampler)
+    trajectories = play([InitialState(secret) for secret in small_words.answers], small_words, prompter, sampler)
     assert all(trajectory.transcript.won for trajectory in trajectories)
     assert sum(trajectory.transcript.turns_used for trajectory in trajectories) / len(trajectories) < 3
 
@@ -36,7 +36,7 @@ def test_the_solver_names_a_listed_word_when_no_answer_is_left(small_words: Word
 
 def test_the_random_player_names_listed_words_and_repeats_itself(small_words: WordList) -> None:
     sampler = RandomSampler(small_words, COMPACT, seed=3)
-    starts = [Start("crane")] * 10
+    starts = [InitialState("crane")] * 10
     first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
     assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
     other = RandomSampler(small_words, COMPACT, seed=4)
@@ -54,7 +54,7 @@ def test_the_consistent_player_names_every_answer_that_fits_and_no_other_word(sm
 
 def test_the_consistent_player_never_breaks_a_clue_and_repeats_itself(small_words: WordList) -> None:
     sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT, seed=3)
-    starts = [Start(secret) for secret in small_words.answers]
+    starts = [InitialState(secret) for secret in small_words.answers]
     first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
     assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
     for transcript in first:

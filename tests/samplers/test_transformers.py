@@ -24,7 +24,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.words import WordList
@@ -42,7 +42,7 @@ TOLERANCE = 1e-4
 COMPACT = Prompter(style=Style.COMPACT)
 # Games of one to six own turns: rows of different lengths, leaving one after the other.
 GIVEN = ("speed", "abbey", "civic", "these", "lymph")
-STARTS = [Start("crane", GIVEN[:count]) for count in (0, 5, 2, 4, 1, 3, 0, 5)]
+STARTS = [InitialState("crane", GIVEN[:count]) for count in (0, 5, 2, 4, 1, 3, 0, 5)]
 
 
 def greedy(max_completion_tokens: int = 9, max_batch_size: int = 1024) -> SamplingSettings:
@@ -210,7 +210,7 @@ def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatC
     assert sum(read) == len(segment.prompt_ids) + len(segment.token_ids) - 1
 
 
-def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: list[Start], *game: object) -> int:
+def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: list[InitialState], *game: object) -> int:
     """Play, and count the tokens that went through the model."""
     read: list[int] = []
     hook = model.register_forward_pre_hook(
@@ -239,7 +239,7 @@ def test_games_that_part_ways_sample_as_they_read(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:
     settings = SamplingSettings(temperature=0.3, max_completion_tokens=9)
-    starts = [Start(secret, GIVEN[:2]) for secret in ("crane", "trace") for _ in range(12)]
+    starts = [InitialState(secret, GIVEN[:2]) for secret in ("crane", "trace") for _ in range(12)]
     sampler = TransformersSampler(tiny_model, codec, settings)
     trajectories = play(starts, small_words, COMPACT, sampler)
     assert check_against_plain_forward(tiny_model, trajectories, settings) > 100
@@ -254,7 +254,7 @@ def test_a_long_beginning_that_all_prompts_share_is_read_once(
     settings = greedy(3)
     sampler = TransformersSampler(tiny_model, codec, settings)
     prompter = Prompter(shape=Shape.STATE, rules=Rules(2))
-    starts = [Start("crane", (word,)) for word in ("speed", "abbey", "civic")]
+    starts = [InitialState("crane", (word,)) for word in ("speed", "abbey", "civic")]
     trajectories = play(starts, small_words, prompter, sampler)
     assert check_against_plain_forward(tiny_model, trajectories, settings) >= 3
     prompts = [segment.prompt_ids for trajectory in trajectories for segment in trajectory.segments]
@@ -277,14 +277,16 @@ def test_batches_whose_games_went_alike_become_one(
     for limit, expected in ((8, [2, 1, 1, 1, 1, 1]), (7, [2, 2, 2, 2, 2, 2])):
         counts.clear()
         settings = greedy(9, max_batch_size=limit)
-        trajectories = play([Start("crane")] * 8, small_words, COMPACT, Counting(tiny_model, codec, settings))
+        trajectories = play([InitialState("crane")] * 8, small_words, COMPACT, Counting(tiny_model, codec, settings))
         assert counts == expected
         assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
 
 
 def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
     counts: list[int] = []
-    starts = [Start(secret, GIVEN[:given]) for secret in ("crane", "trace", "zonal", "pesto") for given in (5, 5, 0)]
+    starts = [
+        InitialState(secret, GIVEN[:given]) for secret in ("crane", "trace", "zonal", "pesto") for given in (5, 5, 0)
+    ]
 
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
@@ -324,7 +326,7 @@ def test_finished_games_give_their_cache_back(
 ) -> None:
     sampler = TransformersSampler(tiny_model, codec, greedy(3, max_batch_size=1))
     caches: list[int] = []
-    starts = [Start("crane", GIVEN[:count]) for count in (5, 4, 3)]  # one, two and three own turns
+    starts = [InitialState("crane", GIVEN[:count]) for count in (5, 4, 3)]  # one, two and three own turns
 
     class Counting(TransformersSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:

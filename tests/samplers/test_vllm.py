@@ -16,7 +16,7 @@ from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.evaluate.players import make_player, model_sampler
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import ReplyProcessor, make_constraint
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -38,7 +38,7 @@ def requests_of(codec, texts: list[str]) -> list[Request]:
 
 @pytest.mark.parametrize("shape", Shape)
 def test_the_games_are_those_that_transformers_plays(shape, tiny_model, codec, small_words) -> None:
-    starts = [Start(secret) for secret in small_words.answers[:6]]
+    starts = [InitialState(secret) for secret in small_words.answers[:6]]
     engine = FakeLLM(tiny_model)
     prompter = compact(shape, max_turns=3)
     there = play(starts, small_words, prompter, VLLMSampler(engine, codec, GREEDY))

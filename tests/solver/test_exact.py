@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from solver_states import some_states
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, feedback_matrix, partition
+from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, marks_matrix, partition
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
 from wordle_rl.solver.quick import typical_guesses
 from wordle_rl.words import WordList
@@ -84,7 +84,7 @@ def test_a_code_out_of_range_is_refused(code: int) -> None:
 def test_matrix_equals_a_slow_scorer(data: st.DataObject, length: int, alphabet: str) -> None:
     words = st.lists(st.text(alphabet, min_size=length, max_size=length), min_size=1, max_size=8)
     guesses, answers = data.draw(words), data.draw(words)
-    matrix = feedback_matrix(guesses, answers)
+    matrix = marks_matrix(guesses, answers)
     assert matrix.shape == (len(guesses), len(answers))
     assert matrix.dtype == (np.uint8 if length <= 5 else np.uint16)
     for row, guess in zip(matrix, guesses, strict=True):
@@ -98,7 +98,7 @@ def test_matrix_equals_a_slow_scorer(data: st.DataObject, length: int, alphabet:
 )
 def test_matrix_refuses_what_is_no_word_list(guesses: list[str], answers: list[str]) -> None:
     with pytest.raises(SolverError):
-        feedback_matrix(guesses, answers)
+        marks_matrix(guesses, answers)
 
 
 # --- partitions ---------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_matrix_refuses_what_is_no_word_list(guesses: list[str], answers: list[s
 def test_every_method_counts_classes_as_a_counter_does(length: int, num: int) -> None:
     words = random_words(500, length)
     table = log_table(num)
-    block = feedback_matrix(words, words[:num]).T
+    block = marks_matrix(words, words[:num]).T
     split, logs = count_split(block), sum_logs(block, table)
     assert split.num_classes.shape == split.num_pairs.shape == logs.shape == (500,)
     for guess in range(0, 500, 7):
@@ -121,7 +121,7 @@ def test_every_method_counts_classes_as_a_counter_does(length: int, num: int) ->
 
 
 def test_counting_leaves_the_codes_alone() -> None:
-    block = feedback_matrix(random_words(50, 5), random_words(20, 5, seed=1)).T
+    block = marks_matrix(random_words(50, 5), random_words(20, 5, seed=1)).T
     before = block.copy()
     count_split(block)
     sum_logs(block, log_table(20))

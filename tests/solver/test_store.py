@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wordle_rl.solver import Solver, Tree, exact, feedback_matrix
+from wordle_rl.solver import Solver, Tree, exact, marks_matrix
 from wordle_rl.solver.store import load_codes, read_sealed, save_codes, write_sealed
 from wordle_rl.words import WordList
 
@@ -22,7 +22,7 @@ def forbid_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("built although it was in the cache")
 
-    monkeypatch.setattr(exact, "feedback_matrix", refuse)
+    monkeypatch.setattr(exact, "marks_matrix", refuse)
     monkeypatch.setattr(exact, "grow_tree", refuse)
 
 
@@ -88,7 +88,7 @@ def test_a_file_of_other_words_is_not_taken(tmp_path: Path) -> None:
         (ours,), (theirs,) = (tmp_path / "one").glob(pattern), (tmp_path / "two").glob(pattern)
         ours.write_bytes(theirs.read_bytes())
     solver = make_solver(["cat", "cot"], [], tmp_path / "one")
-    np.testing.assert_array_equal(solver.matrix, feedback_matrix(["cat", "cot"], ["cat", "cot"]))
+    np.testing.assert_array_equal(solver.matrix, marks_matrix(["cat", "cot"], ["cat", "cot"]))
     assert set(solver.tree("cat").paths) == {"cat", "cot"}
 
 

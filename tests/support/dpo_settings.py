@@ -10,7 +10,7 @@ from wordle_rl.config import DPOSettings, SamplingSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.setup import Scored
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 
 SETTINGS = DPOSettings(
@@ -38,5 +38,5 @@ class Script:
         return say([self.secret, self.second, "zzzzz", self.third][game_id % 4])
 
     def games(self, words, codec, shape=Shape.TRANSCRIPT) -> list[Scored]:
-        played = play([Start(self.secret)] * 2, words, compact(shape, max_turns=3), scripted(self)(None, codec))
+        played = play([InitialState(self.secret)] * 2, words, compact(shape, max_turns=3), scripted(self)(None, codec))
         return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]

@@ -1,6 +1,6 @@
 """Groups of scripted games, as a GRPO step plays them."""
 
-from types import SimpleNamespace
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +10,9 @@ from training_fixtures import compact, make_run, small_model
 from wordle_rl.config import GRPOSettings, SamplingSettings
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.setup import GameSetup
+from wordle_rl.rl.setup import GameSetup, prompt_budget
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 
 SETTINGS = GRPOSettings(
@@ -39,27 +41,33 @@ class Schedule:
 
 
 class Roll:
-    """A rollouts with a stand-in for the trainer that calls it."""
+    """Rollouts of a model of their own, called as the trainer calls them; keeps the scored games of every step."""
 
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
-        self.model = small_model(tokenizer)
+        self.model, self.codec, self.settings = small_model(tokenizer), codec, settings
         self.prompter = prompter or compact(max_turns=3)
-        setup = GameSetup(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
-        self.rollouts = GroupRollouts(setup, codec, settings, make_run(directory, words), seed=0)
+        self.setup = GameSetup(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
+        self.run = make_run(directory, words)
+        self.rollouts = GroupRollouts(self.setup, codec, settings, GameLog(self.run), seed=0)
         if pay is not None:
             self.rollouts.schedule = Schedule(pay)
         self.games = []
-        keep = self.rollouts._rows
-        self.rollouts._rows = lambda games: keep(self.games.append(games) or games)
+        log_samples = self.rollouts._log_samples
+        self.rollouts._log_samples = lambda step, games: log_samples(step, self.games.append(games) or games)
 
     def __call__(self, step: int = 0) -> dict[str, list]:
-        settings, accelerator = (
-            self.rollouts.settings,
-            SimpleNamespace(process_index=0, num_processes=1, unwrap_model=lambda model: model),
-        )
-        trainer = SimpleNamespace(model=self.model, state=SimpleNamespace(global_step=step), accelerator=accelerator)
-        count = settings.groups_per_step * settings.group_size * self.rollouts.rows_per_game
-        return self.rollouts(["wordle"] * count, trainer)
+        """The rows of a step; the rest of its result is in `result`."""
+        self.result = self.rollouts(step, self.open_sampler)
+        self.rollouts.note_compliance(self.result.metrics["format_compliance"])
+        return self.result.rows
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.result.metrics
+
+    @contextmanager
+    def open_sampler(self, sampling, seed):
+        yield TransformersSampler(self.model, self.codec, sampling, seed), prompt_budget(self.model, self.settings)
 
 
 def turns_of(row_of: dict[str, list], row: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -9,17 +9,16 @@ torch = pytest.importorskip("torch")
 from group_games import Schedule
 from training_fixtures import compact, fast, make_run, small_model
 
+import wordle_rl.rl.grpo.rollouts as rollouts_module
 import wordle_rl.rl.grpo.train as grpo_module
 from wordle_rl.config import GRPOSettings, SamplingSettings
 from wordle_rl.prompt import Shape
+from wordle_rl.rl.grpo.layout import lay_out
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
-
-torch = pytest.importorskip("torch")
-
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 
@@ -54,17 +53,17 @@ class Training:
         self.pay = by_length
         training = self
 
-        class Listening(GroupRollouts):
-            def __init__(self, *args) -> None:
-                super().__init__(*args)
+        def listen(games, *args, **kwargs):
+            training.games.append(games)
+            training.given.append(lay_out(games, *args, **kwargs))
+            return training.given[-1]
+
+        class Paying(GroupRollouts):
+            def __init__(self, *args, **kwargs) -> None:
+                super().__init__(*args, **kwargs)
                 if training.pay is not None:
                     self.schedule = Schedule(training.pay)
                 training.all_rollouts.append(self)
-
-            def _rows(self, games):
-                training.games.append(games)
-                training.given.append(super()._rows(games))
-                return training.given[-1]
 
         class Showing(WordleGRPOTrainer):
             def _generate_and_score_completions(self, inputs):
@@ -86,11 +85,12 @@ class Training:
                 started = time.perf_counter()
                 loss = super().compute_loss(*args, **kwargs)
                 elapsed = time.perf_counter() - started
-                learnt = training.parts[-1]["completion_mask"] * training.parts[-1]["tool_mask"]
-                training.forwards.append((elapsed, float(learnt.sum()), self._metrics["train"]["entropy"][-1]))
+                loss_mask = training.parts[-1]["completion_mask"] * training.parts[-1]["tool_mask"]
+                training.forwards.append((elapsed, float(loss_mask.sum()), self._metrics["train"]["entropy"][-1]))
                 return loss
 
-        monkeypatch.setattr(grpo_module, "GroupRollouts", Listening)
+        monkeypatch.setattr(rollouts_module, "lay_out", listen)
+        monkeypatch.setattr(grpo_module, "GroupRollouts", Paying)
         monkeypatch.setattr(grpo_module, "WordleGRPOTrainer", Showing)
 
     def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
@@ -100,11 +100,6 @@ class Training:
         )
         train_grpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
         return model
-
-
-@pytest.fixture
-def train(tokenizer, codec, sixty, monkeypatch) -> Training:
-    return Training(tokenizer, codec, sixty, monkeypatch)
 
 
 def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:

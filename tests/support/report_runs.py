@@ -9,7 +9,7 @@ from pages import Page, parse_page
 
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
-    Conditions,
+    EvalConditions,
     Evaluation,
     GameRecord,
     TurnRecord,
@@ -34,7 +34,7 @@ def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
 
 
 def evaluation(name: str, records: list[GameRecord]) -> Evaluation:
-    asked = Conditions.of(Prompter())
+    asked = EvalConditions.of(Prompter())
     return Evaluation(name, f"runs/x/{name}", ("all",), Rules(), SPLIT.fingerprint, tuple(records), asked)
 
 

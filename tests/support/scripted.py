@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wordle_rl.evaluate import Conditions, Evaluation
+from wordle_rl.evaluate import EvalConditions, Evaluation
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.words import WordList
@@ -37,7 +37,7 @@ def scripted(script: Script):
 
 def planned(words: WordList, prompter: Prompter, sampler: object = None, **about: Any) -> Evaluation:
     """An evaluation without its games, of a player about whom nothing need be known."""
-    asked = Conditions.of(prompter, sampler)
+    asked = EvalConditions.of(prompter, sampler)
     header = {"name": "player", "player": "", "parts": (), "conditions": asked, **about}
     return Evaluation(rules=prompter.rules, fingerprint=words.fingerprint, records=(), **header)
 

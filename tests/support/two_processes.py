@@ -14,10 +14,11 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
+from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.setup import GameSetup
-from wordle_rl.runs import Run, write_jsonl
+from wordle_rl.rl.starts import record_secrets
+from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.solver import Solver
 from wordle_rl.training.sft import train_sft
@@ -37,18 +38,18 @@ class Replaying(GroupRollouts):
     played: list[dict[str, list]]
     last: "Replaying"
 
-    def __call__(self, prompts, trainer):
-        rank, step = trainer.accelerator.process_index, trainer.state.global_step
-        mine = slice(rank * len(prompts), (rank + 1) * len(prompts))
-        self.run.append("secrets.jsonl", {"stage": "grpo", "step": step, "process": rank, "secrets": [f"rank{rank}"]})
-        self.metrics = {
+    def __call__(self, step, open_sampler):
+        del open_sampler
+        rank, count = self._process, self._settings.groups_per_step * GROUP_SIZE
+        mine = slice(rank * count, (rank + 1) * count)
+        record_secrets(self._log.run, "grpo", step, rank, [f"rank{rank}"])
+        metrics = {
             "seconds/rollout": 0.0, "seconds/reward": 0.0, "cumulative_wins": 1.0, "skipped_groups": 1.0,
             "win_rate": float(rank), "format_compliance": 0.5 * rank,
         }  # fmt: skip
-        self.denominators = {"win_rate": 3 if rank else 1}
-        self.best_compliance = self.metrics["format_compliance"]
         Replaying.last = self
-        return {name: column[mine] for name, column in self.played[step].items()}
+        given = {name: column[mine] for name, column in self.played[step].items()}
+        return StepResult(given, metrics, {"win_rate": 3 if rank else 1}, filled_share=1.0)
 
 
 def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
@@ -59,7 +60,6 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     prompter = RunConfig().game.model_copy(update={"style": "compact", "thinking": "off"}).prompter(5)
     if is_first():
         run = Run.create(out, RunConfig(), split_secrets(word_list))
-        write_jsonl(out / "traces.jsonl", found["traces"])
     wait_for_all()
     run = Run(out)
     share = num_processes()
@@ -71,7 +71,7 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOSettings(
         steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
-        sampling=SamplingSettings(max_completion_tokens=6), replay_games=8 // share,
+        sampling=SamplingSettings(max_completion_tokens=6),
     )  # fmt: skip
     train_grpo(
         models[1],

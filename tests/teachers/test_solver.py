@@ -1,6 +1,7 @@
 """Laws of the free teacher: it sees the board only, names what may still be the secret, and disowns its strays."""
 
 import time
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -53,18 +54,24 @@ def turns_of(games: TeacherGames, game: int) -> list[int]:
 
 def fitting(words: WordList, board: list[tuple[str, int]]) -> list[str]:
     """The answers that would have been marked as the board was, by the rules alone."""
-    return [
-        word for word in words.answers if all(encode_marks(score_guess(word, guess)) == code for guess, code in board)
-    ]
+    possible: Sequence[str] = words.answers
+    for guess, code in board:
+        possible = narrowed(possible, guess, code)
+    return list(possible)
+
+
+def narrowed(possible: Sequence[str], guess: str, code: int) -> list[str]:
+    """The words that would have been marked as the turn was, by the rules alone."""
+    return [word for word in possible if encode_marks(score_guess(word, guess)) == code]
 
 
 def check_game(words: WordList, games: TeacherGames, game: int) -> None:
     """Replay one game by the rules."""
     secret = words.guesses[games.secrets[game]]
     board: list[tuple[str, int]] = []
+    possible: Sequence[str] = words.answers
     for turn in turns_of(games, game):
         guess, code = words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])
-        possible = fitting(words, board)
         assert code == encode_marks(score_guess(secret, guess))
         assert games.remaining[game, turn] == len(possible) > 0
         if games.taught[game, turn]:
@@ -74,13 +81,14 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
             assert games.classes[game, turn] == len({score_guess(word, guess) for word in possible})
         assert secret not in [earlier for earlier, _ in board]
         board.append((guess, code))
+        possible = narrowed(possible, guess, code)
     is_won = bool(board) and board[-1][0] == secret
     unplayed = slice(len(board), None)
     assert (games.guesses[game, unplayed] == -1).all()
     assert (games.codes[game, unplayed] == -1).all()
     assert not games.taught[game, unplayed].any()
     if not is_won:
-        assert len(board) == games.guesses.shape[1] or not fitting(words, board)
+        assert len(board) == games.guesses.shape[1] or not possible
 
 
 def test_words_that_reveal_fit_the_board_and_are_disowned(big_teacher: SolverTeacher) -> None:

@@ -150,7 +150,7 @@ class ChatCodec:
 
 
 def opening_length(messages: Sequence[Message]) -> int:
-    """How many messages stand before the first reply."""
+    """Number of messages before the first reply."""
     return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
 
 

@@ -33,7 +33,7 @@ class ChatTemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a template puts around the words of a conversation.
+    """Text that a template puts around the messages of a conversation.
 
     `turn_end` is the text of the token that closes a reply. An answer to a reply stands between `bridge_head` and
     `bridge_tail`, which asks for the next reply; `answer_end` is the part of the tail that stays when none is asked
@@ -156,7 +156,7 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
 
 
 def changes_of(template: str) -> tuple[str, ...]:
-    """What `training_template` changed in a stock template, in a few words each."""
+    """Changes of `training_template` to a stock template, in a few words each."""
     return tuple(change for listed in _CHANGES.findall(template) for change in listed.split("; "))
 
 
@@ -177,7 +177,7 @@ _GAME = (
 
 
 def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """Whether a system message shows in the prompt."""
+    """True if a system message shows in the prompt."""
     opening = [_message("system", _REPLY), _message("user", _USER)]
     try:
         rendered = render(tokenizer, template, opening, variables)
@@ -187,7 +187,7 @@ def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: 
 
 
 def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """Whether a conversation, rendered anew as it grows, differs from its turns joined on to each other."""
+    """True if a conversation, rendered anew as it grows, differs from its turns joined on to each other."""
     frame = read_frame(tokenizer, template, variables)
     joined = render(tokenizer, template, _GAME[:1], variables)
     for end, message in enumerate(_GAME[1:], start=2):

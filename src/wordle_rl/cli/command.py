@@ -179,7 +179,8 @@ class Program:
         self, commands: Command | Mapping[str, Command], arguments: Sequence[str], style: tuple[Any, ...]
     ) -> Call:
         several = not isinstance(commands, Command)
-        with plain_refusals(" ".join([self.name, *arguments[:several]])):
+        helps = any(option in arguments for option in _HELP)
+        with plain_refusals(" ".join([self.name, *arguments[:several]]), helps=helps):
             call: Call
             if isinstance(commands, Command):
                 call = tyro.cli(_to_be_called(commands), prog=self.name, args=arguments, config=style)
@@ -195,7 +196,7 @@ class Program:
 
 
 def _to_be_called(command: Command) -> Callable[..., Call]:
-    """The same command, not called yet: what it prints is not part of reading its arguments."""
+    """A command bound to its arguments, not called yet: its output is not part of parsing."""
 
     @functools.wraps(command.function)
     def with_arguments(*args: Any, **kwargs: Any) -> Call:

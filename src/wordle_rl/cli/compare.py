@@ -12,7 +12,7 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate import Standings, load_evaluation, standings, write_rows
+from wordle_rl.evaluate import MultiComparison, compare_all, load_evaluation, write_rows
 from wordle_rl.report import terminal
 
 
@@ -40,7 +40,7 @@ def compare(
     own = [evaluation.name for evaluation in evaluations]
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
-    shared = standings(evaluations)
+    shared = compare_all(evaluations)
     if csv is not None:
         write_rows(csv, _standing_rows(shared))
     if as_json:
@@ -50,10 +50,10 @@ def compare(
         console.out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs}))
         console.out.print(terminal.comparison_table(shared, max_rows=top))
     else:
-        console.out.print(terminal.standings_table(shared, max_rows=top))
+        console.out.print(terminal.multi_comparison_table(shared, max_rows=top))
 
 
-def _standing_rows(found: Standings) -> list[dict[str, Any]]:
+def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:
     """A row per run: its figures, and what it is against the first."""
     rows = []
     for run in found.runs:

@@ -1,4 +1,4 @@
-"""Where commands print: results on standard output, what happens meanwhile on standard error.
+"""Consoles of commands: results on standard output, progress on standard error.
 
 What is printed is text: names of files, players and words may hold brackets, which are no markup.
 """

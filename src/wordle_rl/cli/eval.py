@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.eval_request import Asked, Outputs, Source, Wording
+from wordle_rl.cli.eval_request import EvalRequest, Outputs, Source, Wording
 from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.config import (
     ConfigError,
@@ -96,7 +96,7 @@ def eval_player(
     )
     wording = Wording(style, shape, thinking, system_prompt)
     endpoint_default_sampling = temperature is None
-    asked = Asked(
+    asked = EvalRequest(
         player,
         name,
         wording,
@@ -117,7 +117,7 @@ def resumes(player: str, out: Path | None = None, **_: object) -> bool:
     return out is not None and player not in RANDOM_PLAYERS
 
 
-def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
+def _evaluate(asked: EvalRequest, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
     check_seed(asked.seed)
     outputs.check()
     if source.games_per_secret > 1 and not asked.draws:
@@ -162,7 +162,7 @@ def _evaluate(asked: Asked, source: Source, outputs: Outputs, with_regrets: bool
     _tell_errors(evaluation, outputs)
 
 
-def _planned(who: Player, split: Split, source: Source, asked: Asked) -> Evaluation:
+def _planned(who: Player, split: Split, source: Source, asked: EvalRequest) -> Evaluation:
     """The evaluation without its games."""
     return Evaluation(
         name=asked.name or Path(asked.player).name,
@@ -183,7 +183,7 @@ def _figures_shown(evaluation: Evaluation, split: Split, part: SplitName) -> dic
     return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
 
 
-def _played_with(who: Player, split: Split, part: SplitName, asked: Asked, with_regrets: bool) -> dict[str, Any]:
+def _played_with(who: Player, split: Split, part: SplitName, asked: EvalRequest, with_regrets: bool) -> dict[str, Any]:
     """Everything a player's games depend on, to be stored with them; an address without its user and query."""
     here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
@@ -226,7 +226,7 @@ def _play(
     planned: Evaluation,
     secrets: Sequence[str],
     words: WordList,
-    asked: Asked,
+    asked: EvalRequest,
     solver: Solver | None,
     journal: Journal | None,
 ) -> Evaluation:

@@ -1,4 +1,4 @@
-"""What `eval` was asked for: who plays, which secrets, and where the games are written."""
+"""Request of `eval`: player, secrets, and files for the games."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate import (
     GAME_COLUMNS,
-    Conditions,
+    EvalConditions,
     Evaluation,
     EvaluationError,
     check_table,
@@ -49,8 +49,8 @@ class Wording:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Who plays and how it is asked: a player as `make_player` knows it, `name` as tables call it."""
+class EvalRequest:
+    """Player and its settings: a player as `make_player` knows it, `name` as tables call it."""
 
     player: str
     name: str | None
@@ -65,15 +65,15 @@ class Asked:
 
     @property
     def draws(self) -> bool:
-        """Whether the player draws its words at random, so that it may play a secret differently the next time."""
+        """True if the player draws its words at random, so that it may play a secret differently the next time."""
         return self.player in RANDOM_PLAYERS or (
             self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
         )
 
-    def conditions(self, prompter: Prompter) -> Conditions:
-        """How the player is asked, as its evaluation records it."""
+    def conditions(self, prompter: Prompter) -> EvalConditions:
+        """Prompting and sampling of the player, as its evaluation records it."""
         seed = self.seed if self.draws else None
-        worded = Conditions.of(prompter)
+        worded = EvalConditions.of(prompter)
         if self.player in PLAYER_NAMES:
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
@@ -81,7 +81,7 @@ class Asked:
             self.sampling, endpoint_default_sampling=self.endpoint_default_sampling, engine=engine, seed=seed
         )
 
-    def going_on(self, outputs: Outputs) -> Asked:
+    def going_on(self, outputs: Outputs) -> EvalRequest:
         """A copy whose seed is shifted by the number of kept games, so that the remaining games draw anew."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
             return self
@@ -120,7 +120,7 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
 
 @dataclass(frozen=True)
 class Source:
-    """Which secrets a player plays; words and split that are left out are those it was trained with."""
+    """Secrets to play; words and split that are left out are those it was trained with."""
 
     player: str
     words: str | None
@@ -152,7 +152,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where an evaluation is written, besides the terminal."""
+    """Files an evaluation is written to."""
 
     json: Path | None
     csv: Path | None

@@ -30,6 +30,6 @@ Address = Annotated[
 ]
 
 ANY_FLAG = (tyro.conf.ConsolidateSubcommandArgs, tyro.conf.EnumChoicesFromValues)
-"""How arguments are read: `--flag` and `--no-flag` both."""
+"""Parsing of arguments: `--flag` and `--no-flag` both."""
 SHOWN_FLAG = (tyro.conf.FlagCreatePairsOff, *ANY_FLAG)
-"""How they are shown: of the two, the one that changes the default."""
+"""Help of arguments: of the two flags, the one that changes the default."""

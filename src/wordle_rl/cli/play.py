@@ -19,7 +19,7 @@ from wordle_rl.evaluate.players import Player, check_constrainable, make_player,
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import InitialState
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
@@ -84,7 +84,7 @@ def play(
 
 
 def _watch(who: Player, secret: str, words: WordList) -> None:
-    trajectory = play_games([Start(secret)], words, who.prompter, who.sampler)[0]
+    trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
     for played in trajectory.transcript.turns:

@@ -20,7 +20,7 @@ from wordle_rl.runs.progress import in_percent
 def preflight(
     settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(), groups: int = 4, as_json: Json = False
 ) -> None:
-    """Whether a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.
+    """True if a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.
 
     Args:
         settings: Config file and settings of the run.

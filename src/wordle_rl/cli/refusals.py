@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 
 from wordle_rl.config import ConfigError
 
@@ -37,20 +38,32 @@ def check_no_empty_value(arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def plain_refusals(program: str) -> Iterator[None]:
+def plain_refusals(program: str, *, helps: bool = False) -> Iterator[None]:
     """Say in one line, as for a config file, what tyro would draw a box around.
 
     Args:
         program: The program's name and, if it has several, the command's: options of other commands are no hints.
+        helps: Help is asked for, which is laid out for the terminal; a refusal is not, so that no path in it is cut.
     """
     heard = io.StringIO()
     try:
-        with redirect_stderr(heard):
+        with redirect_stderr(heard), nullcontext() if helps else _very_wide_terminal():
             yield
     except SystemExit as stop:
         if not stop.code:
             raise
         raise ConfigError(_one_line(heard.getvalue(), program)) from None
+
+
+@contextmanager
+def _very_wide_terminal() -> Iterator[None]:
+    """A width, as tyro reads it, at which no line is wrapped."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "10000"
+    try:
+        yield
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
 
 
 def _one_line(box: str, program: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Count = Annotated[int, Field(le=1_000_000)]
-"""How many of something memory holds at once; more are taken for a slip of the hand."""
+"""Number of of something memory holds at once; more are taken for a slip of the hand."""
 LARGEST_SEED = 2**32 - 1
 """What numpy takes."""
 
@@ -27,7 +27,7 @@ def check_seed(seed: int) -> None:
 
 
 def seed_after(seed: int, number: int) -> int:
-    """The seed so many after another; after the largest comes 0."""
+    """`(seed + number) mod 2**32`."""
     return (seed + number) % (LARGEST_SEED + 1)
 
 

@@ -36,7 +36,7 @@ class GameSettings(Section):
     shape: Shape = Shape.TRANSCRIPT
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
-    """Whether a reply may or must reason before its guess."""
+    """True if a reply may or must reason before its guess."""
     system_prompt: str | None = None
     """Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""

@@ -62,11 +62,6 @@ class GRPOSettings(Section):
     """Upper clip range (clip-higher); see `epsilon`."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
-    replay_games: int = Field(0, ge=0)
-    """Teacher games (of `game.shape = "state"`: turns of them) whose SFT loss is added in every step, against
-    forgetting (PPO-ptx); 0: none."""
-    replay_weight: float = Field(0.2, gt=0)
-    """Weight of that loss, the mean over its learnt tokens."""
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
     engine: EngineName = "transformers"
@@ -113,13 +108,13 @@ class GRPOSettings(Section):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether there is nothing to train."""
+        """True if there is nothing to train."""
         return self.steps == 0
 
     @property
     def replays(self) -> bool:
-        """Whether it goes over teacher games, too."""
-        return self.replay_games > 0
+        """True if it goes over teacher games, too."""
+        return False
 
     @property
     def importance_cap(self) -> float:
@@ -130,7 +125,7 @@ class GRPOSettings(Section):
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something."""
+        """True if a game that nobody can win may teach something."""
         return _asks_no_win(self.reward)
 
     @model_validator(mode="after")
@@ -185,8 +180,6 @@ class GRPOSettings(Section):
         games = self.groups_per_step * self.group_size
         if self.micro_batch_size and games % self.micro_batch_size:
             raise ValueError(f"micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
-        if 0 < self.replay_games < (parts := games // (self.micro_batch_size or games)):
-            raise ValueError(f"replay_games {self.replay_games} leaves some of the {parts} micro-batches without any")
         return self
 
 
@@ -222,21 +215,21 @@ class RoundSettings(Section):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether there is nothing to train."""
+        """True if there is nothing to train."""
         return self.rounds == 0
 
     @property
     def replays(self) -> bool:
-        """Whether it goes over teacher games, too."""
+        """True if it goes over teacher games, too."""
         return getattr(self, "replay_share", 0.0) > 0  # not all have one
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something."""
+        """True if a game that nobody can win may teach something."""
         return False
 
     _learns_from_single_games: ClassVar[bool] = False
-    """Whether a group may be one game, which may then be greedy."""
+    """True if a group may be one game, which may then be greedy."""
 
     @model_validator(mode="after")
     def _plays_vary(self) -> Self:
@@ -281,7 +274,7 @@ class DPOSettings(RoundSettings):
 
     @property
     def learns_without_wins(self) -> bool:
-        """Whether a game that nobody can win may teach something; `information` prefers the secret to all else."""
+        """True if a game that nobody can win may teach something; `information` prefers the secret to all else."""
         return self.judge == "regret" or (self.judge == "outcome" and _asks_no_win(self.reward))
 
     @model_validator(mode="after")

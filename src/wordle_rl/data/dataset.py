@@ -17,6 +17,7 @@ from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
+from wordle_rl.runs.game_rows import board_row, in_our_names
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -30,13 +31,13 @@ PROMPT_ROW = frozenset({"prompt", "answer"})
 """Fields of a first prompt and the secret of its game."""
 
 
-START_ROW = frozenset({"word", "turns"})
+START_ROW = frozenset({"secret", "turns"})
 """Fields of a board to start a game from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a teacher did, on one secret or on all of them (`secret` is then empty).
+    """Figures of a teacher, on one secret or on all of them (`secret` is then empty).
 
     `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
     `num_broken_turns` turns of finished games that broke the rules.
@@ -65,7 +66,7 @@ def summarise(traces: Iterable[Trace]) -> list[Summary]:
 
 
 def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
-    """The same per teacher over all secrets, in the order of their names."""
+    """Figures per teacher over all secrets, in the order of their names."""
     return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
 
 
@@ -196,7 +197,7 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """What a game must satisfy to become rows.
+    """Conditions that a game must satisfy to become rows.
 
     Attributes:
         max_turns: Most guesses of a game; refusals that cost no turn do not count. None: no bound.
@@ -230,7 +231,7 @@ class DatasetLimits:
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:
-    """Why a trace is not a game of these words that was played to its end, or None if it is."""
+    """Reason why a trace is no finished game of these words, or None."""
     if trace.error is not None:
         return "error"
     if trace.secret not in words:
@@ -305,7 +306,7 @@ def write_dataset(
 
     Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the part of the secret; words
     outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every
-    secret of the part), `_rl_start_states.jsonl` (`{"word", "turns": [{"guess", "feedback"}]}`: the board before the
+    secret of the part), `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before the
     last guess of each accepted game). Games of test secrets are rejected. In transcript shape so are games with a turn
     that is not taught, since training on a conversation teaches every reply in it.
 
@@ -355,8 +356,7 @@ def _sft_rows(traces: Iterable[Trace], prompter: Prompter, distinct: set[int]) -
 
 
 def _start_row(trace: Trace) -> dict[str, Any]:
-    turns = [{"guess": turn.guess, "feedback": turn.marks} for turn in trace.turns[:-1]]
-    return {"word": trace.secret, "turns": turns}
+    return board_row(trace.secret, ((turn.guess, turn.marks) for turn in trace.turns[:-1]))
 
 
 def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
@@ -373,5 +373,11 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         row = json.loads(line) if line else None
     except (ValueError, RecursionError):  # no JSON, no text, or nested too deeply
         row = line
-    if line and not (isinstance(row, dict) and row.keys() in kinds):
+    if line and not (isinstance(row, dict) and in_our_names(row).keys() in kinds and not _is_trace(row)):
         raise ConfigError(f"{path} holds something else than rows of this kind; name another --out")
+
+
+def _is_trace(row: dict[str, Any]) -> bool:
+    """True for a game that was played, which may have the same fields as a board; the turns of a board are given."""
+    turns = row["turns"] if "secret" in row and isinstance(row.get("turns"), list) else []
+    return any(not (isinstance(turn, dict) and turn.get("given")) for turn in turns)

@@ -18,6 +18,7 @@ from wordle_rl.data.trace_files import wide_csv
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
+from wordle_rl.runs.game_rows import board_row
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -39,7 +40,7 @@ def import_rows(
         path: A .csv, .jsonl or .parquet file.
         out: The file to write.
         form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become start states as `write_dataset`
-            writes them, `{"word", "turns": [{"guess", "feedback"}]}`. `instruction`: rows of `instruction, output`
+            writes them, `{"secret", "turns": [{"guess", "marks"}]}`. `instruction`: rows of `instruction, output`
             become `{"messages": [...]}`.
         words: The word lists.
         split: Their split; rows of held-out secrets are left out.
@@ -140,11 +141,11 @@ def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: i
     if reason := split.held_out_reason(secret):
         raise OddRowError(reason)
     turns = [_turn(entry, secret, words) for entry in _history(row["past_guess_history"])]
-    if any(turn["guess"] == secret for turn in turns):
+    if any(guess == secret for guess, _ in turns):
         raise OddRowError("plays_on_after_win")
     if len(turns) >= max_turns:
         raise OddRowError("too_many_turns")
-    return {"word": secret, "turns": turns}
+    return board_row(secret, turns)
 
 
 def _word(value: object) -> str | None:
@@ -173,7 +174,7 @@ def _literal(text: str) -> object:
     return None
 
 
-def _turn(entry: object, secret: str, words: WordList) -> dict[str, str]:
+def _turn(entry: object, secret: str, words: WordList) -> tuple[str, str]:
     if isinstance(entry, dict):
         entry = [entry.get("guess"), entry.get("feedback", entry.get("marks"))]
     if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[1], str):
@@ -186,7 +187,7 @@ def _turn(entry: object, secret: str, words: WordList) -> dict[str, str]:
         raise OddRowError("unreadable_marks")
     if marks != score_guess(secret, guess):
         raise OddRowError("wrong_marks")
-    return {"guess": guess, "feedback": marks}
+    return guess, marks
 
 
 _SIGNS = {

@@ -1,4 +1,4 @@
-"""Whether what a teacher's thinking claims is true of the board: only claims that can be checked exactly."""
+"""Checks of a teacher's thinking against the board: only claims that can be checked exactly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wordle_rl.words import WordList
 
 
 class FalseClaim(StrEnum):
-    """What is wrong with a piece of thinking."""
+    """Kinds of false claims."""
 
     TAGS = "tags_in_thinking"
     """It holds tags of the reply grammar or of a chat template; a reply made from it could not be parsed."""
@@ -68,7 +68,7 @@ _NEGATION = re.compile(r"\b(?:if|whether|no|not|neither|nor|unless|suppose|perha
 
 
 def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordList) -> FalseClaim | None:
-    """What is wrong with some thinking, or None.
+    """First false claim of some thinking, or None.
 
     Most claims of free prose cannot be checked. Checked exactly are leaked tags, whether the guess announced last is
     the one made, and whether listed words that are said to fit do so.

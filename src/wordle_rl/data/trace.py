@@ -9,6 +9,7 @@ from typing import Any
 
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.runs.game_rows import GAME_FIELDS, TURN_FIELDS
 
 UNKNOWN_TEACHER = "unknown"
 """The teacher of a game that names none."""
@@ -43,18 +44,23 @@ class TraceTurn:
 
     def to_row(self) -> dict[str, Any]:
         """The turn as a JSON object; fields that only language models use are left out if they have their default."""
-        return _row_of(self, always=("guess", "marks", "taught", "remaining", "thinking"))
+        row = _row_of(self, always=("guess", "marks", "taught", "remaining", "thinking"))
+        return {**row, "guess": self.guess or None, "marks": self.marks or None}
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> TraceTurn:
-        """Read a turn back.
+        """Read a turn back, from a trace or from any other file of the row form.
 
         Raises:
             TypeError: If a field is missing, unknown or of the wrong kind.
             ValueError: If the outcome is unknown.
         """
         _check_kinds(row, _TURN_KINDS)
-        return cls(**{**row, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
+        values: dict[str, Any] = {n: value for n, value in row.items() if n in cls.__slots__ or n not in TURN_FIELDS}
+        values |= {name: row[name] or "" for name in ("guess", "marks") if name in row}
+        if row.get("given"):
+            values.setdefault("taught", False)
+        return cls(**{**values, "outcome": Outcome(row.get("outcome", Outcome.SCORED))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +81,12 @@ class Trace:
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What identifies a game: secret, seed and teacher."""
+        """Key of a game: secret, seed and teacher."""
         return self.secret, self.seed, self.teacher
 
     @property
     def won(self) -> bool:
-        """Whether the last guess found the secret."""
+        """True if the last guess found the secret."""
         return bool(self.turns) and self.turns[-1].guess == self.secret
 
     def board(self, turns: int | None = None) -> list[Turn]:
@@ -103,11 +109,13 @@ class Trace:
         """
         _check_kinds(row, _TRACE_KINDS)
         turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
-        return cls(**{"teacher": UNKNOWN_TEACHER, **row, "secret": row["secret"], "turns": turns})
+        own = {name: value for name, value in row.items() if name in cls.__slots__ or name not in GAME_FIELDS}
+        return cls(**{"teacher": UNKNOWN_TEACHER, **own, "secret": row["secret"], "turns": turns})
 
 
 _TURN_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("guess", "marks", "thinking", "outcome", "reply", "finish"), (str,)),
+    **dict.fromkeys(("guess", "marks"), (str, type(None))),
+    **dict.fromkeys(("thinking", "outcome", "reply", "finish"), (str,)),
     **dict.fromkeys(("taught", "costs_turn"), (bool,)),
     "remaining": (int,),
 }

@@ -94,7 +94,7 @@ def _repair(path: Path) -> bool:
 
 
 def _last_line_start(file: io.BufferedRandom, size: int) -> int:
-    """Where the last line begins; the file's size if the file ends with a line break."""
+    """Offset of the last line; the file's size if the file ends with a line break."""
     end = size
     while end > 0:
         begin = max(0, end - 65536)
@@ -136,7 +136,7 @@ class SettingsFile:
             raise ConfigError(f"{self.traces} holds games of {model} by other settings ({pairs}); name another --out")
 
     def game_turns(self) -> int | None:
-        """How many guesses the rules allowed (`game.max_turns`); None if that is not recorded.
+        """Turns that the rules allowed (`game.max_turns`); None if that is not recorded.
 
         Raises:
             ConfigError: If they are not the same for all models.

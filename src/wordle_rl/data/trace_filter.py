@@ -22,7 +22,7 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 
-class GivenTraces:
+class TracesFromFile:
     """The games of `settings.file` that a run may learn from, at most `settings.num_games`, in the file's order.
 
     Args:
@@ -92,7 +92,7 @@ class GivenTraces:
         return fault or self._fault_of_game(trace)
 
     def _fault_of_game(self, trace: Trace) -> str | None:
-        """What is wrong with a game, whatever its secret."""
+        """Fault of a game, whatever its secret."""
         fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
         return fault or replay_fault(trace, self._words, self._rules)
 

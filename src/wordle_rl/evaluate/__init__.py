@@ -1,7 +1,7 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL
-    settings.py      Conditions: how a player was asked
+    settings.py      EvalConditions: prompting and sampling of a player
     records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation
     concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
@@ -9,14 +9,14 @@
     tables.py        evaluations as CSV, and back
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison
-    compare_many.py  standings(): any number of evaluations -> Standings
+    compare_many.py  compare_all(): any number of evaluations -> MultiComparison
 
 A game that could not be finished because a request failed is an error: it is counted as an error, left out of every
 other figure, and never counted as a loss. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.evaluate.compare import Comparison, compare
-from wordle_rl.evaluate.compare_many import SharedGame, Standing, Standings, standings
+from wordle_rl.evaluate.compare_many import ComparedPlayer, MultiComparison, SharedGame, compare_all
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
@@ -34,7 +34,7 @@ from wordle_rl.evaluate.records import (
     occurrences,
     quoted_parts,
 )
-from wordle_rl.evaluate.settings import Conditions, differences, unlike
+from wordle_rl.evaluate.settings import EvalConditions, differences, unlike
 from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation, save_csv, write_rows
 
 __all__ = [
@@ -43,19 +43,20 @@ __all__ = [
     "PART_NAMES",
     "RESULT_SPLITS",
     "WASTED_TURN_REGRET",
+    "ComparedPlayer",
     "Comparison",
-    "Conditions",
+    "EvalConditions",
     "Evaluation",
     "EvaluationError",
     "Figures",
     "GameRecord",
     "Journal",
+    "MultiComparison",
     "SharedGame",
-    "Standing",
-    "Standings",
     "TurnRecord",
     "check_table",
     "compare",
+    "compare_all",
     "differences",
     "evaluate",
     "evaluate_concurrently",
@@ -68,7 +69,6 @@ __all__ = [
     "occurrences",
     "quoted_parts",
     "save_csv",
-    "standings",
     "unlike",
     "with_regret",
     "write_rows",

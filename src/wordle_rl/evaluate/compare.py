@@ -10,7 +10,7 @@ import numpy as np
 
 from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
-from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
 
 
@@ -56,8 +56,8 @@ class Comparison:
     num_errors: int
     constrain_a: Constrain
     constrain_b: Constrain
-    conditions_a: Conditions
-    conditions_b: Conditions
+    conditions_a: EvalConditions
+    conditions_b: EvalConditions
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:

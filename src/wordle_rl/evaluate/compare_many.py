@@ -10,7 +10,7 @@ from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures
 
 
 @dataclass(frozen=True)
-class Standing:
+class ComparedPlayer:
     """One player among others.
 
     Attributes:
@@ -39,7 +39,7 @@ class SharedGame:
 
 
 @dataclass(frozen=True)
-class Standings:
+class MultiComparison:
     """Players on the same secrets.
 
     Attributes:
@@ -50,14 +50,14 @@ class Standings:
         games: The shared games, by secret.
     """
 
-    runs: tuple[Standing, ...]
+    runs: tuple[ComparedPlayer, ...]
     num_games: int
     num_unpaired: int
     num_errors: int
     games: tuple[SharedGame, ...] = field(repr=False)
 
 
-def standings(evaluations: Sequence[Evaluation]) -> Standings:
+def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
     """Put players side by side; the n-th game of a secret is compared with the others' n-th game of it.
 
     Every figure and test is over the games that all finished, so that columns can be compared. p-values are not
@@ -84,9 +84,9 @@ def standings(evaluations: Sequence[Evaluation]) -> Standings:
         replace(evaluation, records=tuple(played[key] for key in shared))
         for evaluation, played in zip(evaluations, games, strict=True)
     ]
-    return Standings(
+    return MultiComparison(
         runs=tuple(
-            Standing(
+            ComparedPlayer(
                 evaluation.label,
                 evaluation.player,
                 replace(evaluation.figures(), num_errors=sum(record.failed for record in played.values())),

@@ -12,7 +12,7 @@ from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.play import check_plan, record_of
 from wordle_rl.evaluate.records import Evaluation, GameRecord, occurrences
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import Start, play_alone
+from wordle_rl.rollout import InitialState, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
 from wordle_rl.samplers.run_async import run_async
 from wordle_rl.words import WordList
@@ -55,7 +55,7 @@ def evaluate_concurrently(
     async def play(game_id: int, ask: Ask) -> bool:
         """Play one game and store it. Returns whether it could be finished."""
         secret, occurrence = keys[game_id]
-        game = await play_alone(game_id, Start(secret), words, prompter, ask, patience.game_timeout_s)
+        game = await play_alone(game_id, InitialState(secret), words, prompter, ask, patience.game_timeout_s)
         record = records[secret, occurrence] = record_of(game)
         if journal is not None and not record.failed:
             journal.add(secret, occurrence, record)

@@ -119,12 +119,12 @@ def journal_of(path: Path, settings: Mapping[str, Any]) -> Journal:
 
 
 def num_kept(path: Path) -> int:
-    """How many games a file of games holds, without reading them; 0 if there is none."""
+    """Number of games in a file of games; 0 if there is none."""
     return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
 
 
 def journal_path(out: Path) -> Path:
-    """Where the finished games of an evaluation file are stored.
+    """Path of the finished games of an evaluation file.
 
     Examples:
         >>> journal_path(Path("runs/eval.json")).as_posix()

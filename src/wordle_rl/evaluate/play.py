@@ -10,7 +10,7 @@ from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import Start, Trajectory, play
+from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
@@ -85,7 +85,7 @@ def evaluate(
 
     size = batch_size or len(secrets)
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
-        starts = [Start(secrets[index]) for index in batch]
+        starts = [InitialState(secrets[index]) for index in batch]
         play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
         for index in batch if drawn else ():
             keep(index)
@@ -111,7 +111,7 @@ def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """The same games with every turn's regret, for games that were stored without it.
+    """Games with every turn's regret, for games that were stored without it.
 
     Raises:
         EvaluationError: If the games or the solver are of other words.
@@ -155,7 +155,7 @@ class _RegretMeter:
 
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:
-    """What is recorded of a finished game."""
+    """Record of a finished game."""
     transcript = trajectory.transcript
     board = [played.turn for played in transcript.turns]
     turns = []

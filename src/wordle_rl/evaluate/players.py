@@ -49,7 +49,7 @@ class Player:
 
 
 def _find_player(name: str) -> Path:
-    """The same of a player; what is no directory may have been meant for another player."""
+    """`find_model` for a player's name; what is no directory may have been meant for another player."""
     if not Path(name).is_dir():
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "

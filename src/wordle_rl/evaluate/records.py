@@ -1,4 +1,4 @@
-"""What is recorded of evaluated games, and the figures computed from them."""
+"""Records of evaluated games, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.config import MODEL_NAMES, Constrain
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import is_run, write_text_atomically
@@ -27,7 +27,7 @@ PART_NAMES = {
     "held_out": "held-out secrets",
     CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
 }
-"""What parts are called on pages and cards."""
+"""Names of the parts on pages and cards."""
 
 
 class EvaluationError(ValueError):
@@ -65,7 +65,7 @@ class GameRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether the game is an error and counts in no figure."""
+        """True if the game is an error and counts in no figure."""
         return self.error is not None or self.stop_reason is StopReason.REQUEST_FAILED
 
 
@@ -129,7 +129,7 @@ class Evaluation:
     rules: Rules
     fingerprint: str
     records: tuple[GameRecord, ...] = field(repr=False)
-    conditions: Conditions
+    conditions: EvalConditions
     constrain: Constrain = "none"
 
     @property
@@ -143,7 +143,7 @@ class Evaluation:
         return frozenset(record.secret for record in self.records)
 
     def only(self, secrets: Collection[str] | None) -> Evaluation:
-        """The same evaluation with the games of these secrets alone; None: all games."""
+        """A copy with the games of these secrets alone; None: all games."""
         if secrets is None:
             return self
         wanted = frozenset(secrets)
@@ -186,7 +186,7 @@ _EVALUATION = TypeAdapter(Evaluation)
 
 
 def _fix_of(path: Path) -> str:
-    """What to do about a file that is no evaluation: only a run makes its own again."""
+    """Advice on a file that is no evaluation: only a run makes its own again."""
     own = path.stem.removesuffix("-constrained") in MODEL_NAMES
     if own and path.parent.name == "eval" and is_run(path.parent.parent):
         return "delete it, and `wordle-rl run` evaluates again"
@@ -271,7 +271,7 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
 
 
 def is_invalid(turn: TurnRecord) -> bool:
-    """Whether a turn had a readable guess that was not scored."""
+    """True if a turn had a readable guess that was not scored."""
     return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
 
 

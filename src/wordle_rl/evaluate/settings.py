@@ -1,4 +1,4 @@
-"""How a player was asked: how its prompts were worded, and how its tokens were drawn."""
+"""Prompting and sampling of an evaluated player."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wordle_rl.samplers.base import TokenSampler
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """How a player was asked, apart from rules and constraint.
+class EvalConditions:
+    """Prompting and sampling of a player, apart from rules and constraint.
 
     Attributes:
         style: Wording of its prompts.
@@ -38,7 +38,7 @@ class Conditions:
     system_prompt: str | None = None
 
     @classmethod
-    def of(cls, prompter: Prompter, sampler: object = None) -> Conditions:
+    def of(cls, prompter: Prompter, sampler: object = None) -> EvalConditions:
         """The conditions that prompter and sampler state themselves; the seed is not among them."""
         worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
         if not isinstance(sampler, TokenSampler):
@@ -52,7 +52,7 @@ class Conditions:
         endpoint_default_sampling: bool = False,
         engine: EngineName | None = None,
         seed: int | None = None,
-    ) -> Conditions:
+    ) -> EvalConditions:
         """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
@@ -61,15 +61,15 @@ class Conditions:
         )
 
 
-def differences(a: Conditions, b: Conditions) -> dict[str, tuple[str, str]]:
+def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:
     """The conditions in which two players differ: name -> the value of each. Seeds count only if both are known."""
-    values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(Conditions)}
+    values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(EvalConditions)}
     if None in values["seed"]:
         del values["seed"]
     return {name: (_shown(name, was), _shown(name, other)) for name, (was, other) in values.items() if was != other}
 
 
-def unlike(name_a: str, a: Conditions, name_b: str, b: Conditions) -> str:
+def unlike(name_a: str, a: EvalConditions, name_b: str, b: EvalConditions) -> str:
     """A sentence naming the conditions in which two players differ; empty if there is nothing to say.
 
     Seeds are left out, and so are engines if one player is an endpoint; a player that draws no tokens is not compared.

@@ -1,4 +1,4 @@
-"""How sure a figure is: Wilson's interval, McNemar's exact test and Tango's interval, a sign-flip test, a bootstrap.
+"""Uncertainty of figures: Wilson's interval, McNemar's exact test and Tango's interval, a sign-flip test, a bootstrap.
 
 NumPy and the standard library.
 """
@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """Whether the interval is informative. Zero width: every resampled value is equal, so it is not."""
+        """True if the interval is informative. Zero width: every resampled value is equal, so it is not."""
         return self.low < self.high
 
 
@@ -300,7 +300,7 @@ def paired_bootstrap(
 
 
 def _normal_quantile(confidence: float) -> float:
-    """How many standard deviations to either side hold this share of a normal distribution."""
+    """Standard deviations to either side that hold this fraction of a normal distribution."""
     return NormalDist().inv_cdf((1 + _checked_confidence(confidence)) / 2)
 
 

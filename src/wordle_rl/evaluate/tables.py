@@ -15,18 +15,18 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
-from wordle_rl.evaluate.settings import Conditions
+from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.words.split import Split
 
 _ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records", "conditions"))
 _RULES = tuple(field.name for field in fields(Rules))
-_CONDITIONS = tuple(field.name for field in fields(Conditions))
+_CONDITIONS = tuple(field.name for field in fields(EvalConditions))
 _EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
-"""How the columns of an evaluation begin."""
+"""First columns of an evaluation."""
 
 
 def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:

@@ -87,7 +87,6 @@ def check_settings(config: RunConfig) -> None:
         "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
         "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
         "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,
-        "grpo.replay_games: no teacher games are learnt from; set it to 0": grpo.replay_games > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
@@ -178,12 +177,12 @@ def make_trainer(
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": secrets}),
         processing_class=start_codec(config, run.directory).tokenizer,
-        rollout_worker=worker,  # type: ignore[arg-type]  # its queues are of one of the two kinds asked for
+        rollout_worker=worker,
         weight_transfer=weight_transfer,
         callbacks=[guard, RunCallback(run, "grpo", stop, None, "win_rate", guard)],
+        guard=guard,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.guard = guard
     assert trainer.model is not None
     trainer.optimizer = make_optimizer(trainer.model, grpo.optimizer)
     trainer.lr_scheduler = make_scheduler(trainer.optimizer, grpo.optimizer, grpo.steps)

@@ -15,8 +15,8 @@ from wordle_rl.config import RunConfig
 from wordle_rl.models.loading import load_codec
 from wordle_rl.rl.starts import random_given
 from wordle_rl.rollout import (
+    InitialState,
     Segment,
-    Start,
     Trajectory,
     advance,
     mask_without_overlong,
@@ -101,13 +101,15 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         messages = [{"role": "assistant", "content": reply} for reply in replies]
         return messages, said, sequences, 0, 0, reward.total
 
-    def _start(self, secret: str, group_id: int) -> Start:
-        """Where a group's games begin, the same for all of them."""
+    def _start(self, secret: str, group_id: int) -> InitialState:
+        """Initial state of a group's games."""
         rng = random.Random(f"{self.config.seed}:{group_id}")
         hard_mode = self.prompter.rules.hard_mode
-        return Start(secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode))
+        return InitialState(
+            secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode)
+        )
 
-    async def _game(self, start: Start) -> Trajectory:
+    async def _game(self, start: InitialState) -> Trajectory:
         """One game, asked of the server turn by turn, its tokens as they were sampled."""
         running = open_game(0, start, self.words, self.prompter, self.codec)
         while running.env.stop_reason is None and not truncate_if_too_long(running, self._max_prompt_tokens):

@@ -26,7 +26,7 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def is_adapter(path: str | Path) -> bool:
-    """Whether a path is the directory of an adapter."""
+    """True if a path is the directory of an adapter."""
     return (Path(path) / ADAPTER_CONFIG).is_file()
 
 
@@ -49,7 +49,7 @@ def base_of(directory: Path) -> str:
 
 
 def has_adapters(model: object) -> bool:
-    """Whether a model is a base model with adapters."""
+    """True if a model is a base model with adapters."""
     return isinstance(model, PeftModel)
 
 
@@ -111,7 +111,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
 
 
 def four_bit_arguments(device: torch.device) -> dict[str, Any]:
-    """What `from_pretrained` needs to hold a model in 4 bits (NF4, double quantization).
+    """Arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization).
 
     Raises:
         ConfigError: If there is no bitsandbytes.
@@ -149,7 +149,7 @@ def adapters_to_float32(model: torch.nn.Module) -> None:
 
 
 def num_four_bit(model: PreTrainedModel) -> int:
-    """How many numbers of a model `four_bit_arguments` puts into 4 bits: all linear layers' weights, not the head's."""
+    """Number of parameters that `four_bit_arguments` puts into 4 bits: all linear layers' weights, not the head's."""
     head = model.get_output_embeddings()
     layers = (module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head)
     return sum(layer.weight.numel() for layer in layers)

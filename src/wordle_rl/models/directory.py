@@ -42,7 +42,7 @@ def game_of(model_directory: Path) -> GameSettings | None:
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """How a model is held: as the run it lies in held it (type of the weights, 4 bits); elsewhere by default.
+    """Settings that load a model: those of the run it lies in (dtype, 4 bits); elsewhere the defaults.
 
     Raises:
         ConfigError: If the run's settings are damaged.
@@ -59,5 +59,5 @@ def run_around(model_directory: Path) -> RunConfig | None:
 
 
 def is_model(player: str) -> bool:
-    """Whether a player's name means a model or run directory."""
+    """True if a player's name means a model or run directory."""
     return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:")

@@ -26,7 +26,7 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 _SHARDS = "pytorch_model_fsdp_0"
 _PROBE_LENGTH = 64
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
-"""How far logits may be from each other (see `distance`) for rounding the weights to explain it."""
+"""Largest distance of logits (see `distance`) that rounding the weights explains."""
 
 
 def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:

@@ -103,7 +103,7 @@ def _load_weights(settings: ModelSettings) -> PreTrainedModel:
 
 
 def device_of_process() -> torch.device:
-    """Where this process keeps its model: a GPU of its own if there is one."""
+    """Device of this process: a GPU of its own if there is one."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -171,7 +171,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
 
 
 def _weights_path(settings: ModelSettings) -> str:
-    """Where the weights are: for an adapter at its base model."""
+    """Path of the weights: for an adapter, of its base model."""
     return base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
 
 
@@ -308,7 +308,7 @@ def _largest(text: PreTrainedConfig, name: str) -> int | None:
 
 
 def device_memory() -> Device:
-    """What a model is trained on: the GPUs, else main memory."""
+    """Device that a model is trained on: the GPUs, else main memory."""
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())

@@ -11,7 +11,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class ModelNumbers:
-    """What a memory estimate asks of a model.
+    """Sizes of a model that a memory estimate needs.
 
     `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
     size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
@@ -44,7 +44,7 @@ class ModelNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What holds a model in training: its name, its memory in bytes if known, and how many of them there are."""
+    """Device of a training: name, memory in bytes if known, and number of such devices."""
 
     name: str
     num_bytes: int | None

@@ -23,7 +23,7 @@ _NAMES = {
     r"^(?:language_model\.model|model\.language_model)\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
-"""Where the whole keeps the text part (as published, as saved by newer releases) -> where a causal model has it."""
+"""Key prefix of the text part in the whole model (as published, as saved by newer releases) -> in a causal model."""
 _FAMILY = "gemma3"
 
 
@@ -51,7 +51,7 @@ def language_config(path: str) -> PreTrainedConfig:
 
 
 def is_text_part(path: str) -> bool:
-    """Whether what is loaded from a directory or hub name is only the text part of what is there."""
+    """True if what is loaded from a directory or hub name is only the text part of what is there."""
     return bool(AutoConfig.from_pretrained(path).model_type == _FAMILY)
 
 

@@ -43,7 +43,7 @@ RESPONSE_TEMPLATE = {
     "start_anchor": REPLY,
     "fields": {"content": {"close": END, "content": "text"}},
 }
-"""The same for servers: without it `transformers serve` reads replies as those of an ordinary Qwen3."""
+"""Response template for servers: without it `transformers serve` reads replies as those of an ordinary Qwen3."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerBase:

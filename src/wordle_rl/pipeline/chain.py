@@ -1,4 +1,4 @@
-"""Which stages a run goes through, in which order, in whose directory.
+"""Order of the stages of a run, in its directory.
 
 Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
 run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
@@ -20,7 +20,7 @@ from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import Todo, check_before_run
-from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, start_anew
+from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
 from wordle_rl.runs.progress import elapsed
@@ -62,7 +62,7 @@ class Pipeline:
         with ExitStack() as held:
             if is_first():
                 if self._anew:
-                    start_anew(directory)
+                    reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
                 work.run = Run.create(directory, config, work.context.split, adds=bool(todo))

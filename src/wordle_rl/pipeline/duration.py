@@ -20,7 +20,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.models.loading import load_model
 from wordle_rl.preflight.before_run import Todo
 from wordle_rl.preflight.teacher_sample import teacher_examples
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.optimizer import make_optimizer, wants_bf16
 
@@ -87,7 +87,7 @@ def _sampling_seconds_per_turn(
     num_turns = context.prompter.rules.max_turns * len(secrets)
 
     def games() -> None:
-        play([Start(secret) for secret in secrets], context.words, context.prompter, sampler)
+        play([InitialState(secret) for secret in secrets], context.words, context.prompter, sampler)
 
     return _median_seconds(games, 1) / num_turns
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
-from wordle_rl.evaluate import Conditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
+from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.models.directory import weights_mark
 from wordle_rl.pipeline.work import RunWork
@@ -75,7 +75,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
             rules=work.context.prompter.rules,
             fingerprint=work.context.words.fingerprint,
             records=(),
-            conditions=Conditions.of(work.context.prompter, sampler),
+            conditions=EvalConditions.of(work.context.prompter, sampler),
             constrain="words" if constrained else "none",
         )
         evaluation = evaluate(
@@ -97,7 +97,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
 
 
 def _player(work: RunWork, name: str) -> ModelSettings:
-    """Where the model of an evaluation is; the base plays without the adapters that training would add."""
+    """Model of an evaluation; the base plays without the adapters that training would add."""
     if name == "base":
         return work.config.model.model_copy(update={"lora": LoraSettings()})
     return work.config.model_at(work.directory / name)

@@ -13,13 +13,13 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ALGORITHM_NAMES, RunConfig
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import read_traces
-from wordle_rl.data.trace_filter import GivenTraces
+from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.rl.start_boards import starts_of
-from wordle_rl.rollout import Start
+from wordle_rl.rl.start_boards import start_boards_of
+from wordle_rl.rollout import InitialState
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
@@ -34,7 +34,7 @@ def make_traces(work: RunWork) -> None:
     settings, sft = work.config.traces, work.config.sft
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
     if settings.file is not None:
-        given = GivenTraces(work.context.words, work.context.split, settings, work.config.game)
+        given = TracesFromFile(work.context.words, work.context.split, settings, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
@@ -151,11 +151,11 @@ def learn_by_play(work: RunWork) -> None:
         finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
 
 
-def _given_starts(work: RunWork) -> tuple[Start, ...]:
+def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
     """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
     if work.config.starts_file is None:
         return ()
-    read = partial(starts_of, work.config, work.context)
+    read = partial(start_boards_of, work.config, work.context)
     kept = work.directory / BOARDS_FILE
     if is_first() and not kept.is_file():
         given = read(work.config.starts_file)

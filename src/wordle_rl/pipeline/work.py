@@ -1,4 +1,4 @@
-"""What all stages of a run work with, and how long they took."""
+"""State shared by the stages of a run, and their durations."""
 
 from __future__ import annotations
 

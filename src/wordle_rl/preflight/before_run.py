@@ -1,4 +1,4 @@
-"""What a call of the chain has to do, and whether that can work, as far as it shows before anything is written."""
+"""Work that a call of the chain has to do, and refusal of what cannot succeed, before anything is written."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage
 from wordle_rl.config.context import GameContext
-from wordle_rl.data.trace_filter import GivenTraces
+from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import refuse
 from wordle_rl.preflight.settings import budgets_of, check_engines, check_model, check_teacher_replies
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
-from wordle_rl.rl.start_boards import starts_of
+from wordle_rl.rl.start_boards import start_boards_of
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
@@ -24,7 +24,7 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Todo:
-    """What is still to be done: teacher games, SFT, the learning by play, evaluations."""
+    """Stages still to be done: teacher games, SFT, learning by play, evaluations."""
 
     traces: bool
     sft: bool
@@ -73,7 +73,7 @@ def check_before_run(
     if config.starts_file is not None and todo.play:
         kept = directory / BOARDS_FILE
         path = config.starts_file if anew or not kept.is_file() else kept
-        starts_of(config, context, path)
+        start_boards_of(config, context, path)
     ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
     check_processes(config, ahead)
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
@@ -85,7 +85,7 @@ def check_before_run(
 
 
 def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew: bool) -> Todo:
-    """What of a chain is not there yet; with `anew`, all of it."""
+    """Stages of a chain that are not done yet; with `anew`, all of them."""
 
     def is_ahead(name: RunStage) -> bool:
         return name in chain and (anew or not is_trained(directory / name))
@@ -103,7 +103,7 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, anew
 
 
 def is_trained(directory: Path) -> bool:
-    """Whether a stage left its finished model; the game file is written last."""
+    """True if a stage left its finished model; the game file is written last."""
     return (directory / LINEAGE_FILE).is_file()
 
 
@@ -147,7 +147,7 @@ def _check_opener(config: RunConfig, words: WordList) -> None:
 
 def _check_given_games(config: RunConfig, context: GameContext, *, learnt: bool) -> None:
     """Refuse given teacher games without one to learn from; if they are learnt, budgets too small for their replies."""
-    next(iter(GivenTraces(context.words, context.split, config.traces, config.game)))  # the first one, or an error
+    next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # the first one, or an error
     if not learnt:
         return
     from wordle_rl.models.loading import load_codec

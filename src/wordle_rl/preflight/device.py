@@ -16,8 +16,7 @@ _GIB = 1024**3
 
 _LESS: Mapping[MemoryStage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
-    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step, grpo.group_size or grpo.replay_games, "
-    "or set grpo.gradient_checkpointing",
+    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or grpo.group_size, or set grpo.gradient_checkpointing",
     "expert_iteration": "lower expert_iteration.batch_size, expert_iteration.groups_per_round or "
     "expert_iteration.group_size, or set expert_iteration.gradient_checkpointing",
     "dpo": "lower dpo.batch_size, dpo.boards_per_round, dpo.groups_per_round or dpo.group_size, "
@@ -48,7 +47,7 @@ def check_memory(
     engine: VLLMSettings | None = None,
     sharding: Sharding = _UNSHARDED,
 ) -> list[Finding]:
-    """Whether each stage has room: what is counted exactly must fit the device, the rough total should.
+    """Check that each stage fits the device: exactly counted parts must, the rough total should.
 
     Args:
         memory: What each stage takes.
@@ -81,7 +80,7 @@ def check_memory(
 
 
 def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -> list[Finding]:
-    """Whether the engine's share of a GPU holds its part of the weights, in the 16 bits in which it keeps them."""
+    """Check that the engine's part of a GPU holds its part of the weights, in 16 bits."""
     weights = needed.engine_weights / engine.tensor_parallel_size
     if weights < num_bytes * engine.gpu_memory_share:
         return []
@@ -94,7 +93,7 @@ def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -
 
 
 def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str]) -> list[Finding]:
-    """Whether these stages have room, from the model's config.json alone; nothing is loaded, no game is played.
+    """Check that these stages fit, from the model's config.json alone; nothing is loaded or played.
 
     Args:
         config: Every setting.
@@ -116,7 +115,7 @@ def engine_beside(config: RunConfig) -> VLLMSettings | None:
 def stage_memory(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[MemoryStage, MemoryEstimate]:
-    """What each stage takes; lengths that are not known are taken to be the longest allowed."""
+    """Memory of each stage; unknown lengths are taken to be the longest allowed."""
     from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.training.optimizer import wants_bf16
 

@@ -1,4 +1,4 @@
-"""What a training needs in memory, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
+"""Memory of a training, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
 
 Weights, gradients, optimizer state and the key/value cache are counted; activations are a rule of thumb that is right
 within a factor of two. The cache is what surprises in multi-turn training: every token of every game of a step keeps
@@ -9,7 +9,6 @@ of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -32,7 +31,7 @@ _TILE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one stage of training keeps in memory at a time.
+    """Working set of one stage of training.
 
     `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
     wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
@@ -75,7 +74,7 @@ class MemoryEstimate:
 
     @property
     def counted(self) -> int:
-        """What training takes whatever the batch: weights, gradients and optimizer state."""
+        """Memory independent of the batch: weights, gradients and optimizer state."""
         return self.weights + self.reference + self.gradients + self.optimizer
 
     def counted_on_each(self, sharding: Sharding) -> int:
@@ -121,7 +120,7 @@ def stage_works(
     eager_attention: bool,
     tiled_sft: bool,
 ) -> dict[MemoryStage, Work]:
-    """What each stage of a run keeps in memory at a time.
+    """Working set of each stage of a run.
 
     Args:
         config: Every setting.
@@ -160,12 +159,11 @@ def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
     grpo = config.grpo
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
-    replayed = math.ceil(grpo.replay_games / (games // micro))  # read in the same backward pass
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.rules.max_replies if row_per_turn else 1
     plays = grpo.engine != "vllm"
     return replace(
-        _trained(grpo, micro * rows_per_game + replayed, length, half),
+        _trained(grpo, micro * rows_per_game, length, half),
         cached_games=games if plays else 0,
         group_size=grpo.group_size if plays else 0,
         reference=grpo.beta > 0,
@@ -214,7 +212,7 @@ def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
 
 
 def activation_bytes(model: ModelNumbers, work: Work) -> int:
-    """What the layers keep for the backward pass; with checkpointing their inputs and the inside of one layer.
+    """Activations kept for the backward pass; with checkpointing their inputs and the inside of one layer.
 
     A layer of the usual kind keeps the input and the scaled output of both norms, queries, keys and values before and
     after their rotation, the attention's output, and four times the width of the feed-forward part. Norms and softmax

@@ -24,9 +24,9 @@ from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
-from wordle_rl.rl.start_boards import GivenStarts, starts_of
+from wordle_rl.rl.start_boards import StartBoards, start_boards_of
 from wordle_rl.rl.starts import GroupStarts
-from wordle_rl.rollout import Start, groups_of, play
+from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes, sharding
 from wordle_rl.runs.progress import in_percent
@@ -35,7 +35,7 @@ from wordle_rl.samplers.base import Sampler
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """How a model played a few groups of games. Shares are 0 to 1; a reply is overlong if it was cut at its limit."""
+    """Figures of a few groups of games. Fractions are 0 to 1; a reply is overlong if it was cut at its limit."""
 
     num_games: int
     win_rate: float
@@ -64,7 +64,7 @@ class Preflight:
 
 
 def check_play(played: Played, limit: int, section: str = "grpo") -> list[Finding]:
-    """What a few games say about how much there is to learn from.
+    """Findings from a few games about how much there is to learn from.
 
     Args:
         played: What they came to.
@@ -95,7 +95,7 @@ def play_groups(
     config: RunConfig,
     context: GameContext,
     sampler: Sampler,
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     max_prompt_tokens: int | None = None,
 ) -> Played:
     """Play groups of games as a step of the chosen algorithm would and measure them.
@@ -164,7 +164,7 @@ class _Planned:
     config: RunConfig
     context: GameContext
 
-    def given(self) -> GivenStarts | None:
+    def given(self) -> StartBoards | None:
         """The boards of starts_file, if groups start from any.
 
         Raises:
@@ -172,10 +172,10 @@ class _Planned:
             RunError: If there is no such file, or a line is no board.
         """
         path = self.config.starts_file
-        return starts_of(self.config, self.context, path) if path is not None else None
+        return start_boards_of(self.config, self.context, path) if path is not None else None
 
-    def starts(self, num_groups: int) -> list[Start]:
-        """Where the first groups of training start, those with secrets that nobody can find left out."""
+    def starts(self, num_groups: int) -> list[InitialState]:
+        """Initial states of the first groups of training, without secrets that nobody can find."""
         config = self.config
         _, secrets = self.context.split.shared(config.traces.rl_only_share)
         given = self.given()
@@ -221,7 +221,7 @@ def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, 
 
 
 def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
-    """What chat template, prompts and teacher games come to in tokens, and what is wrong with that."""
+    """Lengths in tokens of prompts, games and teacher games, and findings about them."""
     config, words, prompter = planned.config, planned.context.words, planned.context.prompter
     taught, unusable = _taught(planned, codec)
     lengths = [len(example.token_ids) for example in taught]
@@ -262,7 +262,7 @@ def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding
 
 
 def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
-    """What each stage takes in memory, with the lengths in the report as far as they are known."""
+    """Memory of each stage, with the lengths in the report as far as they are known."""
     config, split = planned.config, planned.context.split
     most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
@@ -273,7 +273,7 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
 
 
 def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflight:
-    """How the model plays, where it is trained already and nothing stands in its way."""
+    """Games of the model, if it is trained already and there is no problem."""
     config = planned.config
     if not num_groups:
         return report

@@ -33,7 +33,7 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
 
 
 def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
-    """Whether the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
+    """Check that the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
     optimizers: dict[str, OptimizerSettings] = {
@@ -53,7 +53,7 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
 
 
 def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
-    """Whether vLLM is there where it is to play, and plays what it is given; `adapts`: model.path is an adapter."""
+    """Check that vLLM is installed where it is to play, and can play the model; `adapts`: model.path is an adapter."""
     grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
     asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
     findings = []
@@ -101,7 +101,7 @@ def game_too_long(name: str, budget: int, game: int, taker: str, length: int) ->
 
 
 def check_engine_length(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Finding]:
-    """Whether the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
+    """Check that the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
     grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
     if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
         return []
@@ -127,7 +127,7 @@ _MANY_CUT, _MOST_CUT = 0.05, 0.5
 
 
 def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
-    """Whether teacher games of these lengths in tokens may be learnt from."""
+    """Check that teacher games of these lengths in tokens fit sft.max_length."""
     left_out = sum(length > max_length for length in lengths) / len(lengths)
     if not left_out:
         return []
@@ -139,7 +139,7 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
 
 
 def check_teacher_replies(lengths: Sequence[int], budgets: Mapping[str, int]) -> list[Finding]:
-    """Whether replies as long as the teacher's, in tokens, could be said to their end within each budget."""
+    """Check that completions as long as the teacher's, in tokens, fit each budget."""
     findings = []
     enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
     for name, budget in budgets.items():

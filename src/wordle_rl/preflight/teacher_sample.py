@@ -10,7 +10,7 @@ from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import Trace
-from wordle_rl.data.trace_filter import GivenTraces
+from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 
@@ -22,7 +22,7 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[Trace]
     if settings.file is not None:
-        traces = GivenTraces(context.words, context.split, settings, config.game)
+        traces = TracesFromFile(context.words, context.split, settings, config.game)
     else:
         secrets = draw_secrets(context.words, context.split, settings, config.seed)
         teacher = SolverTeacher(context.solver)

@@ -32,7 +32,7 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
 
 
 def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> list[Finding]:
-    """Whether a server that renders the game anew each turn reads what was trained, and who opens a thought."""
+    """Check that a server that renders the game each turn reads what was trained, and that thinking agrees."""
     findings = []
     ends = [end for end, message in enumerate(game) if message["role"] == "assistant"]
     if any(codec.prompt_ids(game[:end]) != codec.rendered_ids(game[:end]) for end in ends):
@@ -63,7 +63,7 @@ def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking
 
 
 def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> list[Finding]:
-    """Whether a reply ends where it should: with a token that the model knows and that no reply holds inside it."""
+    """Check that a reply ends with a token that the model knows and that no reply holds inside it."""
     ids, _ = codec.encode_game(game)
     tokenizer, end = codec.tokenizer, codec.turn_end_ids[0]
     replies = [message["content"] for message in game if message["role"] == "assistant"]
@@ -116,7 +116,7 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
 
 
 def check_wording(prompter: Prompter) -> list[Finding]:
-    """Whether a system prompt of one's own shows how to reply; an empty one is not meant to."""
+    """Check that a user's system prompt shows how to reply; an empty one is not meant to."""
     told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
     if not prompter.system_prompt or (opened in told and closed in told):
         return []
@@ -130,5 +130,5 @@ def check_wording(prompter: Prompter) -> list[Finding]:
 
 
 def token_text(codec: ChatCodec, token: int) -> str:
-    """What a token reads as, special ones included."""
+    """Text of a token, special ones included."""
     return str(codec.tokenizer.decode([token], skip_special_tokens=False))

@@ -1,4 +1,4 @@
-"""What the marks of a game prove about its secret, and how that is put into plain sentences."""
+"""Knowledge that the marks of a game prove about its secret, and its wording in plain sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wordle_rl.game import Turn
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What the marks so far prove about the secret.
+    """Facts about the secret that the marks so far prove.
 
     `placed[i]` is the letter proved at place i or None; `misplaced` maps a letter to the places (from 0)
     where it is known not to stand although the word holds it; `at_least` counts proved copies;

@@ -22,7 +22,7 @@ class Message(TypedDict):
 
 
 class Style(StrEnum):
-    """How a game is put into words."""
+    """Wording of a game."""
 
     ENGLISH = "english"
     """The whole state in plain sentences; what small pretrained models follow best."""
@@ -35,7 +35,7 @@ class Style(StrEnum):
 
 
 class Shape(StrEnum):
-    """What one turn's prompt is."""
+    """Content of one turn's prompt."""
 
     TRANSCRIPT = "transcript"
     """The whole game is one growing conversation."""
@@ -129,7 +129,7 @@ class Prompter:
 
     @property
     def guess_tags(self) -> tuple[str, str]:
-        """What opens and what closes a guess."""
+        """Opening and closing tag of a guess."""
         return ("[", "]") if self.style is Style.TEXTARENA else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
@@ -197,7 +197,7 @@ _EXAMPLE = {len(word): word for word in _EXAMPLES}
 
 @lru_cache(maxsize=64)
 def system_prompt(prompter: Prompter) -> str:
-    """What the system message says; empty if there is none.
+    """System message; empty if there is none.
 
     That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them.
     """

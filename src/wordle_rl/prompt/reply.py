@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Thinking(StrEnum):
-    """Whether a reply may reason before it guesses."""
+    """True if a reply may reason before it guesses."""
 
     OFF = "off"
     """Thinking is not allowed."""
@@ -19,7 +19,7 @@ class Thinking(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a reply held no guess."""
+    """Reason why a reply held no guess."""
 
     NO_GUESS = "no_guess"
     """No guess outside the thinking."""
@@ -70,7 +70,7 @@ class _Grammar:
 
 
 THINK_TAGS = ("<think>", "</think>")
-"""What opens and closes thinking, in every style."""
+"""Opening and closing tag of thinking, in every style."""
 
 _THINKING = r"\s*(?:<think>(.*?)</think>\s*)?"
 _TAGGED = _Grammar(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 PLACEHOLDERS = ("word_length", "max_turns", "example")
-"""What a text may name in braces: facts of the game, and the reply that guesses an example word."""
+"""Placeholders that a text may hold in braces: facts of the game, and an example reply."""
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}|[{}]")
 _DOUBLE = "write a brace that is meant as {{ or }}"
@@ -19,7 +19,7 @@ class PromptError(ValueError):
 
 
 def fault_in(text: str) -> str:
-    """What is wrong with a text, and the fix, in one line; empty if every placeholder can be filled in.
+    """Error message with its fix, in one line; '' if every placeholder can be filled in.
 
     Examples:
         >>> fault_in("Reply with {example}.")
@@ -54,7 +54,7 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 
 
 def name_of(text: str | None) -> str:
-    """What to call a system prompt beside others: its first words, and a mark that no other text has.
+    """Short name of a system prompt: its first words, and a hash.
 
     Examples:
         >>> name_of(None), name_of("")

@@ -1,4 +1,4 @@
-"""What is shown of runs and evaluations: terminal, page, model card, hub.
+"""Output about runs and evaluations: terminal, page, model card, hub.
 
 terminal.py       tables and boards in the terminal
 read.py           content of a run directory, and what is missing in it

@@ -18,7 +18,7 @@ from wordle_rl.runs.lineage import LINEAGE_FILE
 from wordle_rl.words import WordListError
 
 CARD_FILE = "README.md"
-"""Where the hub looks for a model's card."""
+"""File in which the hub looks for a model's card."""
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
@@ -103,13 +103,13 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
 
 def _teachers(path: Path) -> dict[str, int]:
-    """How many games of a traces file each teacher played, most first; empty if there is no such file."""
+    """Number of games of a traces file by teacher, most first; empty if there is no such file."""
     rows = read_jsonl(path) if path.is_file() else ()
     return dict(Counter(str(row.get("teacher", UNKNOWN_TEACHER)) for row in rows).most_common())
 
 
 def _proof(directory: Path) -> str:
-    """What an audit of the run says, as a sentence."""
+    """Result of an audit of the run, as a sentence."""
     try:
         leaks = {secret for _, secret in audit(directory).leaks}
     except (RunError, ConfigError, WordListError) as error:

@@ -16,7 +16,7 @@ from wordle_rl.runs.provenance import calls
 
 
 def opening(run: RunRecord, name: str) -> str:
-    """How the model plays, what it was made from, and its last stage of training."""
+    """Play, origin and last training stage of the model."""
     base, model = base_model(run), run.config.get("model", {})
     if base == "tiny":
         sizes = f"{model.get('num_layers')} layers of width {model.get('hidden_size')}"
@@ -56,7 +56,7 @@ def results(run: RunRecord, name: str) -> str:
 
 
 def training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str) -> str:
-    """What the model was trained on and with, as a list."""
+    """Training data and settings of the model, as a list."""
     manifest, split = run.manifest, run.manifest.get("split", {})
     versions, commits = _of_calls(run, "wordle_rl"), _of_calls(run, "git_commit")
     num_train, num_val, num_test = (len(split.get(part, ())) for part in ("train", "val", "test"))
@@ -79,12 +79,12 @@ _ENGLISH = ("default", "original", "nyt")
 
 
 def is_english(run: RunRecord) -> bool:
-    """Whether the words are one of the English lists that the package knows."""
+    """True if the words are one of the English lists that the package knows."""
     return word_list(run) in _ENGLISH
 
 
 def use(run: RunRecord) -> str:
-    """How to play the model, and how to load it without this package."""
+    """Instructions for playing the model, and for loading it without this package."""
     secret = min(run.secrets_of("train"), default="crane") if not is_english(run) else "crane"
     words = (
         ""
@@ -114,7 +114,7 @@ tokenizer = AutoTokenizer.from_pretrained("model")
 
 
 def limitations(run: RunRecord) -> str:
-    """What the figures do not show, and what the model cannot do."""
+    """Limits of the figures and of the model."""
     lines = [
         "- The figures hold for this word list, these prompts and greedy decoding; other lists, wordings and "
         "temperatures were not measured.",
@@ -156,7 +156,7 @@ def word_list(run: RunRecord) -> str:
 
 
 def stage_name(name: str) -> str:
-    """What a stage of training is called in prose."""
+    """Name of a training stage in prose."""
     names: dict[str, str] = {"sft": "supervised fine-tuning"} | {
         str(key): said for key, said in ALGORITHM_NAMES.items()
     }
@@ -164,7 +164,7 @@ def stage_name(name: str) -> str:
 
 
 def _told(game: Mapping[str, Any]) -> str:
-    """That the rules are told in words of one's own, or not at all; empty if they are the style's."""
+    """Note that the system prompt is the user's own, or empty; '' if it is the style's."""
     text = game.get("system_prompt")
     if text is None:
         return ""
@@ -186,7 +186,7 @@ def _result_row(label: str, figures: Mapping[str, Any]) -> str:
 
 
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
-    """What teacher games were for, how many there were, and who played them."""
+    """Purpose, number and players of the teacher games."""
     traces = run.config.get("traces", {})
     given = traces.get("file") is not None
     if teachers:
@@ -237,5 +237,5 @@ def _time(run: RunRecord) -> str:
 
 
 def _of_calls(run: RunRecord, fact: str) -> list[str]:
-    """What the calls that made a run recorded of a fact, first to last, each value once."""
+    """Values of a fact in the manifest over the calls that made a run, first to last, each once."""
     return list(dict.fromkeys(str(call[fact]) for call in calls(run.manifest) if call[fact]))

@@ -98,7 +98,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
 
 def kept_weights(run: RunRecord) -> str:
-    """Which of the weights that GRPO met were kept, in words; empty if there was no choice."""
+    """Checkpoint selection of GRPO in words; '' if there was no choice."""
     if not run.chosen:
         return ""
     step, share = run.chosen.get("step"), float(run.chosen.get("share", 1.0))
@@ -113,7 +113,7 @@ def kept_weights(run: RunRecord) -> str:
 
 
 def has_sft(config: Mapping[str, Any]) -> bool:
-    """Whether a stored config has that stage."""
+    """True if a stored config has that stage."""
     return bool(config.get("sft", {}).get("epochs", 1))
 
 

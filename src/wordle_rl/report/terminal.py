@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, SharedGame, Standings, unlike
+from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, MultiComparison, SharedGame, unlike
 from wordle_rl.evaluate.stats import Estimate
 from wordle_rl.game import Outcome
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
@@ -42,7 +42,7 @@ _MISSING = "–"
 
 
 class BoardTurn(Protocol):
-    """What a board shows of a turn; `Turn` and `TurnRecord` both fit."""
+    """A turn as a board shows it; `Turn` and `TurnRecord` both fit."""
 
     @property
     def guess(self) -> str | None:
@@ -54,7 +54,7 @@ class BoardTurn(Protocol):
 
     @property
     def outcome(self) -> Outcome:
-        """What became of the reply."""
+        """Outcome of the reply."""
 
 
 def tiles(guess: str, marks: str | None) -> Text:
@@ -155,7 +155,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
 
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
-    """What each stage of training takes, in GiB: a column per stage, a row per component."""
+    """Memory of each stage of training, in GiB: a column per stage, a row per component."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("GiB", no_wrap=True)
     for stage in memory:
@@ -180,11 +180,11 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 )
 
 
-def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
     """Two players on the same words: the tests, then the words on which they differ most.
 
     Args:
-        found: Of two players, from `standings`.
+        found: Of two players, from `compare_all`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
     comparison = next(run.against_base for run in found.runs if run.against_base is not None)
@@ -206,11 +206,11 @@ def comparison_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
     return Group(summary, *(Text(note, "italic") for note in notes), *_differing_games((a, b), found.games, max_rows))
 
 
-def standings_table(found: Standings, *, max_rows: int = 20) -> RenderableType:
+def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
     """Any number of players on the same words: their figures, each against the first, and the words that differ most.
 
     Args:
-        found: From `standings`.
+        found: From `compare_all`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
     base = found.runs[0].name
@@ -256,7 +256,7 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What a reader of a comparison must know: in what the conditions differed, and games left out; a line each."""
+    """Notes to a comparison: differences in prompting and sampling, and games left out; a line each."""
     notes = []
     if comparison.constrain_a != comparison.constrain_b:
         notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")

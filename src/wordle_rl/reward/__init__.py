@@ -2,7 +2,7 @@
 
 from wordle_rl.reward.clues import letter_scores, with_candidates
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares
-from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule, published
+from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
 from wordle_rl.reward.schedule import Schedule
 
@@ -20,6 +20,5 @@ __all__ = [
     "format_compliance",
     "letter_scores",
     "named_schedule",
-    "published",
     "with_candidates",
 ]

@@ -1,4 +1,4 @@
-"""How well one guess uses the clues on the board: letters, consistency, information, regret."""
+"""Use that one guess makes of the clues on the board: letters, consistency, information."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def feedback_use(turn: Turn, earlier: Sequence[Turn]) -> float:
 
 
 def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """Whether a guess could have been the secret by every mark before it."""
+    """True if a guess could have been the secret by every mark before it."""
     return turn.guess is not None and not violates_clues(turn.guess, earlier)
 
 

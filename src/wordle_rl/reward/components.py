@@ -37,7 +37,7 @@ Shares = tuple[float, ...]
 """One number per own turn, in the order played."""
 
 STRAY_TAGS_SCORE = 0.1
-"""What `format` pays for a reply with a tag or the right frame but without a word of the right length."""
+"""Pay of `format` for a reply with a tag or the right frame but without a word of the right length."""
 
 FREE_TOKENS = 256
 """A reply up to this length costs no `overlong`."""
@@ -211,7 +211,7 @@ def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
 
 
 def _unplayed(transcript: Transcript) -> int:
-    """How many turns were left when the token budget ran out; 0 for a game that the rules ended."""
+    """Turns left when the token budget ran out; 0 for a game that the rules ended."""
     if transcript.stop_reason is not StopReason.TOKEN_BUDGET:
         return 0
     return max(0, transcript.rules.max_turns - transcript.turns_used)

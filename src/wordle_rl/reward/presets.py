@@ -1,6 +1,7 @@
 """Reward sets that people train with, by name, and where each comes from.
 
-Every preset keeps order (see `Rubric`), which adds to `win` and `rule_break`. `published` gives the weights bare.
+Every preset keeps order (see `Rubric`), which adds to `win` and `rule_break`. `Rubric(…, keep_order=False)`
+gives the weights bare.
 Scores that other projects give to a single reply are averaged over the policy's turns here, so a game of one own
 turn has exactly their number. There are two deliberate deviations: a turn that broke a rule gets the worst score of
 every component, where some of them gave it 0 and were exploited, and a loss earns nothing of `win`.
@@ -9,7 +10,6 @@ every component, where some of them gave it 0 and were exploited, and a loss ear
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from wordle_rl.reward.components import RewardError
@@ -41,17 +41,6 @@ CURRICULA: Mapping[str, Schedule] = MappingProxyType(
     }
 )
 """Schedules by name, in addition to the presets."""
-
-
-def published(name: str) -> Rubric:
-    """A preset with its weights as published, without the additions that keep order.
-
-    Raises:
-        RewardError: If there is no such preset.
-    """
-    if name not in PRESETS:
-        raise RewardError(f"unknown reward preset {name!r}; known are {', '.join(PRESETS)}")
-    return replace(PRESETS[name], keep_order=False)
 
 
 def named_schedule(name: str) -> Schedule:

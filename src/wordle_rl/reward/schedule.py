@@ -1,4 +1,4 @@
-"""Which rubric a training step uses: always the same, a linear change, or a switch once the format is learned.
+"""Rubric of a training step: always the same, a linear change, or a switch once the format is learned.
 
 A schedule has no state: the rubric is a function of the step and of the measured format compliance, so that a resumed
 run continues as the interrupted one would have.
@@ -47,7 +47,7 @@ class Schedule:
 
     @property
     def switches(self) -> bool:
-        """Whether the weights depend on the format compliance."""
+        """True if the weights depend on the format compliance."""
         return self.end is not None and not self.over_steps
 
     def rubric_at(self, step: int, format_compliance: float | None = None) -> Rubric:

@@ -62,7 +62,7 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     """
     _check_group(turn_rewards)
     returns = [returns_to_go(rewards) for rewards in turn_rewards]
-    return _above_the_turns_mean(returns, _spread([values[0] for values in returns], scale))
+    return _above_the_turns_mean(returns, _divisor([values[0] for values in returns], scale))
 
 
 def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
@@ -86,8 +86,8 @@ def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False)
         [(-0.5, 0.5), (0.5, -0.5)]
     """
     _check_group(turn_rewards)
-    spread = _spread([math.fsum(rewards) for rewards in turn_rewards], scale)
-    return _above_the_turns_mean(turn_rewards, spread)
+    divisor = _divisor([math.fsum(rewards) for rewards in turn_rewards], scale)
+    return _above_the_turns_mean(turn_rewards, divisor)
 
 
 def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
@@ -105,17 +105,17 @@ def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
     return tuple(reversed(backwards))
 
 
-def _above_the_turns_mean(turn_values: Sequence[TurnValues], spread: float) -> list[TurnValues]:
+def _above_the_turns_mean(turn_values: Sequence[TurnValues], divisor: float) -> list[TurnValues]:
     baselines: list[float] = []
     for turn in range(max(len(values) for values in turn_values)):
         reached = [values[turn] for values in turn_values if len(values) > turn]
         alone = len(reached) == 1 and baselines
         baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
-    return [tuple(_above(value, baselines[i]) / spread for i, value in enumerate(values)) for values in turn_values]
+    return [tuple(_above(value, baselines[i]) / divisor for i, value in enumerate(values)) for values in turn_values]
 
 
 def is_constant(advantages: Sequence[TurnValues]) -> bool:
-    """Whether a group teaches nothing: every advantage is zero."""
+    """True if a group teaches nothing: every advantage is zero."""
     return all(abs(value) < _SAME for values in advantages for value in values)
 
 
@@ -125,10 +125,10 @@ CREDITS = MappingProxyType({"turn": turn_advantages, "guess": guess_advantages, 
 
 def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
     """Spread each turn's advantage over its sampled tokens; 0.0 on all others."""
-    spread = [0.0] * len(segment.token_ids)
+    per_token = [0.0] * len(segment.token_ids)
     for turn, start, stop in segment.spans:
-        spread[start:stop] = [advantages[turn]] * (stop - start)
-    return spread
+        per_token[start:stop] = [advantages[turn]] * (stop - start)
+    return per_token
 
 
 def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
@@ -140,16 +140,16 @@ def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
 
 def _centred(values: Sequence[float], scale: bool) -> list[float]:
     mean = math.fsum(values) / len(values)
-    spread = _spread(values, scale)
-    return [_above(value, mean) / spread for value in values]
+    divisor = _divisor(values, scale)
+    return [_above(value, mean) / divisor for value in values]
 
 
 def _above(value: float, mean: float) -> float:
     return 0.0 if abs(value - mean) < _SAME else value - mean
 
 
-def _spread(values: Sequence[float], scale: bool) -> float:
-    """What to divide by: the standard deviation; 1 without scaling, or where it is only rounding."""
+def _divisor(values: Sequence[float], scale: bool) -> float:
+    """Divisor of advantages: the standard deviation; 1 without scaling, or where it is only rounding."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return deviation if scale and deviation >= _SAME else 1.0

@@ -15,7 +15,7 @@ from wordle_rl.models.loading import context_length
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.advantages import TurnValues
-from wordle_rl.rollout import Start, Trajectory
+from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GameSetup:
-    """What the games of a training are played with.
+    """Words, prompts, secrets and solver of a training's games.
 
     `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
     latter are training secrets of SFT that this training leaves out. `starts_share` of the groups start from one of
@@ -38,7 +38,7 @@ class GameSetup:
     solver: Solver
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
-    given_starts: Sequence[Start] = ()
+    given_starts: Sequence[InitialState] = ()
     starts_share: float = 0.0
 
 
@@ -62,7 +62,7 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is logged of some games.
+    """Metrics of some games.
 
     Attributes:
         means: By name.
@@ -76,7 +76,7 @@ class Measured:
 
 
 def measured(games: Sequence[Scored], words: WordList) -> Measured:
-    """What to log of games; a word outside the answers counts neither as won nor as lost."""
+    """Metrics of games; a word outside the answers counts neither as won nor as lost."""
     transcripts = [game.trajectory.transcript for game in games]
     winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
     wins = [transcript.turns_used for transcript in winnable if transcript.won]

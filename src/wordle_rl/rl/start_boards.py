@@ -1,7 +1,7 @@
 """The boards of a file as starts of groups, each checked again.
 
 Rows are those of `wordle-rl import --format grpo` and of the `_rl_start_states.jsonl` of `wordle-rl dataset`:
-`{"word": secret, "turns": [{"guess": word, …}, …]}`. Secret and guesses are all that is read. Marks are those of our
+`{"secret": word, "turns": [{"guess": word, …}, …]}`. Secret and guesses are all that is read. Marks are those of our
 rules, whatever a file says.
 """
 
@@ -16,33 +16,33 @@ from typing import Any
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.game import Game, Rules, score_guess
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import InitialState
 from wordle_rl.runs import RunError, read_jsonl
+from wordle_rl.runs.game_rows import board_row, in_our_names
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 
 @dataclass(frozen=True)
-class GivenStarts:
+class StartBoards:
     """The usable boards of a file, in its order, and how many rows were left out, by reason."""
 
     path: Path
-    starts: tuple[Start, ...]
+    starts: tuple[InitialState, ...]
     rejected: Mapping[str, int]
 
     def counted(self) -> str:
-        """How many boards there are and how many were left out, each with its reason, in one line."""
+        """Number of boards there are and how many were left out, each with its reason, in one line."""
         left_out = f"; left out: {_listed(self.rejected)}" if self.rejected else ""
         return f"boards to start from in {self.path}: {len(self.starts):,}{left_out}"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The boards as rows of the same kind, with the marks of our rules."""
         for start in self.starts:
-            turns = [{"guess": guess, "feedback": score_guess(start.secret, guess)} for guess in start.given]
-            yield {"word": start.secret, "turns": turns}
+            yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.given))
 
 
-def starts_of(config: RunConfig, context: GameContext, path: Path) -> GivenStarts:
+def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
     """The boards of a file that groups of a run may start from.
 
     Raises:
@@ -50,10 +50,10 @@ def starts_of(config: RunConfig, context: GameContext, path: Path) -> GivenStart
         ConfigError: If no board can be used.
     """
     outside = config.play_settings.learns_without_wins
-    return read_starts(path, context.words, context.split, config.game.rules, outside=outside)
+    return read_start_boards(path, context.words, context.split, config.game.rules, outside=outside)
 
 
-def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outside: bool) -> GivenStarts:
+def read_start_boards(path: Path, words: WordList, split: Split, rules: Rules, *, outside: bool) -> StartBoards:
     """Read the boards that groups may start from.
 
     Args:
@@ -67,7 +67,7 @@ def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outs
         RunError: If there is no such file, or a line is no board.
         ConfigError: If no board can be used.
     """
-    starts: list[Start] = []
+    starts: list[InitialState] = []
     rejected: Counter[str] = Counter()
     first_fault = ""
     for number, row in enumerate(read_jsonl(path), start=1):
@@ -82,28 +82,28 @@ def read_starts(path: Path, words: WordList, split: Split, rules: Rules, *, outs
     if not starts:
         why = f"{first_fault}, in all {_listed(rejected)}" if rejected else "it is empty"
         raise ConfigError(f"starts_file {path} holds no board to start from: {why}")
-    return GivenStarts(path, tuple(starts), dict(rejected))
+    return StartBoards(path, tuple(starts), dict(rejected))
 
 
 def _listed(rejected: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
 
 
-def _start_of(row: Mapping[str, Any], where: str) -> Start:
-    secret, turns = row.get("word"), row.get("turns")
+def _start_of(row: Mapping[str, Any], where: str) -> InitialState:
+    secret, turns = in_our_names(row).get("secret"), row.get("turns")
     if isinstance(secret, str) and isinstance(turns, list):
         said = [turn.get("guess") if isinstance(turn, dict) else None for turn in turns]
         guesses = tuple(guess.lower() for guess in said if isinstance(guess, str))
         if len(guesses) == len(turns):
-            return Start(secret.lower(), guesses)
+            return InitialState(secret.lower(), guesses)
     raise RunError(
-        f'{where} is no board, which is {{"word": …, "turns": [{{"guess": …}}, …]}}; make the file with `wordle-rl '
+        f'{where} is no board, which is {{"secret": …, "turns": [{{"guess": …}}, …]}}; make the file with `wordle-rl '
         "import --format grpo`, or take the _rl_start_states.jsonl of `wordle-rl dataset`"
     )
 
 
-def _fault_of(start: Start, words: WordList, split: Split, rules: Rules, *, outside: bool) -> str | None:
-    """Why no game can go on from a board, or must not; None: one can."""
+def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, *, outside: bool) -> str | None:
+    """Reason why no game may continue from a board; None: one may."""
     if start.secret not in words:
         return "unlisted_secret"
     if reason := split.held_out_reason(start.secret):

@@ -1,6 +1,6 @@
-"""Where groups of games begin: with which secret, and which guesses already made.
+"""Initial states of groups: the secret, and the prefix guesses already made.
 
-The spread of the rewards of each secret's groups is remembered, so that later steps prefer those that still teach.
+Secrets are sampled by priority: the std of their groups' rewards, or what greedy play lost on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from wordle_rl.env import Transcript
 from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import Start, start_of
+from wordle_rl.rollout import InitialState, start_of
 from wordle_rl.runs import Run
 from wordle_rl.words import WordList
 
@@ -27,8 +27,8 @@ class GroupStarts:
         words: The word lists.
         prompter: Wording and rules.
         secrets: The answers that may be secrets.
-        seed: With the step it determines the draw, given the same record.
-        focus: See `SecretPicker`.
+        seed: With the step it determines the draw, given the same priorities.
+        priority_weight: See `SecretPicker`.
         outside_rate: Share of secrets that are listed words outside the answers.
         max_given: 0 to so many random turns are already played.
         given_starts: Starts that some groups take instead of one drawn here.
@@ -45,21 +45,21 @@ class GroupStarts:
         secrets: Iterable[str],
         seed: int,
         *,
-        focus: float = 0.0,
+        priority_weight: float = 0.0,
         outside_rate: float = 0.0,
         max_given: int = 0,
-        given_starts: Sequence[Start] = (),
+        given_starts: Sequence[InitialState] = (),
         starts_share: float = 0.0,
     ) -> None:
         self._words, self._prompter, self._seed = words, prompter, seed
         self._outside_rate, self._max_given = outside_rate, max_given
         self._given_starts, self._starts_share = given_starts, starts_share
         self._given_boards = frozenset(start for start in given_starts if start.given)
-        self.picker = SecretPicker(list(secrets), focus, seed)
+        self.picker = SecretPicker(list(secrets), priority_weight, seed)
 
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
-    ) -> list[Start]:
+    ) -> list[InitialState]:
         """One start per group.
 
         Args:
@@ -76,10 +76,10 @@ class GroupStarts:
         starts = []
         for secret in with_outside(secrets, self._words, self._outside_rate, rng):
             given = random_given(self._words, secret, rng, self._max_given, hard_mode=hard_mode)
-            starts.append(Start(secret, given))
+            starts.append(InitialState(secret, given))
         return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
 
-    def _with_given(self, starts: Sequence[Start], numbers: Sequence[int]) -> list[Start]:
+    def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
         """Replace each start, with probability `starts_share`, by a given one; without repeats while there are enough.
 
         The random stream is one of its own, so that all others stay as they were.
@@ -91,21 +91,21 @@ class GroupStarts:
         replaced = dict(zip(places, draw(self._given_starts, k=len(places)), strict=True))
         return [replaced.get(place, start) for place, start in enumerate(starts)]
 
-    def note(self, transcript: Transcript, spread: float) -> None:
-        """Remember the standard deviation of a group's rewards; `transcript`: any game of the group.
+    def note(self, transcript: Transcript, reward_std: float) -> None:
+        """Take in the standard deviation of a group's rewards; `transcript`: any game of the group.
 
-        A group that went on from a given board says nothing of its secret's games from the start.
+        A group that began at a given board says nothing of its secret's games from the start.
         """
         if transcript.secret in self.picker and start_of(transcript) not in self._given_boards:
-            self.picker.update(transcript.secret, spread)
+            self.picker.update(transcript.secret, reward_std)
 
     def state(self) -> dict[str, Any]:
-        """The record, to be stored with a checkpoint."""
-        return {"spread": self.picker.state()}
+        """The priorities, to be stored with a checkpoint."""
+        return {"priorities": self.picker.state()}
 
-    def load_state(self, record: dict[str, Any]) -> None:
-        """Restore a record."""
-        self.picker.load_state(record["spread"])
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore priorities."""
+        self.picker.load_state(state["priorities"])
 
 
 def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Sequence[str]) -> None:
@@ -140,13 +140,13 @@ def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[
 
 
 class SecretPicker:
-    """Draws the secrets of each step.
+    """Prioritized sampling of secrets by within-group reward std or greedy cost.
 
     Args:
         secrets: The secrets to choose from, all different.
-        focus: 0 draws uniformly, 1 in proportion to the worth of each: the spread of its recent rewards, or what
-            greedy play lost.
-        seed: With the step it determines the draw, given the same record.
+        priority_weight: 0 draws uniformly, 1 in proportion to the priority of each secret, which is a running mean of
+            its groups' reward std, or the reward that a greedy probe lost on it.
+        seed: With the step it determines the draw, given the same priorities.
 
     Raises:
         ValueError: If there are no secrets.
@@ -155,14 +155,14 @@ class SecretPicker:
     _MEMORY = 0.5
     _FLOOR = 0.02
 
-    def __init__(self, secrets: Sequence[str], focus: float, seed: int) -> None:
+    def __init__(self, secrets: Sequence[str], priority_weight: float, seed: int) -> None:
         if not secrets:
             raise ValueError("there are no secrets to train on; the training split is empty")
         self._secrets = list(secrets)
         self._index = {secret: i for i, secret in enumerate(self._secrets)}
-        self._focus = focus
+        self._priority_weight = priority_weight
         self._seed = seed
-        self._worth = np.full(len(self._secrets), np.nan)
+        self._priorities = np.full(len(self._secrets), np.nan)
 
     def __contains__(self, secret: object) -> bool:
         """Say whether a secret is one to choose from."""
@@ -181,37 +181,39 @@ class SecretPicker:
 
     def weights(self) -> npt.NDArray[np.float64]:
         """The chance of each secret, summing to 1."""
-        known = self._worth[~np.isnan(self._worth)]
+        known = self._priorities[~np.isnan(self._priorities)]
         untried = known.max() if len(known) else 1.0
-        worth = np.where(np.isnan(self._worth), untried, self._worth)
-        worth = np.maximum(worth, self._FLOOR * max(untried, 1e-9))
-        return np.asarray((1.0 - self._focus) / len(worth) + self._focus * worth / worth.sum())
+        priorities = np.where(np.isnan(self._priorities), untried, self._priorities)
+        priorities = np.maximum(priorities, self._FLOOR * max(untried, 1e-9))
+        weight = self._priority_weight
+        return np.asarray((1.0 - weight) / len(priorities) + weight * priorities / priorities.sum())
 
-    def update(self, secret: str, spread: float) -> None:
-        """Record the standard deviation of one group's rewards."""
+    def update(self, secret: str, reward_std: float) -> None:
+        """Move the priority of a secret towards the standard deviation of one group's rewards."""
         i = self._index[secret]
-        before = self._worth[i]
-        self._worth[i] = spread if np.isnan(before) else self._MEMORY * before + (1 - self._MEMORY) * spread
+        before = self._priorities[i]
+        after = self._MEMORY * before + (1 - self._MEMORY) * reward_std
+        self._priorities[i] = reward_std if np.isnan(before) else after
 
-    def restart(self, worth: Mapping[str, float]) -> None:
-        """Replace all records by these; a secret without one counts as the largest."""
-        self._worth[:] = np.nan
-        for secret, value in worth.items():
-            self._worth[self._index[secret]] = value
+    def reset(self, priorities: Mapping[str, float]) -> None:
+        """Replace all priorities by these; a secret without one counts as the largest."""
+        self._priorities[:] = np.nan
+        for secret, priority in priorities.items():
+            self._priorities[self._index[secret]] = priority
 
-    def state(self) -> dict[str, Any]:
-        """The record, to be stored with a checkpoint."""
-        return {s: float(x) for s, x in zip(self._secrets, self._worth, strict=True) if not np.isnan(x)}
+    def state(self) -> dict[str, float]:
+        """The priorities known so far."""
+        return {s: float(x) for s, x in zip(self._secrets, self._priorities, strict=True) if not np.isnan(x)}
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore a record; secrets no longer trained on are ignored."""
-        for secret, worth in state.items():
+    def load_state(self, state: Mapping[str, float]) -> None:
+        """Restore priorities; secrets no longer trained on are ignored."""
+        for secret, priority in state.items():
             if secret in self._index:
-                self._worth[self._index[secret]] = worth
+                self._priorities[self._index[secret]] = priority
 
 
 def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
-    """What, beside the seed, tells the random stream of one draw from those of all others.
+    """Key of the random stream of one draw, beside the seed.
 
     Examples:
         >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)

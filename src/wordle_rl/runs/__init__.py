@@ -3,6 +3,7 @@
 files.py        files that are whole or absent: atomic writes, JSON lines, locks
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
+game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
 trackers.py     sample games, in games.jsonl and in a tracker
@@ -36,7 +37,7 @@ from wordle_rl.runs.run import (
     check_removable,
     is_run,
     parts_of,
-    start_anew,
+    reset_run,
     trained_model,
 )
 
@@ -60,7 +61,7 @@ __all__ = [
     "parts_of",
     "read_jsonl",
     "read_object",
-    "start_anew",
+    "reset_run",
     "trained_model",
     "without_lone_surrogates",
     "write_json",

@@ -16,7 +16,7 @@ from wordle_rl.words.split import Split, split_secrets
 
 @dataclass(frozen=True)
 class Audit:
-    """What was looked through and what was found.
+    """Records that were searched, and findings.
 
     `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each
     validation or test secret found there, or in the past that a model carries with it, once.
@@ -27,7 +27,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing leaked."""
+        """True if nothing leaked."""
         return not self.leaks
 
 

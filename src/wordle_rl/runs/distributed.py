@@ -17,13 +17,18 @@ _LONGEST_WAIT = timedelta(hours=24)
 
 
 def num_processes() -> int:
-    """How many processes work on this run together."""
+    """Number of processes of this run."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def process_index() -> int:
+    """The number of this process among those of the run, from 0."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def is_first() -> bool:
-    """Whether this process is the one that writes; a single process is."""
-    return int(os.environ.get("RANK", "0")) == 0
+    """True if this process is the one that writes; a single process is."""
+    return process_index() == 0
 
 
 def seed_for_all(seed: int) -> int:
@@ -35,7 +40,7 @@ def seed_for_all(seed: int) -> int:
 
 
 def num_cores() -> int:
-    """How many of the machine's cores this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -53,7 +58,7 @@ class Sharding:
 
 
 def sharding() -> Sharding:
-    """What the launch of this process says, as `accelerate launch` leaves it in the environment.
+    """Sharding of this launch, as `accelerate launch` leaves it in the environment.
 
     If unclear, assume the most sharding, so no valid launch is refused.
     """
@@ -136,7 +141,7 @@ def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "
 
 
 def whole_weights_reason(settings: GRPOSettings, has_adapters: bool) -> str:
-    """Why unsharded weights are needed, and the fix; empty if sharded weights suffice."""
+    """Error message if unsharded weights are needed, with the fix, else ''."""
     if settings.engine != "vllm":
         return (
             "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
@@ -150,7 +155,7 @@ def whole_weights_reason(settings: GRPOSettings, has_adapters: bool) -> str:
 
 
 def _is_sharded() -> bool:
-    """Whether the launch says that weights are spread; a file of DeepSpeed's own is not read."""
+    """True if the launch says that weights are spread; a file of DeepSpeed's own is not read."""
     if _is_set("ACCELERATE_USE_FSDP"):
         return True
     own_file = "ACCELERATE_DEEPSPEED_CONFIG_FILE" in os.environ

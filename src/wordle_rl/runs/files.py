@@ -167,7 +167,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a stored or logged value is a finite number."""
+    """True if a stored or logged value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -1,4 +1,4 @@
-"""What a trained model carries with it wherever it is copied: the game it knows, and whose secrets it learnt from.
+"""Lineage stored beside the weights: rules, word list and training secrets of every training so far.
 
 Held-out figures mean something only for words that no game in the model's past had as its secret. So every training
 leaves beside the weights which word list and which split it drew its secrets from, after those of the model it began
@@ -45,7 +45,7 @@ class TrainedSecrets(Section):
 
 
 def lesson_of(settings: WordSettings, split: Split) -> TrainedSecrets:
-    """What a training leaves whose secrets come from a split."""
+    """Record of a training whose secrets come from a split."""
     return TrainedSecrets(source=settings.source, fingerprint=split.fingerprint, split_seed=split.seed)
 
 
@@ -67,7 +67,7 @@ class Lineage(Section):
 
 
 def lineage_of(model_directory: Path) -> Lineage | None:
-    """What is stored beside a model; None if it was not trained here.
+    """Lineage of a model; None if it was not trained here.
 
     Raises:
         ConfigError: If the file is damaged.
@@ -100,7 +100,7 @@ def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> L
 
 
 def leak_warning(model_directory: Path, split: Split) -> str | None:
-    """Why held-out figures of what begins as this model would prove nothing; None if nothing speaks against them.
+    """Reason why held-out figures of a training from this model would prove nothing; None if there is none.
 
     Raises:
         ConfigError: If the file beside the model is damaged.

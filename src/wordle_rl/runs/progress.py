@@ -65,7 +65,7 @@ def _bar(console: Console, title: str, total: int, done: int, transient: bool) -
 
 
 class _Lines:
-    """What a bar would show, as plain lines."""
+    """Progress as plain lines."""
 
     def __init__(self, console: Console, title: str, total: int, done: int, clock: Callable[[], float]) -> None:
         self._console, self._title, self._clock = console, title, clock
@@ -136,7 +136,7 @@ def _in_words(seconds: float) -> str:
 
 
 _DUST = 1e-9
-"""What sums of floating-point numbers may leave of nothing."""
+"""Rounding error of sums of floating-point numbers."""
 
 
 def in_percent(rate: float, digits: int = 1) -> str:

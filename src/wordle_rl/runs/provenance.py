@@ -1,4 +1,4 @@
-"""What a run was made with: versions, commit, words, hardware, commands; and how much memory it took."""
+"""Manifest of a run: versions, commit, words, hardware, commands; and peak memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from wordle_rl.words.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")
-"""What may differ between the calls that made one run."""
+"""Facts that may differ between the calls that made one run."""
 
 
 def _selected_on(config: RunConfig) -> str | None:
@@ -65,7 +66,7 @@ def calls(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def hardware() -> dict[str, Any]:
-    """What this machine is: processor, cores, memory in GiB, accelerator if any."""
+    """Hardware of this machine: processor, cores, memory in GiB, accelerator if any."""
     facts: dict[str, Any] = {
         "processor": _processor_name(),
         "cores": num_cores(),
@@ -98,8 +99,11 @@ def resident_memory_gib() -> float | None:
 
 
 def _library_versions() -> dict[str, str]:
-    installed = {distribution.metadata["Name"].lower() for distribution in importlib.metadata.distributions()}
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES if name in installed}
+    versions = {}
+    for name in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _git_commit(source: Path = Path(__file__)) -> str | None:
@@ -110,7 +114,7 @@ def _git_commit(source: Path = Path(__file__)) -> str | None:
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    """What git says in a directory; None if it says nothing or fails."""
+    """Output of git in a directory; None if it is empty or git fails."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=directory, capture_output=True, text=True, timeout=10, check=False

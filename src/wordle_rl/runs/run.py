@@ -163,7 +163,7 @@ def check_place(directory: Path) -> None:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a directory holds a run."""
+    """True if a directory holds a run."""
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
 
 
@@ -185,7 +185,7 @@ def check_removable(directory: Path) -> None:
         raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
 
 
-def start_anew(directory: Path) -> None:
+def reset_run(directory: Path) -> None:
     """Remove a run that no other process works on; files in its directory that are not of the run stay.
 
     Raises:

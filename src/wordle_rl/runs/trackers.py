@@ -30,7 +30,7 @@ class GameTracker(Protocol):
         """Add the games to the tracker's open run."""
 
 
-class SampleGames:
+class GameLog:
     """Writes sample games to games.jsonl and to trackers.
 
     Args:
@@ -39,7 +39,7 @@ class SampleGames:
     """
 
     def __init__(self, run: Run, trackers: Sequence[GameTracker] = ()) -> None:
-        self.run, self.trackers = run, trackers
+        self.run, self._trackers = run, tuple(trackers)
 
     def add(self, stage: str, step: int, games: Iterable[Game]) -> None:
         """Write games of one stage and step."""
@@ -47,12 +47,16 @@ class SampleGames:
         for row in rows:
             self.run.append("games.jsonl", row)
         if rows:
-            for tracker in self.trackers:
+            for tracker in self._trackers:
                 tracker(step, rows)
+
+    def detach_trackers(self) -> None:
+        """Write to games.jsonl alone from now on, as the trackers' own runs have ended."""
+        self._trackers = ()
 
 
 def game_trackers(report_to: Sequence[str], callbacks: Iterable[object]) -> list[GameTracker]:
-    """What shows games in these trackers.
+    """Functions that show games in these trackers.
 
     Args:
         report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.

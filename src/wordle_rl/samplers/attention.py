@@ -72,7 +72,7 @@ def grouped(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _fits(model: PreTrainedModel) -> bool:
-    """Whether the model takes any attention function and adds nothing of its own to the formula."""
+    """True if the model takes any attention function and adds nothing of its own to the formula."""
     config = model.config.get_text_config()
     return (
         config._attn_implementation == "eager"

@@ -1,4 +1,4 @@
-"""What a rollout asks of a player, and what it gets back."""
+"""Interface between a rollout and a player."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a player said in one turn.
+    """Completion of one turn.
 
     `token_ids` are exactly the sampled tokens, the closing one included; `sampler_logprobs` their natural
     log-probabilities under the sampling distribution. `overlong`: cut at the token limit. `error`: the player
@@ -49,7 +49,7 @@ class Sampler(Protocol):
 
     @property
     def codec(self) -> ChatCodec | None:
-        """How it reads prompts; None for players that read words, not tokens."""
+        """Its tokenizer and template; None for players that read words, not tokens."""
 
     def begin(self) -> None:
         """Forget all earlier games; ids may be used again."""
@@ -76,11 +76,11 @@ class TokenSampler(Protocol):
 
     @property
     def settings(self) -> SamplingSettings:
-        """How they are drawn."""
+        """Sampling settings."""
 
     @property
     def sampled_by(self) -> EngineName:
-        """What draws them."""
+        """Engine that draws them."""
 
 
 @runtime_checkable
@@ -92,7 +92,7 @@ class Closable(Protocol):
 
 
 def vllm_missing(wanted_by: str) -> str:
-    """That vLLM is not installed, and what wants it; empty if it is."""
+    """Error message if vLLM is not installed, else ''."""
     if find_spec("vllm") is not None:
         return ""
     return f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'

@@ -1,4 +1,4 @@
-"""Which games share a cache while they are sampled, and which of them a row of it."""
+"""Batching of games while they are sampled: which share a cache, and which a row of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Batch:
         self.unread: list[list[int]] = []  # what each row reads next
 
     def can_absorb(self, other: Batch) -> bool:
-        """Whether both are to be read from the start, or both go on."""
+        """True if both batches are in the same phase (prefill or decode)."""
         return (self.cache is None) == (other.cache is None)
 
     def absorb(self, other: Batch) -> None:
@@ -103,7 +103,7 @@ class Batches:
         batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
 
     def _within_window(self, batch: Batch, requests: Sequence[Request]) -> bool:
-        """Whether the cache stays inside the model's sliding window over the coming turn, holes included."""
+        """True if the cache stays inside the model's sliding window over the coming turn, holes included."""
         if self._window is None:
             return True
         fed = max(len(batch.fed[request.game_id]) for request in requests)
@@ -127,7 +127,7 @@ class Batches:
             yield waiting
 
     def _fit_together(self, a: Batch, b: Batch) -> bool:
-        """Whether two batches make one of a good size.
+        """True if two batches make one of a good size.
 
         That is at most `size` games; or at most `max_games` games that now share at most half of `size` rows, since
         games that share a row may need rows of their own before the turn ends.

@@ -35,7 +35,7 @@ TokenIds = npt.NDArray[np.int64]
 
 
 class Phase(Enum):
-    """Where in its grammar a reply is."""
+    """Position of a reply in its grammar."""
 
     TALKING = auto()
     THINKING = auto()
@@ -57,7 +57,7 @@ START = State(Phase.TALKING)
 
 
 class WordConstraint:
-    """Which tokens may follow in a reply.
+    """Tokens that may follow in a reply.
 
     Args:
         words: The listed words, in lower case.
@@ -151,7 +151,7 @@ class WordConstraint:
                     paths.append((then, below))
 
     def _ends(self, state: State) -> bool:
-        """Whether tokens lead from a state inside the guess to the end of the turn. Every path is finite."""
+        """True if tokens lead from a state inside the guess to the end of the turn. Every path is finite."""
         if state.phase is Phase.CLOSED:
             return True
         if state not in self._can_end:
@@ -233,7 +233,7 @@ class _Alphabet:
         self._signs = {char for char in close if not char.isalpha()}
 
     def may_hold(self, text: str) -> bool:
-        """Whether a text could stand inside a guess; sometimes true for one that cannot."""
+        """True if a text could stand inside a guess; sometimes true for one that cannot."""
         if any(not (char in self._signs or char.isspace() or (char.isascii() and char.isalpha())) for char in text):
             return False
         letters = text.strip().lower()

@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 
 def num_shared_layers(text_config: PreTrainedConfig) -> int:
-    """How many of a model's layers, the last ones, read the keys and values of earlier layers and have none."""
+    """Number of layers, the last ones, that read the keys and values of earlier layers and have none."""
     return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
 
 
@@ -179,7 +179,7 @@ def _spread(states: Tensor, rows: Tensor, num_rows: int) -> Tensor:
 
 
 def _room(tokens: int) -> int:
-    """How many spare columns to allocate for so many tokens."""
+    """Spare columns to allocate for a number of tokens."""
     return max(32, tokens // 2)
 
 

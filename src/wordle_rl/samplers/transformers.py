@@ -35,7 +35,7 @@ _WORTH_A_PASS = 256
 
 
 class _Replies:
-    """What games say in one turn, grown by a token at a time.
+    """Token buffer of one turn's completions.
 
     `running` tells for each game in play, those of the last `narrow`, whether its reply goes on; shape (games,). Tokens
     are gathered on the device and read from it when a set of games is left, since every read waits for the device.
@@ -218,7 +218,7 @@ class TransformersSampler:
         return replies, rows
 
     def _after(self, states: Sequence[State | None], tokens: Tensor) -> Sequence[State | None]:
-        """Where each reply is in its grammar once a token is said."""
+        """Grammar positions of the replies after one more token."""
         if self._constraint is None:
             return states
         return [self._constraint.after(*pair) for pair in zip(states, tokens.tolist(), strict=True)]
@@ -251,7 +251,7 @@ class TransformersSampler:
 
 
 def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two prompts have in common at their start."""
+    """Length of the common prefix of two prompts, in tokens."""
     return next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

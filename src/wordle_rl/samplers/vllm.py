@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
 
 _FREE_SHARE = 0.9
-"""How much of a GPU's free memory an engine of our own takes."""
+"""Fraction of a GPU's free memory that an engine of our own takes."""
 _CONSTRAIN = "wordle_rl_constrain"
 """The extra argument by which a request asks for listed words only."""
 
 
 class TokenGenerator(Protocol):
-    """What a sampler asks for tokens, as `vllm.LLM` does it; its log-probabilities are the processed ones."""
+    """Token generator as `vllm.LLM` implements it; its log-probabilities are the processed ones."""
 
     def generate(
         self, prompts: Any, sampling_params: Sequence[SamplingParams], *, use_tqdm: bool

@@ -15,7 +15,7 @@ instead of all of them, so that its values are upper bounds on the true optimum:
 """
 
 from wordle_rl.solver.exact import ScoredGuess, Solver
-from wordle_rl.solver.matrix import SolverError, decode_marks, encode_marks, feedback_matrix
+from wordle_rl.solver.matrix import SolverError, decode_marks, encode_marks, marks_matrix
 from wordle_rl.solver.tree import Tree
 
 __all__ = [
@@ -25,5 +25,5 @@ __all__ = [
     "Tree",
     "decode_marks",
     "encode_marks",
-    "feedback_matrix",
+    "marks_matrix",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.solver.matrix import Codes, SolverError, code_dtype, encode_marks, feedback_matrix
+from wordle_rl.solver.matrix import Codes, SolverError, code_dtype, encode_marks, marks_matrix
 from wordle_rl.solver.partition import (
     Int64s,
     bits_from_log_sum,
@@ -80,7 +80,7 @@ class Solver:
             shape = (len(words.answers), len(words.guesses))
             if (cached := load_codes(path, label, shape, code_dtype(words.word_length))) is not None:
                 return cached
-        built = feedback_matrix(words.guesses, words.answers).T
+        built = marks_matrix(words.guesses, words.answers).T
         built.setflags(write=False)  # as a loaded one is
         if path is not None:
             save_codes(path, label, built)
@@ -95,7 +95,7 @@ class Solver:
 
     @cached_property
     def _guess_of_answer(self) -> npt.NDArray[np.intp]:
-        """Where each answer stands among the guesses, shape (num_answers,)."""
+        """Index of each answer among the guesses, shape (num_answers,)."""
         return np.array([self.words.guess_index[answer] for answer in self.words.answers], dtype=np.intp)
 
     @property
@@ -170,7 +170,7 @@ class Solver:
             raise SolverError(f"guess {guess!r} has {len(guess)} letters; this list has {self.words.word_length}")
         if len(candidates) == 0:
             return np.empty(0, dtype=np.uint8)
-        scored: Codes = feedback_matrix((guess,), [self.words.answers[i] for i in candidates])[0]
+        scored: Codes = marks_matrix((guess,), [self.words.answers[i] for i in candidates])[0]
         return scored
 
     # --- information ------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def code_dtype(word_length: int) -> np.dtype[np.uint8 | np.uint16]:
     return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
 
 
-def feedback_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
+def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
     """Score every guess against every answer.
 
     What a letter adds to the code depends on two things only: where the answer has it and where the guess has it. So
@@ -128,7 +128,7 @@ def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
 
 
 def _letter_codes(answer_places: int, length: int) -> Codes:
-    """What one letter adds to the code, for each possible set of places in the guess; shape (2**length,)."""
+    """Contribution of one letter to the code, by set of places in the guess; shape (2**length,)."""
     guess_places = np.arange(1 << length)
     greens = [place for place in range(length) if (answer_places >> place) & 1]
     unmatched = np.full(1 << length, len(greens), dtype=np.intp)

@@ -1,4 +1,4 @@
-"""How each guess splits a set of candidates, counted for all guesses at once.
+"""Partitions of a set of candidates by each guess, counted for all guesses at once.
 
 A guess puts two candidates into the same class when it gets the same marks against both. Three numbers describe the
 split: how many classes there are, how many unordered pairs share a class, and the sum of c*log2(c) over class sizes c

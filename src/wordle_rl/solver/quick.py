@@ -14,7 +14,7 @@ _MEMO_LIMIT = 200_000
 
 
 class QuickRegret:
-    """What guesses give away, if a class of candidates needs what one of its size needs on average.
+    """Approximate regret: a class of candidates counts as an average one of its size.
 
     Args:
         by_answer: Codes of each answer against each guess, shape (num_answers, num_guesses).

@@ -31,7 +31,7 @@ _SELF_CHECK_LIMIT = 64  # above this size no candidate separates the candidates 
 
 
 class Plan(NamedTuple):
-    """What is known about a set of candidates.
+    """Facts about a set of candidates.
 
     Attributes:
         cost: Total guesses plus FAILURE per secret not found; a lower bound if not `exact`.
@@ -197,7 +197,7 @@ class Search:
         return self.best_of(candidates, ranked, turns, bound, floor)
 
     def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
-        """Which guesses are candidates, shape (num_guesses,)."""
+        """Mask of the guesses that are candidates, shape (num_guesses,)."""
         flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
         flags[self.guess_of_answer[candidates]] = True
         return flags

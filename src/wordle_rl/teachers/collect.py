@@ -22,7 +22,7 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one call did.
+    """Result of one call.
 
     Attributes:
         tally: Games played and tokens spent by this call.

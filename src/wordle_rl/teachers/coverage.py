@@ -1,4 +1,4 @@
-"""Which games with outside secrets to keep: those whose boards single out the answers shown least so far.
+"""Selection of games with outside secrets: those whose boards single out the answers shown least so far.
 
 A model learns to name a word from boards on which few others are possible. Games of a training secret have such boards.
 For any other answer, they occur only if a word from outside the answers happens to give the same marks, which for some
@@ -19,7 +19,7 @@ from wordle_rl.teachers.solver import SolverTeacher, TeacherGames
 _BATCHES = 16
 """Parts in which the games to keep are picked."""
 _STRAYED = 0.3
-"""How much a showing counts after a turn that is not taught."""
+"""Weight of a showing after a turn that is not taught."""
 
 Shown = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64]]
 """Row of the game, answer, and share of a showing (1 / words then possible). Three arrays of equal length."""
@@ -80,7 +80,7 @@ class Coverage:
         return row, answer, np.where(strayed, _STRAYED, 1.0) / games.remaining[row, turn]
 
     def _rarity(self) -> npt.NDArray[np.float64]:
-        """How useful it is to show each answer once more, shape (answers,)."""
+        """Usefulness of showing each answer once more, shape (answers,)."""
         return np.asarray((1.0 + self.shown) ** -2)
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[str]:

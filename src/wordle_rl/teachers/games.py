@@ -109,7 +109,7 @@ def write_solver_traces(
 
 
 def _num_helpers(num_games: int) -> int:
-    """How many processes are worth starting for so many solver games (see `SolverTeacher.helped_by`)."""
+    """Number of processes worth starting for a number of solver games (see `SolverTeacher.helped_by`)."""
     return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
 
 
@@ -156,7 +156,7 @@ def _slips(
 
 
 def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
-    """What is known, how many words remain, and why this guess; every sentence is true by construction.
+    """Thinking of the teacher: facts, number of candidates, reason for the guess; true by construction.
 
     Args:
         turns: The turns before the guess.

@@ -41,7 +41,7 @@ class Job:
 
 @dataclass
 class Tally:
-    """What a run has done and spent so far.
+    """Games played and tokens spent so far.
 
     `num_unfinished` counts games given up because the run stopped; they are not errors. `over_budget`: the budget ended
     the run.
@@ -227,7 +227,7 @@ class LLMTeacher:
             raise _StoppedError
 
     def _is_spent(self) -> bool:
-        """Whether this run and earlier ones together have used up the budget."""
+        """True if this run and earlier ones together have used up the budget."""
         settings, tallies = self.settings, (self.before, self.tally)
         tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
         out_of_tokens = 0 < settings.budget_tokens <= tokens

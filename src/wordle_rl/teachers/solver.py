@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
 from wordle_rl.game import Turn, violates_clues
-from wordle_rl.solver import Solver, encode_marks, feedback_matrix
+from wordle_rl.solver import Solver, encode_marks, marks_matrix
 from wordle_rl.teachers.best_guess import BestGuess
 from wordle_rl.words import WordList, WordListError
 
@@ -64,7 +64,7 @@ class TeacherGames:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the teacher would play on a board.
+    """The teacher's guess on a board.
 
     `remaining` is the number of answers that fit it, `classes` into how many classes the guess splits them (0 for an
     opening guess).
@@ -97,7 +97,7 @@ class SolverTeacher:
         self._solver = solver
         guesses, answers = self.words.guesses, self.words.answers
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
-        self._codes = np.ascontiguousarray(feedback_matrix(guesses, guesses))  # (guesses, secrets)
+        self._codes = np.ascontiguousarray(marks_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
         self._is_answer = np.zeros(len(guesses), np.bool_)
         self._is_answer[self._answer_as_guess] = True
@@ -154,7 +154,7 @@ class SolverTeacher:
         return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
     def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
-        """What the teacher, without its noise, would play on each board.
+        """The teacher's guesses on boards, without noise.
 
         Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
         follows.
@@ -185,7 +185,7 @@ class SolverTeacher:
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
-            codes = feedback_matrix((guess,), self.words.answers)[0] if index is None else self._answer_codes[index]
+            codes = marks_matrix((guess,), self.words.answers)[0] if index is None else self._answer_codes[index]
             fitting &= codes == encode_marks(marks)
         remaining = int(fitting.sum())
         if not remaining:

@@ -1,4 +1,4 @@
-"""What happens to a training step whose loss or gradient is not finite."""
+"""Skip steps with a non-finite loss or gradient; stop after too many in a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wordle_rl.training.checkpoints import last_checkpoint
 
 
 def in_any_process(wanted: bool, device: torch.device) -> bool:
-    """Whether `wanted` is true in any of the processes that train together; each of them must call this."""
+    """True if `wanted` is true in any of the processes that train together; each of them must call this."""
     if num_processes() == 1:
         return wanted
     flag = torch.tensor(int(wanted), device=device)
@@ -46,7 +46,7 @@ class StepGuard(TrainerCallback):
         self._loss_is_bad = self._loss_is_bad or not bool(torch.isfinite(loss).all())
 
     def take_skipped(self) -> int:
-        """How many steps were skipped since this was asked last."""
+        """Number of steps skipped since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether the user asked to stop; a second Ctrl-C then interrupts at once."""
+    """True if the user asked to stop; a second Ctrl-C then interrupts at once."""
 
     def __init__(self) -> None:
         self.wanted = False

@@ -49,7 +49,7 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
 
 
 def wants_bf16(precision: Precision) -> bool:
-    """Whether to train under bfloat16 autocast; `auto` asks the processor."""
+    """True if to train under bfloat16 autocast; `auto` asks the processor."""
     if precision != "auto":
         return precision == "bf16"
     if torch.cuda.is_available():

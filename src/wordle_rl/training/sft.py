@@ -129,10 +129,10 @@ def fit_games(
         processing_class=codec.tokenizer,
         compute_metrics=figures,
         callbacks=[callback.guard, callback],
+        guard=callback.guard,
     )
     trainer.remove_callback(PrinterCallback)
     keep_tensorboard(trainer.callback_handler.callbacks, checkpoints.parent / "tensorboard")
-    trainer.guard = callback.guard
     check_launch(trainer, settings.optimizer, "sft")
     if settings.save_each_epoch:
         epochs = checkpoints.parent / "epochs"
@@ -206,7 +206,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[None, torch.Tensor, torch.Tensor]:
-        """What `figures` adds up: for each game `sums_by_game`, shape (B, 2), and its number of tokens, shape (B,)."""
+        """Summands of `figures`: for each game `sums_by_game`, shape (B, 2), and its number of tokens, shape (B,)."""
         del prediction_loss_only, ignore_keys
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():

@@ -1,4 +1,4 @@
-"""What all trainings share around TRL's trainers: metrics, progress, and training to the end from a checkpoint."""
+"""Shared parts of all trainings around TRL's trainers: metrics, progress, and training to the end from a checkpoint."""
 
 from __future__ import annotations
 
@@ -143,9 +143,17 @@ def trainer_arguments(
 
 
 class WholeCheckpoints(Trainer):
-    """A trainer that leaves no half-written checkpoint behind and tells its guard of every loss."""
+    """A trainer that leaves no half-written checkpoint behind and shows every loss to its guard.
 
-    guard: StepGuard | None = None
+    Args:
+        args: Those of the trainer it is mixed into.
+        guard: Sees every loss; None: nobody does. It must be among the callbacks, too.
+        kwargs: As args.
+    """
+
+    def __init__(self, *args: Any, guard: StepGuard | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.guard = guard
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """One batch, forward and backward."""

@@ -75,7 +75,7 @@ def recognise(answers: Iterable[str], guesses: Iterable[str]) -> str | None:
 
 
 class _WordFile(NamedTuple):
-    """What one file holds: each sound word with its line number, and what was folded or wrong."""
+    """Content of one file: each sound word with its line number, and what was folded or wrong."""
 
     lines: Mapping[str, int]
     word_length: int

@@ -102,7 +102,7 @@ class WordList:
 
 
 def word_problem(word: str, word_length: int) -> str | None:
-    """What is wrong with a word of either case; None: nothing."""
+    """Fault of a word of either case; None: it has none."""
     if not word:
         return "is a blank line"
     if not (word.isascii() and word.isalpha()):

@@ -13,7 +13,7 @@ from wordle_rl.config import GRPOSettings, SamplingSettings
 from wordle_rl.game import Game, Outcome, Turn
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.grpo.branching import play_branching, regret_judge
-from wordle_rl.rollout import Start
+from wordle_rl.rollout import InitialState
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.simple import RandomSampler
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -47,7 +47,7 @@ def by_greens(_board, turn) -> float:
 def branched(codec, sixty):
     def make(words, secret, shape=Shape.TRANSCRIPT, count=2):
         sampler = Spelling(codec, words)
-        (game,) = play_branching([Start(secret)], sixty, compact(shape, max_turns=3), sampler, count, by_greens)
+        (game,) = play_branching([InitialState(secret)], sixty, compact(shape, max_turns=3), sampler, count, by_greens)
         return game, sampler
 
     return make
@@ -95,7 +95,7 @@ def test_weighing_a_candidate_leaves_the_game_as_it_was(branched, sixty) -> None
 
 def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, sixty) -> None:
     sampler = TransformersSampler(small_model(tokenizer), codec, SamplingSettings(max_completion_tokens=5), seed=1)
-    starts = [Start(secret) for secret in sixty.answers[:4]]
+    starts = [InitialState(secret) for secret in sixty.answers[:4]]
     games = play_branching(
         starts,
         sixty,
@@ -112,9 +112,9 @@ def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, six
 
 def test_what_cannot_branch_is_refused(codec, sixty) -> None:
     with pytest.raises(ValueError, match="codec"):
-        play_branching([Start("crane")], sixty, compact(), RandomSampler(sixty, 0), 2, by_greens)
+        play_branching([InitialState("crane")], sixty, compact(), RandomSampler(sixty, 0), 2, by_greens)
     with pytest.raises(ValueError, match="at least 2"):
-        play_branching([Start("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
+        play_branching([InitialState("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
     with pytest.raises(ValueError, match="must divide"):
         GRPOSettings(group_size=16, turn_candidates=3)
 

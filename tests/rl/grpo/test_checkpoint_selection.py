@@ -18,7 +18,7 @@ from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import read_object
-from wordle_rl.runs.trackers import SampleGames
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 
@@ -201,7 +201,7 @@ def test_validation_shows_many_different_words_over_time(tokenizer, codec, small
     setup = GameSetup(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validate = Validation(small_model(tokenizer), codec, setup, greedy, SampleGames(run), 4)
+    validate = Validation(small_model(tokenizer), codec, setup, greedy, GameLog(run), 4)
     for step in range(0, 100, 10):
         validate(step)
     shown = rows(run.directory / "games.jsonl")

@@ -7,17 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from grpo_training import SETTINGS, Training, close, logprob, update
+from grpo_training import SETTINGS, close, logprob, update
 from training_fixtures import StopAt, rows, small_model, weights_of
 
 from wordle_rl.config import ModelSettings
 from wordle_rl.models.loading import load_model
 from wordle_rl.training.checkpoints import last_checkpoint
-
-
-@pytest.fixture
-def train(tokenizer, codec, sixty, monkeypatch) -> Training:
-    return Training(tokenizer, codec, sixty, monkeypatch)
 
 
 def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_path) -> None:
@@ -30,11 +25,11 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
     first = train.all_rollouts[0]
     assert stored == {
-        "spread": first.starts.picker.state(),
+        "priorities": first.starts.picker.state(),
         "best_compliance": first.best_compliance,
         "cumulative_wins": first.cumulative_wins,
     }
-    assert stored["spread"]
+    assert stored["priorities"]
 
     record = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text()) | {"cumulative_wins": 41}
     (Path(checkpoint) / "wordle_rl_state.json").write_text(json.dumps(record))
@@ -43,8 +38,8 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     assert rows(tmp_path / "metrics.jsonl")[-1]["cumulative_wins"] == 41
     second = train.all_rollouts[1]
     assert second.schedule.asked == [(2, first.best_compliance)]
-    untouched = set(stored["spread"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
-    assert all(second.starts.picker.state()[secret] == stored["spread"][secret] for secret in untouched)
+    untouched = set(stored["priorities"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
+    assert all(second.starts.picker.state()[secret] == stored["priorities"][secret] for secret in untouched)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
 
 

@@ -6,10 +6,10 @@ from grpo_training import SETTINGS, TOKENS, close, logprob, torch, update
 from training_fixtures import fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import wordle_rl.rl.grpo.rollouts as rollouts_module
 from wordle_rl.config import ModelSettings
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -135,7 +135,7 @@ def test_a_step_does_not_depend_on_turns_that_are_not_played(loss_type, beta, tr
     save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
     found = []
     for num_rows in (3, 8):
-        monkeypatch.setattr(GroupRollouts, "rows_per_game", num_rows)
+        monkeypatch.setattr(rollouts_module, "rows_per_game", lambda *_, num_rows=num_rows: num_rows)
         model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
         directory = tmp_path / f"{num_rows}"
         train(directory, update(SETTINGS, loss_type=loss_type, beta=beta), Shape.STATE, model)
@@ -149,13 +149,13 @@ def test_a_step_does_not_depend_on_turns_that_are_not_played(loss_type, beta, tr
 
 def test_a_mean_over_rows_is_one_over_the_turns_played(train, tmp_path, monkeypatch) -> None:
     """Every token is worth 1, so a turn is too, and so is the mean of the turns played."""
-    lay_out = GroupRollouts._rows
+    keep = rollouts_module.lay_out
 
-    def worth_one(self, games):
-        found = lay_out(self, games)
+    def worth_one(*args, **kwargs):
+        found = keep(*args, **kwargs)
         return found | {"token_advantages": [list(map(float, mask)) for mask in found["env_mask"]]}
 
-    monkeypatch.setattr(GroupRollouts, "_rows", worth_one)
+    monkeypatch.setattr(rollouts_module, "lay_out", worth_one)
     train(tmp_path, update(SETTINGS, steps=1, loss_type="grpo", max_given=2), Shape.STATE)
     assert not all(any(mask) for mask in train.given[0]["env_mask"])
     [row] = rows(tmp_path / "metrics.jsonl")
@@ -215,15 +215,15 @@ def test_overlong_replies_are_masked_where_asked(shape, train, tmp_path) -> None
 
 def test_a_sampler_of_another_precision_is_corrected_for(train, tmp_path, monkeypatch) -> None:
     """The sampler says it found every token e^0.1 times as likely as it is; the loss weighs it by e^-0.1."""
-    play = GroupRollouts._rows
+    keep = rollouts_module.lay_out
 
-    def distort(self, games):
-        found = play(self, games)
+    def distort(*args, **kwargs):
+        found = keep(*args, **kwargs)
         found["logprobs"] = [[value + 0.1 for value in row] for row in found["logprobs"]]
         return found
 
     train(tmp_path / "exact", update(SETTINGS, steps=1, max_importance_ratio=2.0))
-    monkeypatch.setattr(GroupRollouts, "_rows", distort)
+    monkeypatch.setattr(rollouts_module, "lay_out", distort)
     train(tmp_path / "off", update(SETTINGS, steps=1, max_importance_ratio=2.0))
     train(tmp_path / "cut", update(SETTINGS, steps=1, max_importance_ratio=0.5))
     exact, off, cut = train.batches

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import trl.trainer.grpo_trainer as trl_module
 from fake_vllm import FakeLLM, SamplingParams, fake_vllm
-from grpo_training import SETTINGS, Training, train, update  # noqa: F401  # train: a fixture
+from grpo_training import SETTINGS, Training, update
 from training_fixtures import compact, make_run, rows, small_model, weights_of, write_config
 from transformers import AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
@@ -64,7 +64,7 @@ class FakeGeneration:
 
 
 @pytest.fixture
-def engine(train: Training, monkeypatch, tmp_path):  # noqa: F811
+def engine(train: Training, monkeypatch, tmp_path):
     """Train with the stand-in; what it kept."""
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm())
     monkeypatch.setattr(trl_module, "VLLMGeneration", FakeGeneration)
@@ -80,7 +80,7 @@ def engine(train: Training, monkeypatch, tmp_path):  # noqa: F811
     return run
 
 
-def test_each_step_is_played_by_the_weights_it_trains(engine, train, tmp_path, monkeypatch) -> None:  # noqa: F811
+def test_each_step_is_played_by_the_weights_it_trains(engine, train, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)  # nobody else plays
     found = engine(steps=3)
     written = rows(tmp_path / "run" / "metrics.jsonl")
@@ -118,7 +118,7 @@ def test_the_engine_is_awake_for_a_rollout_and_asleep_while_the_policy_learns(en
 def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(sleep, engine, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)
     make = GameSetup
-    monkeypatch.setattr("test_grpo.GameSetup", lambda *given: make(*given, validation=given[2][:3]))
+    monkeypatch.setattr("grpo_training.GameSetup", lambda *given: make(*given, validation=given[2][:3]))
     found = engine(steps=2, validate_every_steps=1, vllm=VLLMSettings(sleep=sleep))
     written = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]
     assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 2, abs=1e-3)
@@ -157,7 +157,7 @@ def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, cod
     }
 
 
-def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_model(engine, train) -> None:  # noqa: F811
+def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_model(engine, train) -> None:
     found = engine(steps=1, vllm=VLLMSettings(max_length=20))
     assert max(map(len, found.llm.prompts)) <= 20 - VLLM.sampling.max_completion_tokens
     stops = {game.trajectory.transcript.stop_reason.value for game in train.games[0]}
@@ -241,7 +241,7 @@ def test_an_engine_that_others_wait_with_is_kept(engine, monkeypatch) -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_vllm_is_named_before_anything_is_trained(train, tmp_path, monkeypatch) -> None:  # noqa: F811
+def test_a_missing_vllm_is_named_before_anything_is_trained(train, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ConfigError, match=r'grpo.engine "vllm" needs .*wordle-rl\[vllm\]'):
         train(tmp_path, VLLM)
@@ -283,7 +283,7 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
     assert FakeGeneration.last.llm.events == []
 
 
-def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:  # noqa: F811
+def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:
     setup = GameSetup(sixty, compact(), sixty.answers, Solver(sixty, use_cache=False))
     with pytest.raises(ConfigError, match="reads the model from a directory"):
         train_grpo(small_model(train.tokenizer), codec, setup, VLLM, make_run(tmp_path / "other", sixty))

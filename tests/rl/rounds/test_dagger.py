@@ -23,7 +23,7 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.rounds.dagger import Labeller, examples_of, train_dagger
 from wordle_rl.rl.setup import GameSetup, Scored, boards_of
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
@@ -38,7 +38,7 @@ PURE = TraceSettings(
 def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
     """Games of a policy that replies by the script."""
     sampler = scripted(script)(None, codec)
-    played = play([Start(secret) for secret in secrets], words, prompter or compact(), sampler)
+    played = play([InitialState(secret) for secret in secrets], words, prompter or compact(), sampler)
     return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]
 
 

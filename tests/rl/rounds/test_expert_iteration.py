@@ -19,7 +19,7 @@ from wordle_rl.report.html.curves import curves_section
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.rounds.expert_iteration import best_games, examples_of, train_expert_iteration
 from wordle_rl.rl.setup import GameSetup, Scored
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 
@@ -39,7 +39,7 @@ class Group:
 
     def games(self, words, codec, shape=Shape.TRANSCRIPT, script=None) -> list[Scored]:
         sampler = scripted(script or self)(None, codec)
-        starts = [Start(self.secret)] * 5
+        starts = [InitialState(self.secret)] * 5
         played = play(starts, words, compact(shape, max_turns=3), sampler)
         return [
             Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played

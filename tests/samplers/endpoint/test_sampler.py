@@ -17,7 +17,7 @@ from scripted import planned
 from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import evaluate
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.endpoint.providers import Endpoint, find_endpoint
 from wordle_rl.samplers.endpoint.sampler import OpenAISampler
@@ -233,7 +233,7 @@ def test_failed_requests_are_errors_and_never_losses(serve, small_words) -> None
 def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
     guesses = iter(["crate", "grape", "crane"])
     endpoint = serve(lambda *_: chat(f"<guess>{next(guesses)}</guess>"))
-    [trajectory] = play([Start("crane")], small_words, Prompter(), sampler(endpoint))
+    [trajectory] = play([InitialState("crane")], small_words, Prompter(), sampler(endpoint))
     assert trajectory.transcript.won
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6]
     assert "crane" not in json.dumps(endpoint.requests[1]["messages"][1:])

@@ -131,7 +131,7 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _fall_far(curves: Sequence[Series]) -> bool:
-    """Whether values lie so far apart that on an even scale their end could not be seen."""
+    """True if values lie so far apart that on an even scale their end could not be seen."""
     values = np.concatenate([curve.values for curve in curves])
     return bool(values.min() > 0 and values.max() > _FAR * values.min())
 

@@ -78,7 +78,7 @@ def _asset(name: str) -> str:
 
 
 def _subtitle(run: RunRecord) -> str:
-    """What was run, in a line or two."""
+    """Summary of the run, in a line or two."""
     facts = []
     model = run.config.get("model")
     if isinstance(model, dict) and "path" in model:

@@ -150,7 +150,7 @@ def comparison_section(run: RunRecord) -> str:
 
 
 def guesses_section(results: Results) -> str:
-    """How many guesses games took, players side by side."""
+    """Guess distribution, players side by side."""
     panels = "".join(_guess_panel(results, part) for part in ("held_out", "train"))
     if not panels:
         return ""
@@ -184,7 +184,7 @@ def frequent_section(evaluations: Mapping[str, Evaluation]) -> str:
 
 
 def run_section(run: RunRecord) -> str:
-    """What was run, on what, for how long, and what of it is missing."""
+    """Settings, hardware and duration of the run, and missing parts."""
     facts = ""
     seconds = run.facts.get("seconds")
     if isinstance(seconds, dict):

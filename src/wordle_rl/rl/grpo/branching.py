@@ -1,7 +1,7 @@
 """Rollouts with several guesses at every turn: candidates are sampled from one state and judged, the best is played.
 
 The candidates of a turn share their prompt, so the mean of their values is a baseline for that state, and each guess is
-credited with its own value alone. Playing the best keeps games near good play, where the states worth training on are.
+credited with its own value alone. Playing the best keeps games near good play, where the useful states are.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
 from wordle_rl.rl.advantages import TurnValues
-from wordle_rl.rollout import Running, Segment, Start, advance, open_game, truncate_if_too_long
+from wordle_rl.rollout import ActiveGame, InitialState, Segment, advance, open_game, truncate_if_too_long
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers, turn_regret
 from wordle_rl.words import WordList
 
 Judge = Callable[[Sequence[Turn], Turn], float]
-"""The worth of a turn on a board; more is better."""
+"""The value of a turn on a board; more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BranchedGame:
 
 
 def play_branching(
-    starts: Sequence[Start],
+    starts: Sequence[InitialState],
     words: WordList,
     prompter: Prompter,
     sampler: Sampler,
@@ -49,7 +49,7 @@ def play_branching(
     *,
     max_prompt_tokens: int | None = None,
 ) -> list[BranchedGame]:
-    """Play one game per start, sampling `num_candidates` replies for each turn and going on with the best.
+    """Play one game per start, sampling `num_candidates` replies for each turn and playing the best.
 
     Args:
         starts: Secrets and start boards.
@@ -112,7 +112,7 @@ def regret_judge(solver: Solver) -> Judge:
     return judge
 
 
-def _segment(game: Running, reply: Completion, number: int) -> Segment:
+def _segment(game: ActiveGame, reply: Completion, number: int) -> Segment:
     """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
     count = len(reply.token_ids)
     prompt_ids = tuple(game.token_log.all_ids())

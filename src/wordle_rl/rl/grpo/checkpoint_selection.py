@@ -1,4 +1,4 @@
-"""Which of the weights met in training are kept: those whose greedy play is best, as evaluations are greedy.
+"""Checkpoint selection by greedy validation cost; evaluations are greedy, too.
 
 Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
 Sampled play improves through most of training; greedy play declines if it goes on too long. Weights interpolated
@@ -14,7 +14,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,12 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown
+from wordle_rl.rl.grpo.play import OpenSampler
 from wordle_rl.rl.setup import GameSetup, transcript_row
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import CHOICE_FILE, Run, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.trackers import SampleGames
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler, without_autocast
 
@@ -46,10 +47,7 @@ _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
 """Sampled games with every validation secret; a single one is mostly luck."""
 _COSTS = ("greedy_cost", "cost")
-"""What weights are compared by, in this order."""
-
-OpenSampler = Callable[[SamplingSettings], AbstractContextManager[tuple[Sampler, int | None]]]
-"""Opens a sampler that draws as the settings say, and tells the longest prompt it takes (None: any)."""
+"""Criteria by which weights are compared, in this order."""
 
 
 class Validation:
@@ -62,10 +60,10 @@ class Validation:
         codec: Its tokenizer and template.
         setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
-        book: Where sample games of greedy play are written, of other secrets at every step; None: nowhere.
+        log: Where sample games of greedy play are written, of other secrets at every step; None: nowhere.
         sample_games: How many per validation.
-        engine: Opens a sampler, and says the longest prompt it takes; None: the model itself plays.
-        reward_of: What a game earns at a step, written with it; None: no reward is.
+        open_sampler: Opens the sampler that plays; None: the model itself does, in its own precision.
+        reward_of: The reward of a game at a step, written with it; None: no reward is.
 
     Raises:
         ConfigError: If there are no validation secrets.
@@ -77,16 +75,16 @@ class Validation:
         codec: ChatCodec,
         setup: GameSetup,
         sampling: SamplingSettings,
-        book: SampleGames | None = None,
+        log: GameLog | None = None,
         sample_games: int = 0,
-        engine: OpenSampler | None = None,
+        open_sampler: OpenSampler | None = None,
         reward_of: Callable[[Transcript, int], RewardBreakdown] | None = None,
     ) -> None:
         if not setup.validation:
             raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
         self._model, self._codec, self._setup, self._sampling = model, codec, setup, sampling
-        self._book, self._sample_games = book, sample_games
-        self._open = engine or self._itself
+        self._log, self._sample_games = log, sample_games
+        self._open_sampler = open_sampler or self._open_model
         self._reward_of = reward_of
         known = [*setup.rehearsal, *setup.secrets]
         count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
@@ -105,11 +103,11 @@ class Validation:
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
         often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
         sampled = self._play(often, self._sampling)
-        if self._book is not None and is_first():
+        if self._log is not None and is_first():
             shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
             reward_of = self._reward_of
             games = ((game, reward_of(game, step) if reward_of is not None else None) for game in shown)
-            self._book.add("validation", step, starmap(transcript_row, games))
+            self._log.add("validation", step, starmap(transcript_row, games))
         return {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
@@ -123,16 +121,16 @@ class Validation:
         return statistics.fmean(game.turns_used if game.won else lost for game in games)
 
     def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
-        starts = [Start(secret) for secret in secrets]
+        starts = [InitialState(secret) for secret in secrets]
         words, prompter = self._setup.words, self._setup.prompter
-        with self._open(sampling) as (sampler, budget):
+        with self._open_sampler(sampling, 0) as (sampler, budget):
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
         return [game.transcript for game in games]
 
     @contextmanager
-    def _itself(self, sampling: SamplingSettings) -> Iterator[tuple[Sampler, None]]:
+    def _open_model(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, None]]:
         with without_autocast(self._model):  # as evaluation will play
-            yield TransformersSampler(self._model, self._codec, sampling), None
+            yield TransformersSampler(self._model, self._codec, sampling, seed), None
 
 
 class BestWeights(TrainerCallback):
@@ -168,7 +166,7 @@ class BestWeights(TrainerCallback):
         self._last_validated: int | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Validate what training starts from, unless it goes on from a checkpoint."""
+        """Validate the initial weights, unless training resumes from a checkpoint."""
         if state.global_step == 0:
             if self._between and is_first():
                 self._keep(_START_FILE)

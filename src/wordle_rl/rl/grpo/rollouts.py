@@ -1,256 +1,235 @@
-"""The games of one GRPO step: drawn, played, scored, credited, and laid out as the rows TRL trains on."""
+"""The games of one GRPO step, in four parts that follow each other.
+
+    draw      rl/starts.py   a secret and an initial state for each group
+    play      play.py        the games of each group, all in lockstep
+    score     score.py       rewards, and advantages within each group
+    lay out   layout.py      one row per prompt, as TRL's loss takes them
+
+A group whose games all earned the same has only zero advantages; it is drawn again, up to `max_refills` times.
+"""
 
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from accelerate.utils import gather_object
+from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOSettings
 from wordle_rl.env import Transcript
-from wordle_rl.game import Turn
-from wordle_rl.prompt import Shape
-from wordle_rl.reward import RewardBreakdown, Schedule, with_candidates
-from wordle_rl.rl.advantages import CREDITS, TurnValues, is_constant, token_advantages
-from wordle_rl.rl.grpo.branching import BranchedGame, play_branching, regret_judge
-from wordle_rl.rl.grpo.vllm import colocated_player
-from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured, prompt_budget
+from wordle_rl.reward import RewardBreakdown, Schedule
+from wordle_rl.rl.grpo.layout import Rows, lay_out, rows_per_game
+from wordle_rl.rl.grpo.play import GroupPlayer, OpenSampler
+from wordle_rl.rl.grpo.probes import Probe, probe
+from wordle_rl.rl.grpo.score import Group, score_group
+from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured
 from wordle_rl.rl.starts import GroupStarts, record_secrets
-from wordle_rl.rollout import Segment, Start, Trajectory, groups_of, mask_without_overlong, play
-from wordle_rl.runs import Run
-from wordle_rl.runs.trackers import SampleGames
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.solver.boards import fitting_answers
-
-if TYPE_CHECKING:
-    from trl import GRPOTrainer
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The games that share a secret and a start; `is_constant` if every advantage is zero."""
+class StepResult:
+    """The games of a step in one process, as rows to train on and numbers to log.
 
-    games: list[Scored]
-    is_constant: bool
+    Attributes:
+        rows: Columns of equal length; see `lay_out`.
+        metrics: By name, over the games of this process.
+        denominators: For each mean that is not over all games, the number of games or replies it is over.
+        filled_share: Fraction of the rows that are not blank padding.
+    """
+
+    rows: Rows
+    metrics: Mapping[str, float]
+    denominators: Mapping[str, int]
+    filled_share: float
 
 
 class GroupRollouts:
-    """Plays the games of each step and turns them into TRL's rows."""
+    """Plays the groups of each step.
 
-    def __init__(self, setup: GameSetup, codec: ChatCodec, settings: GRPOSettings, run: Run, seed: int) -> None:
-        self.setup, self.codec, self.settings, self.run, self.seed = setup, codec, settings, run, seed
-        self.book = SampleGames(run)
+    From step to step it keeps what checkpoints must hold: the priority of each secret, the best format compliance so
+    far, and the number of games won.
+
+    Args:
+        setup: Words, prompts, training secrets, solver.
+        codec: Tokenizer and chat template.
+        settings: Groups, credit, reward, sampling.
+        log: Where sample games go; its run gets the secrets drawn.
+        seed: Seed of secrets, initial states and sampling.
+        process: This process among those that train together, from 0.
+        num_processes: Their number.
+    """
+
+    def __init__(
+        self,
+        setup: GameSetup,
+        codec: ChatCodec,
+        settings: GRPOSettings,
+        log: GameLog,
+        seed: int,
+        *,
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self._setup, self._codec, self._settings = setup, codec, settings
+        self._log, self._seed = log, seed
+        self._process, self._num_processes = process, num_processes
+        self._play = GroupPlayer(setup, settings)
+        self.rows_per_game = rows_per_game(setup.prompter, settings)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
             setup.words,
             setup.prompter,
             setup.secrets,
             seed,
-            focus=settings.focus,
+            priority_weight=settings.focus,
             outside_rate=settings.outside_rate,
             max_given=settings.max_given,
             given_starts=setup.given_starts,
             starts_share=setup.starts_share,
         )
-        self._fitting = fitting_answers(setup.solver)
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
-        self.metrics: dict[str, float] = {}
-        self.denominators: dict[str, int] = {}
-        self.filled_share = 1.0
-        """Share of the rows of a step that are not blank padding."""
 
-    @property
-    def rows_per_game(self) -> int:
-        """Rows TRL must leave for each of the `group_size` places of a group."""
-        row_per_turn = self.setup.prompter.shape is Shape.STATE or self.settings.turn_candidates > 1
-        return self.setup.prompter.rules.max_replies if row_per_turn else 1
+    def __call__(self, step: int, open_sampler: OpenSampler) -> StepResult:
+        """Play the games of a step.
 
-    def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
-        """TRL's `rollout_func`: play games for `len(prompts)` rows; what the prompts say is not used."""
-        num_groups = len(prompts) // (self.settings.group_size * self.rows_per_game)
-        step, process = int(trainer.state.global_step), int(trainer.accelerator.process_index)
-        self.metrics = {"seconds/rollout": 0.0, "seconds/reward": 0.0}
-        if self.settings.scout_every_steps and step % self.settings.scout_every_steps == 0:
-            self._scout(trainer, step, process)
-        with self._player(trainer, step, process) as (sampler, budget):
-            games = self._play(sampler, budget, num_groups, step, process)
-        self._measure(games)
-        if process == 0:
-            every = max(1, len(games) // max(1, self.settings.sample_games))
-            self.book.add("grpo", step, map(game_row, games[::every][: self.settings.sample_games]))
-        return self._rows(games)
+        Args:
+            step: Optimizer steps done so far.
+            open_sampler: Opens a sampler over the policy's current weights.
+        """
+        probed = self._probe(step, open_sampler) if self._is_probed(step) else None
+        with open_sampler(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+            draws = self._play_all(step, sampler, max_prompt_tokens)
+        games = [game for group in final_groups(draws) for game in group.games]
+        found = measured(games, self._setup.words)
+        self.cumulative_wins += found.num_wins
+        self._log_samples(step, games)
+        settings = self._settings
+        rows = lay_out(
+            games, self._codec, self.rows_per_game * settings.turn_candidates, mask_overlong=settings.mask_overlong
+        )
+        num_filled = sum(len(game.trajectory.segments) for game in games)
+        return StepResult(
+            rows=rows,
+            metrics={
+                **_draw_metrics(draws, probed),
+                **found.means,
+                "cumulative_wins": float(self.cumulative_wins),
+            },
+            denominators=found.denominators,
+            filled_share=num_filled / len(rows["prompt_ids"]),
+        )
 
     def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
-        """What a finished game earns at a step."""
-        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self.setup.solver)
+        """The reward of a finished game at a step."""
+        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self._setup.solver)
 
-    def _scout(self, trainer: GRPOTrainer, step: int, process: int) -> None:
-        """Play every secret greedily, a share of them per process; its worth is the best reward minus its own."""
-        started = time.perf_counter()
-        num_processes = int(trainer.accelerator.num_processes)
-        secrets = list(self.setup.secrets[process::num_processes])
-        record_secrets(self.run, "scout", step, process, secrets)
-        with self._player(trainer, step, process, greedy=True) as (sampler, budget):
-            starts = [Start(secret) for secret in secrets]
-            games = play(starts, self.setup.words, self.setup.prompter, sampler, max_prompt_tokens=budget)
-        played = [game.transcript for game in games]
-        found = [(game.secret, self.reward_of(game, step).total, game.won) for game in played]
-        found = gather_object(found) if num_processes > 1 else found
-        best = max(reward for _, reward, _ in found)
-        self.starts.picker.restart({secret: best - reward for secret, reward, _ in found})
-        self.metrics["scouted_win_rate"] = statistics.fmean(won for *_, won in found)
-        self.metrics["seconds/rollout"] += time.perf_counter() - started
+    def note_compliance(self, format_compliance: float) -> None:
+        """Take in the format compliance of a step, over all processes; the reward schedule may depend on the best."""
+        self.best_compliance = max(format_compliance, self.best_compliance or 0.0)
 
-    def _play(self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int) -> list[Scored]:
-        """All games of a step; constant groups are replaced by new ones, up to `max_refills` times."""
-        groups = self._round(sampler, budget, num_groups, step, process, 0)
-        first = [group for group in groups if group.is_constant]
-        refilled = 0
-        for refill in range(1, self.settings.max_refills + 1):
-            places = [place for place, group in enumerate(groups) if group.is_constant]
+    def state(self) -> dict[str, Any]:
+        """The state to be stored with a checkpoint."""
+        return {
+            **self.starts.state(),
+            "best_compliance": self.best_compliance,
+            "cumulative_wins": self.cumulative_wins,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore a state that holds the sums over all processes; the first process takes over the games won."""
+        self.starts.load_state(state)
+        self.best_compliance = state["best_compliance"]
+        self.cumulative_wins = state["cumulative_wins"] if self._process == 0 else 0
+
+    def _play_all(self, step: int, sampler: Sampler, max_prompt_tokens: int | None) -> list[Draw]:
+        """The first draw of a step and its refills, each for the groups that were still constant."""
+        draws: list[Draw] = []
+        places: Sequence[int] = range(self._settings.groups_per_step)
+        for refill in range(self._settings.max_refills + 1):
+            draws.append(self._play_draw(places, step, refill, sampler, max_prompt_tokens))
+            places = [place for place, group in draws[-1].groups.items() if group.is_constant]
             if not places:
                 break
-            anew = self._round(sampler, budget, len(places), step, process, refill)
-            for place, fresh in zip(places, anew, strict=True):
-                groups[place] = fresh
-                refilled += not fresh.is_constant
-        self.metrics["zero_variance_share"] = len(first) / num_groups
-        self.metrics["refilled_groups"] = float(refilled)
-        self.metrics["skipped_groups"] = float(sum(group.is_constant for group in groups))
-        return [game for group in groups for game in group.games]
+        return draws
 
-    def _round(
-        self, sampler: Sampler, budget: int | None, num_groups: int, step: int, process: int, refill: int
-    ) -> list[Group]:
-        """Draw, play and score so many groups; their seconds are added to those of the step."""
+    def _play_draw(
+        self, places: Sequence[int], step: int, refill: int, sampler: Sampler, max_prompt_tokens: int | None
+    ) -> Draw:
+        """Draw, play and score a group for each of these places."""
         started = time.perf_counter()
-        drawn = self.starts.draw(num_groups, step, process, refill)
-        record_secrets(self.run, "grpo", step, process, [start.secret for start in drawn])
-        starts = [start for start in drawn for _ in range(self.settings.group_size // self.settings.turn_candidates)]
-        words, prompter = self.setup.words, self.setup.prompter
-        if (num_candidates := self.settings.turn_candidates) > 1:
-            judge = regret_judge(self.setup.solver)
-            branched = play_branching(starts, words, prompter, sampler, num_candidates, judge, max_prompt_tokens=budget)
-            played = time.perf_counter()
-            groups = self._score_branched(branched, step)
-        else:
-            settled = self._is_settled
-            trajectories = play(starts, words, prompter, sampler, max_prompt_tokens=budget, is_settled=settled)
-            played = time.perf_counter()
-            groups = self._score(trajectories, step)
-        self.metrics["seconds/rollout"] += played - started
-        self.metrics["seconds/reward"] += time.perf_counter() - played
-        return groups
-
-    def _is_settled(self, secret: str, board: Sequence[Turn]) -> bool:
-        """No answer fits the board any more; later guesses are not trained on. Only for secrets outside the answers."""
-        outside = secret not in self.setup.words.answer_index
-        return outside and not len(self._fitting(board))
-
-    @contextmanager
-    def _player(
-        self, trainer: GRPOTrainer, step: int, process: int, *, greedy: bool = False
-    ) -> Iterator[tuple[Sampler, int | None]]:
-        """Who plays the games of a step, and the longest prompt it takes.
-
-        Its random stream begins anew with each step, so that a training that was stopped goes on as it would have.
-        """
-        sampling = self.settings.sampling.greedy() if greedy else self.settings.sampling
-        seed = random.Random(f"{self.seed}:{step}:{process}:sampler").getrandbits(31)
-        if self.settings.engine == "vllm":
-            with colocated_player(trainer, self.codec, sampling, seed) as player:
-                yield player
-            return
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        yield TransformersSampler(model, self.codec, sampling, seed), prompt_budget(model, self.settings)
-
-    def _score(self, trajectories: list[Trajectory], step: int) -> list[Group]:
+        starts = self.starts.draw(len(places), step, self._process, refill)
+        record_secrets(self._log.run, "grpo", step, self._process, [start.secret for start in starts])
+        played = self._play(starts, sampler, max_prompt_tokens)
+        scoring = time.perf_counter()
         rubric = self.schedule.rubric_at(step, self.best_compliance)
-        credit = CREDITS[self.settings.credit]
-        groups: list[Group] = []
-        for group in groups_of(trajectories, self.settings.group_size):
-            rewards = [rubric.score(trajectory.transcript, self.setup.solver) for trajectory in group]
-            turn_rewards = [
-                reward.turn_rewards[: self._num_live_turns(trajectory.transcript)]
-                for trajectory, reward in zip(group, rewards, strict=True)
-            ]
-            advantages = credit(turn_rewards, scale=self.settings.scale_advantages)
-            self.starts.note(group[0].transcript, statistics.pstdev(reward.total for reward in rewards))
-            games = [
-                Scored(t, r, a + (0.0,) * (len(r.turn_rewards) - len(a)))
-                for t, r, a in zip(group, rewards, advantages, strict=True)
-            ]
-            groups.append(Group(games, is_constant(advantages)))
-        return groups
+        groups = [score_group(group, rubric, self._setup, self._settings) for group in played]
+        for group in groups:
+            self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
+        ended = time.perf_counter()
+        return Draw(dict(zip(places, groups, strict=True)), scoring - started, ended - scoring)
 
-    def _score_branched(self, branched: list[BranchedGame], step: int) -> list[Group]:
-        """Groups of games in which each candidate's advantage is its value minus the mean value of its turn."""
-        rubric = self.schedule.rubric_at(step, self.best_compliance)
-        per_group = self.settings.group_size // self.settings.turn_candidates
-        groups: list[Group] = []
-        for first in range(0, len(branched), per_group):
-            games: list[Scored] = []
-            group = branched[first : first + per_group]
-            for game in group:
-                reward = rubric.score(game.transcript, self.setup.solver)
-                above = [_above_mean(values) for values in game.values]
-                segments = tuple(segment for turn in game.candidates for segment in turn)
-                games.append(Scored(Trajectory(game.transcript, segments), reward, sum(above, ())))
-            spread = statistics.fmean(statistics.pstdev(values) for game in group for values in game.values)
-            self.starts.note(games[0].trajectory.transcript, spread)
-            groups.append(Group(games, is_constant([game.advantages for game in games])))
-        return groups
+    def _is_probed(self, step: int) -> bool:
+        every = self._settings.scout_every_steps
+        return every > 0 and step % every == 0
 
-    def _num_live_turns(self, transcript: Transcript) -> int:
-        """Own turns to train on, at least 1: all of them, or of an outside secret those with some answer possible."""
-        own = len(transcript.own_turns)
-        if transcript.secret in self.setup.words.answer_index:
-            return own
-        return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, self.setup.solver)))
+    def _probe(self, step: int, open_sampler: OpenSampler) -> Probe:
+        """Play every training secret greedily, a part of them in each process, and reset the priorities by it."""
+        secrets = list(self._setup.secrets[self._process :: self._num_processes])
+        record_secrets(self._log.run, "scout", step, self._process, secrets)
+        found = probe(
+            secrets,
+            self._setup,
+            open_sampler,
+            self._settings.sampling,
+            self._sampler_seed(step),
+            lambda transcript: self.reward_of(transcript, step).total,
+            self._num_processes,
+        )
+        self.starts.picker.reset(found.priorities)
+        return found
 
-    def _measure(self, games: list[Scored]) -> None:
-        found = measured(games, self.setup.words)
-        self.denominators = found.denominators
-        self.cumulative_wins += found.num_wins
-        self.best_compliance = max(found.means["format_compliance"], self.best_compliance or 0.0)
-        self.metrics |= found.means | {"cumulative_wins": float(self.cumulative_wins)}
+    def _sampler_seed(self, step: int) -> int:
+        """A seed of this step and process alone, so that a resumed training samples as an uninterrupted one."""
+        return random.Random(f"{self._seed}:{step}:{self._process}:sampler").getrandbits(31)
 
-    def _rows(self, games: list[Scored]) -> dict[str, list[Any]]:
-        blank = Segment((self.codec.pad_id,), (self.codec.turn_end_ids[0],), (0,), (0.0,), ())
-        rows: dict[str, list[Any]] = {
-            name: []
-            for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask", "token_advantages", "game_reward")
-        }
-        rows_of_a_game = self.rows_per_game * self.settings.turn_candidates
-        for game in games:
-            segments = game.trajectory.segments
-            for segment in [*segments, *[blank] * (rows_of_a_game - len(segments))]:
-                rows["prompt_ids"].append(list(segment.prompt_ids))
-                rows["completion_ids"].append(list(segment.token_ids))
-                rows["logprobs"].append(list(segment.sampler_logprobs))
-                rows["env_mask"].append(self._learnt(segment))
-                rows["token_advantages"].append(token_advantages(segment, game.advantages))
-                rows["game_reward"].append(game.reward.total)
-        num_filled = sum(len(game.trajectory.segments) for game in games)
-        self.filled_share = num_filled / len(rows["prompt_ids"])
-        return rows
-
-    def _learnt(self, segment: Segment) -> list[int]:
-        """1 on the tokens that are trained on."""
-        if self.settings.mask_overlong:
-            return mask_without_overlong(segment, self.codec.stop_ids)
-        return list(segment.loss_mask)
+    def _log_samples(self, step: int, games: Sequence[Scored]) -> None:
+        """Log some games, evenly spaced over the groups, in the first process."""
+        if self._process == 0:
+            every = max(1, len(games) // max(1, self._settings.sample_games))
+            self._log.add("grpo", step, map(game_row, games[::every][: self._settings.sample_games]))
 
 
-def _above_mean(values: TurnValues) -> TurnValues:
-    mean = statistics.fmean(values)
-    return tuple(value - mean for value in values)
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Groups that were drawn together, by their place in the step, and the seconds they took."""
+
+    groups: Mapping[int, Group]
+    play_s: float
+    score_s: float
+
+
+def final_groups(draws: Sequence[Draw]) -> list[Group]:
+    """The last group drawn for each place of a step, in the order of the places."""
+    groups: dict[int, Group] = {}
+    for draw in draws:
+        groups |= draw.groups  # keeps the order of the first draw, which has all places
+    return list(groups.values())
+
+
+def _draw_metrics(draws: Sequence[Draw], probed: Probe | None) -> dict[str, float]:
+    first, *refills = draws
+    num_constant = sum(group.is_constant for group in first.groups.values())
+    num_refilled = sum(not group.is_constant for draw in refills for group in draw.groups.values())
+    return {
+        "seconds/rollout": sum(draw.play_s for draw in draws) + (probed.seconds if probed else 0.0),
+        "seconds/reward": sum(draw.score_s for draw in draws),
+        **({"scouted_win_rate": probed.win_rate} if probed else {}),
+        "zero_variance_share": num_constant / len(first.groups),
+        "refilled_groups": float(num_refilled),
+        "skipped_groups": float(sum(group.is_constant for group in final_groups(draws))),
+    }

@@ -1,20 +1,22 @@
-"""Multi-turn GRPO with TRL's `GRPOTrainer`: our games, our credit, its loss.
+"""Multi-turn GRPO with TRL's `GRPOTrainer`: our games and advantages, its loss.
 
-TRL asks `GroupRollouts` for a batch of rows. In transcript shape a row is a whole game; in state shape a game takes as
-many rows as it may have turns, one per prompt, and unused rows are blank. Either way every sampled token of every turn
-is trained on exactly once, under the prompt it was sampled from.
+`train_grpo` puts the parts together, each given what it needs when it is made:
+
+    GameLog              sample games, to games.jsonl and trackers
+    GroupRollouts        the games of a step               rollouts.py
+    WordleGRPOTrainer    the loss and the optimizer step   trainer.py
+    BestWeights          checkpoint selection              checkpoint_selection.py
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-from transformers import PreTrainedModel, PrinterCallback
-from trl import GRPOConfig, GRPOTrainer
+from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+from trl import GRPOConfig
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings
@@ -22,15 +24,14 @@ from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
 from wordle_rl.models.text_part import is_text_part
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
-from wordle_rl.rl.grpo.replay import ReplayLoss
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import StateCallback, WordleGRPOTrainer
-from wordle_rl.rl.grpo.vllm import check_colocated, colocated_player, release_engine, vllm_arguments
+from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
-from wordle_rl.runs import BufferedRun, Run
-from wordle_rl.runs.distributed import is_first, seed_for_all, whole_weights_reason
+from wordle_rl.runs import BufferedRun, Run, read_object
+from wordle_rl.runs.distributed import is_first, num_processes, process_index, seed_for_all, whole_weights_reason
 from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.runs.trackers import game_trackers, keep_tensorboard
+from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
 from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
@@ -57,7 +58,7 @@ def train_grpo(
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> Path:
-    """Improve the model by playing and save it to `<run>/grpo`; an interrupted training goes on where it stopped.
+    """Improve the model by playing and save it to `<run>/grpo`; an interrupted training resumes where it stopped.
 
     Args:
         model: The policy, changed in place.
@@ -67,7 +68,7 @@ def train_grpo(
         run: Where metrics, games, checkpoints and the model go.
         seed: Seed of secrets, start boards and sampling.
         report_to: Experiment trackers, by TRL's names.
-        progress: Told of every step.
+        progress: Called after every step.
 
     Returns:
         The model directory.
@@ -80,39 +81,43 @@ def train_grpo(
     _check_before_training(settings, model)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
-    rollouts = GroupRollouts(setup, codec, settings, run if is_first() else BufferedRun(run.directory), seed)
+    own_run = run if is_first() else BufferedRun(run.directory)
+    reporters = _reporters(report_to, directory)
+    log = GameLog(own_run, game_trackers(report_to, reporters) if is_first() else ())
+    rollouts = GroupRollouts(setup, codec, settings, log, seed, process=process_index(), num_processes=num_processes())
     guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
-    state_callback = StateCallback(rollouts)
     engine = _engine_arguments(settings, setup, codec, context_length(model))
     with held_interrupt() as stop, known_warnings_silenced():
+        metrics = RunCallback(run, "grpo", stop, progress, "win_rate", guard)
         trainer = WordleGRPOTrainer(
-            model=model,
-            reward_funcs=[_game],  # type: ignore[list-item]  # a list of floats is one of maybe-floats
-            args=_arguments(settings, rollouts.rows_per_game, checkpoints, seed, report_to, engine),
-            train_dataset=Dataset.from_dict({"prompt": ["wordle"] * (settings.groups_per_step * 64)}),
-            processing_class=codec.tokenizer,
-            rollout_func=rollouts,
-            callbacks=[guard, RunCallback(run, "grpo", stop, progress, "win_rate", guard), state_callback],
+            model,
+            _arguments(settings, rollouts.rows_per_game, checkpoints, seed, engine),
+            codec=codec,
+            settings=settings,
+            rollouts=rollouts,
+            run=own_run,
+            guard=guard,
+            callbacks=[*reporters, guard, metrics, StateCallback(rollouts)],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.guard = guard
         check_launch(trainer, settings.optimizer, "grpo", whole_weights_reason(settings, has_adapters(model)))
-        trainer.rollouts = rollouts
-        if trainer.is_world_process_zero():
-            rollouts.book.trackers = game_trackers(report_to, trainer.callback_handler.callbacks)
-        keep_tensorboard(trainer.callback_handler.callbacks, directory / "tensorboard")
-        state_callback.log_seconds = lambda s: trainer._metrics["train"]["seconds/update"].append(s)
-        if settings.replay_games:
-            trainer.replay = ReplayLoss(model, codec, setup.prompter, settings, run, seed, trainer.accelerator)
+        best = None
+        if settings.validate_every_steps:
+            player = trainer.open_sampler if settings.engine == "vllm" else None
+            sampling, num_samples = settings.sampling, settings.sample_games
+            validation = Validation(model, codec, setup, sampling, log, num_samples, player, rollouts.reward_of)
+            every, shares = settings.validate_every_steps, settings.candidate_shares
+            best = BestWeights(model, validation, every, own_run, directory / "best", shares)
+            trainer.add_callback(best)
+        # transformers takes no optimizer in the constructor where FSDP shards the weights
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints, STATE_FILE)
         if checkpoint is not None:
-            state_callback.load(checkpoint)
-        best = _best_weights(trainer, model, rollouts, directory)
+            rollouts.load_state(read_object(Path(checkpoint) / STATE_FILE))
         train_to_end(trainer, checkpoint, settings.steps)
     guard.check(checkpoints)
-    rollouts.book.trackers = ()  # their runs ended with the training
+    log.detach_trackers()
     if best is not None:
         best.take_best(settings.steps)
     if settings.engine == "vllm":
@@ -141,51 +146,24 @@ def _reads_a_part(model: PreTrainedModel) -> bool:
     return bool(model.name_or_path) and is_text_part(str(model.name_or_path))
 
 
+def _reporters(report_to: Sequence[str], directory: Path) -> list[TrainerCallback]:
+    """The callbacks of experiment trackers, which TRL would make itself; games are shown through the same."""
+    reporters = [make() for make in get_reporting_integration_callbacks(list(report_to))]
+    keep_tensorboard(reporters, directory / "tensorboard")
+    return reporters
+
+
 def _engine_arguments(
     settings: GRPOSettings, setup: GameSetup, codec: ChatCodec, context: int | None
 ) -> dict[str, Any]:
-    """What TRL is told of vLLM; nothing where it does not play."""
+    """TRL's settings of vLLM; none where it does not play."""
     if settings.engine != "vllm":
         return {}
     return vllm_arguments(settings, setup.words, setup.prompter, codec, context)
 
 
-def _best_weights(
-    trainer: GRPOTrainer, model: PreTrainedModel, rollouts: GroupRollouts, directory: Path
-) -> BestWeights | None:
-    """Keep the best weights, where the settings ask for it."""
-    settings, book = rollouts.settings, rollouts.book
-    if not settings.validate_every_steps:
-        return None
-    engine = partial(colocated_player, trainer, rollouts.codec) if settings.engine == "vllm" else None
-    validation = Validation(
-        model,
-        rollouts.codec,
-        rollouts.setup,
-        settings.sampling,
-        book,
-        settings.sample_games,
-        engine,
-        rollouts.reward_of,
-    )
-    every, shares = settings.validate_every_steps, settings.candidate_shares
-    best = BestWeights(model, validation, every, book.run, directory / "best", shares)
-    trainer.add_callback(best)
-    return best
-
-
-def _game(game_reward: list[float], **_: Any) -> list[float]:
-    """What TRL logs as the reward; the advantages come from `GroupRollouts`."""
-    return game_reward
-
-
 def _arguments(
-    settings: GRPOSettings,
-    rows_per_game: int,
-    checkpoints: Path,
-    seed: int,
-    report_to: Sequence[str],
-    engine: Mapping[str, Any],
+    settings: GRPOSettings, rows_per_game: int, checkpoints: Path, seed: int, engine: Mapping[str, Any]
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
@@ -212,7 +190,7 @@ def _arguments(
         save_strategy="steps" if settings.save_steps or settings.validate_every_steps else "no",
         save_steps=settings.save_steps or max(1, settings.steps),
         ddp_find_unused_parameters=False,
-        report_to=list(report_to),
+        report_to=[],  # see `_reporters`
         log_completions=False,
         **engine,
     )

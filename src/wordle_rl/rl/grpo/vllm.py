@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def vllm_arguments(
     settings: GRPOSettings, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
 ) -> dict[str, Any]:
-    """What TRL is told of the engine.
+    """Arguments of TRL for the engine.
 
     TRL's correction for differences between sampler and trainer is off; ours (`importance_cap`) replaces it.
 

@@ -27,7 +27,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace import TraceTurn
 from wordle_rl.game import Turn, violates_clues
 from wordle_rl.prompt import Thinking
-from wordle_rl.rl.grpo.replay import Replay
+from wordle_rl.rl.rounds.replay import Replay
 from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored, boards_of
 from wordle_rl.runs import Run, read_jsonl, write_jsonl

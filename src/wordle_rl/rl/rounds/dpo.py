@@ -116,9 +116,9 @@ class _BetterGuesses:
                 train_dataset=Dataset.from_list(rows),
                 processing_class=self._codec.tokenizer,
                 callbacks=[callback.guard, callback],
+                guard=callback.guard,
             )
             trainer.remove_callback(PrinterCallback)
-            trainer.guard = callback.guard
             train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:

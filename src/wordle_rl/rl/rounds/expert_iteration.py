@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ExpertIterationSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.rl.grpo.replay import Replay
+from wordle_rl.rl.rounds.replay import Replay
 from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored
 from wordle_rl.runs import Run

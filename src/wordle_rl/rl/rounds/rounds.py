@@ -58,10 +58,10 @@ class Round:
 
 
 class Method(Protocol):
-    """What tells one training by rounds from another."""
+    """The part of a training by rounds that differs between algorithms."""
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """What to train on after these games, and numbers to log; no rows: the round teaches nothing."""
+        """Training rows made of these games, and metrics; no rows: the round teaches nothing."""
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Train the policy on the rows, from the last of the checkpoints on."""
@@ -69,7 +69,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Record:
-    """What later rounds need to know of the finished ones."""
+    """State of the finished rounds that later ones need."""
 
     rounds: int = 0
     best_compliance: float | None = None

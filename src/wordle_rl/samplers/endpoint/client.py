@@ -102,7 +102,7 @@ class EndpointClient:
         await self._openai.close()
 
     async def ask(self, messages: Sequence[Message], read: Callable[[object], T], seed: int | None = None) -> T:
-        """What `read` makes of the answer to a conversation, after as many tries as allowed.
+        """Parsed response to a conversation, after as many attempts as allowed.
 
         Args:
             messages: The conversation.

@@ -1,4 +1,4 @@
-"""How long to wait before a failed request is sent again: as long as the server asks, else longer with every try."""
+"""Pause before a failed request is sent again: as long as the server asks, else longer with every attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 
 
 def is_passing(status: int) -> bool:
-    """Whether a request refused with this status may be sent again."""
+    """True if a request refused with this status may be sent again."""
     return status in _PASSING or status >= 500
 
 

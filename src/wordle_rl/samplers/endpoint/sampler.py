@@ -93,7 +93,7 @@ class OpenAISampler:
             return Completion("", error=f"{hint}{failed}")
 
     def _read(self, answer: object) -> Completion:
-        """What was said, without the key, since completions are stored and shown as they are.
+        """Response text without the key, since completions are stored and shown as they are.
 
         Raises:
             AnswerError: If the answer holds no message.

@@ -20,7 +20,7 @@ from wordle_rl.evaluate import load_evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.samplers.base import Request
@@ -117,7 +117,7 @@ def test_a_model_served_by_vllm_plays_the_games_it_plays_in_this_process(
 def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, small_words) -> None:
     settings = SamplingSettings(temperature=0.0, max_completion_tokens=12)
     sampler = engine(settings)
-    starts = [Start(secret) for secret in small_words.answers]
+    starts = [InitialState(secret) for secret in small_words.answers]
     said = set()
     for shape in Shape:
         there = play(starts, small_words, compact(shape), sampler)
@@ -161,7 +161,7 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
     policy, codec = model
     settings = SamplingSettings(temperature=temperature, max_completion_tokens=40)
     constraint = hasty(codec, small_words, compact())
-    starts = [Start(secret) for secret in small_words.answers[:8]]
+    starts = [InitialState(secret) for secret in small_words.answers[:8]]
     there = play(starts, small_words, compact(), engine(settings, constraint))
     turns = [turn for game in there for turn in game.transcript.own_turns]
     assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}

@@ -21,7 +21,7 @@ from wordle_rl.evaluate import Journal, load_evaluation
 from wordle_rl.samplers.endpoint.providers import PROVIDERS, Provider
 from wordle_rl.words.split import Split
 
-Start = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
+InitialState = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
 
 
 def arguments(endpoint: FakeEndpoint, words: Path, *more: object) -> list[object]:
@@ -34,7 +34,7 @@ def first_word(split: Split) -> Callable[[int, dict], Answer]:
 
 
 def test_an_evaluation_is_written_as_json_and_csv_and_read_by_compare(
-    cli, serve: Start, word_directory, split, tmp_path: Path
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     endpoint = serve(first_word(split))
     json_file, csv_file = tmp_path / "m.json", tmp_path / "m.csv"
@@ -55,13 +55,15 @@ def test_an_evaluation_is_written_as_json_and_csv_and_read_by_compare(
 
 
 @pytest.mark.parametrize("thinking", ["required", "optional", "off"])
-def test_thinking_sent_apart_loses_no_game(thinking: str, cli, serve: Start, word_directory, split) -> None:
+def test_thinking_sent_apart_loses_no_game(thinking: str, cli, serve: InitialState, word_directory, split) -> None:
     endpoint = serve(lambda *_: chat(f"<guess>{split.test[0]}</guess>", reasoning_content="why"))
     code, out, err = cli(*arguments(endpoint, word_directory, "--thinking", thinking, "--max-games", 1, "--json"))
     assert (code, json.loads(out)["win_rate"]) == (0, 1.0), err
 
 
-def test_the_same_command_plays_only_what_is_missing(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
+def test_the_same_command_plays_only_what_is_missing(
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
+) -> None:
     ill = True
 
     def answer(number: int, body: dict) -> Answer:
@@ -96,7 +98,9 @@ def test_the_same_command_plays_only_what_is_missing(cli, serve: Start, word_dir
     assert len(endpoint.requests) == before + 6 * len(split.test)
 
 
-def test_the_key_and_the_user_of_an_address_are_not_kept(cli, serve: Start, word_directory, split, tmp_path) -> None:
+def test_the_key_and_the_user_of_an_address_are_not_kept(
+    cli, serve: InitialState, word_directory, split, tmp_path
+) -> None:
     endpoint = serve(first_word(split))
     endpoint.url = endpoint.url.replace("http://", "http://me:hidden@") + "?token=hidden"
     cli(*arguments(endpoint, word_directory, "--out", tmp_path / "m.json", "--max-games", 1))
@@ -107,7 +111,7 @@ def test_the_key_and_the_user_of_an_address_are_not_kept(cli, serve: Start, word
 
 
 def test_a_key_from_a_file_is_sent_to_its_provider_and_found_nowhere_else(
-    cli, serve: Start, word_directory, split, tmp_path: Path, monkeypatch
+    cli, serve: InitialState, word_directory, split, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
@@ -133,7 +137,7 @@ def test_a_key_from_a_file_is_sent_to_its_provider_and_found_nowhere_else(
     assert not [path for path in files if KEY in path.read_text(errors="replace")]
 
 
-def test_drawing_can_be_left_to_the_endpoint(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
+def test_drawing_can_be_left_to_the_endpoint(cli, serve: InitialState, word_directory, split, tmp_path: Path) -> None:
     endpoint = serve(first_word(split))
     command = arguments(endpoint, word_directory, "--out", tmp_path / "m.json", "--max-games", 1, "--no-regret")
     assert cli(*command, "--temperature", "None")[0] == 0
@@ -151,7 +155,7 @@ def test_drawing_can_be_left_to_the_endpoint(cli, serve: Start, word_directory, 
 
 
 def test_each_seed_of_a_sampled_endpoint_is_a_replication(
-    cli, serve: Start, word_directory, split, tmp_path: Path
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     endpoint = serve(first_word(split))
     command = arguments(endpoint, word_directory, "--temperature", 1, "--max-games", 2, "--no-regret")
@@ -172,7 +176,7 @@ def test_each_seed_of_a_sampled_endpoint_is_a_replication(
     "bound", [("--timeout-s", 0.1, "--game-timeout-s", 0.3), ("--max-minutes", 0.01), ("--game-timeout-s", 0.3)]
 )
 def test_a_stuck_server_is_left_in_time_and_told_in_one_line(
-    bound, cli, serve: Start, word_directory, split, tmp_path: Path
+    bound, cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     def stuck(*_: object) -> Answer:
         time.sleep(30)
@@ -189,7 +193,9 @@ def test_a_stuck_server_is_left_in_time_and_told_in_one_line(
     assert not (tmp_path / "m.csv").exists()
 
 
-def test_what_a_dying_server_still_played_is_reported(cli, serve: Start, word_directory, split, tmp_path) -> None:
+def test_what_a_dying_server_still_played_is_reported(
+    cli, serve: InitialState, word_directory, split, tmp_path
+) -> None:
     def dying(number: int, _body: dict) -> Answer:
         if number >= 12:
             time.sleep(30)
@@ -205,7 +211,7 @@ def test_what_a_dying_server_still_played_is_reported(cli, serve: Start, word_di
 
 
 def test_a_file_that_another_evaluation_writes_is_refused_before_any_game(
-    cli, serve: Start, word_directory, split, tmp_path: Path
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     endpoint = serve(first_word(split))
     command = arguments(endpoint, word_directory, "--out", tmp_path / "m.json", "--max-games", 1)
@@ -221,7 +227,7 @@ def test_a_file_that_another_evaluation_writes_is_refused_before_any_game(
 
 @pytest.mark.parametrize("option", ["--out", "--csv"])
 def test_a_file_that_cannot_be_written_is_refused_before_any_game(
-    option: str, cli, serve: Start, word_directory, split, tmp_path: Path
+    option: str, cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     endpoint = serve(first_word(split))
     (tmp_path / "taken").write_text("mine")
@@ -233,7 +239,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_game(
 
 
 def test_a_table_of_something_else_is_refused_before_any_game(
-    cli, serve: Start, word_directory, split, tmp_path: Path
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
 ) -> None:
     endpoint = serve(first_word(split))
     table = tmp_path / "m.csv"
@@ -248,7 +254,7 @@ def test_a_table_of_something_else_is_refused_before_any_game(
     assert [cli(*command)[0] for _ in range(2)] == [0, 0]
 
 
-def test_ctrl_c_keeps_the_finished_games(cli, serve: Start, word_directory, split, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_finished_games(cli, serve: InitialState, word_directory, split, tmp_path: Path) -> None:
     ill = True
 
     def answer(number: int, _body: dict) -> Answer:

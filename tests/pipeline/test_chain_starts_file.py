@@ -87,7 +87,7 @@ def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
     assert {game["secret"] for game in games} <= drawn
     assert drawn <= {*split.train[:30], *([sixty.outside[3]] if outside else [])}
     assert audit(run).clean
-    assert [row["word"] for row in rows(run / "boards.jsonl")][-30:] == list(split.train[:30])
+    assert [row["secret"] for row in rows(run / "boards.jsonl")][-30:] == list(split.train[:30])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
     config = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
     config = config.model_copy(update={"sft": config.sft.model_copy(update={"epochs": 0.0})})
     Pipeline(config, run, QUIET, anew=True)("grpo")
-    assert {row["word"] for row in rows(run / "boards.jsonl")} == {one["word"]}
+    assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
     assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
 
 

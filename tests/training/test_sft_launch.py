@@ -24,6 +24,8 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.export import consolidate
 from wordle_rl.models.loading import load_model
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -20,7 +20,7 @@ from wordle_rl.models.adapters import is_adapter
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.report.read import kept_weights, read_run
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import lineage_of
@@ -42,7 +42,7 @@ def played(model: Path) -> list[tuple[str, list[str]]]:
     """What a model says to every secret, by a way of its own."""
     opened = open_model(model, temperature=0.0)
     found = play(
-        [Start(secret) for secret in opened.context.words.answers],
+        [InitialState(secret) for secret in opened.context.words.answers],
         opened.context.words,
         opened.context.prompter,
         opened.sampler,
@@ -108,15 +108,19 @@ def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directo
         word_directory,
         sft__epochs="0",
         model__path=f"'{taught}'",
-        grpo__replay_games="1",
-        grpo__micro_batch_size="0",
+        expert_iteration__rounds="1",
+        expert_iteration__groups_per_round="4",
+        expert_iteration__precision='"fp32"',
+        **{"expert_iteration.sampling__max_completion_tokens": "12"},
     )
-    Pipeline(load_config(path), run, QUIET)()
-    assert "Teacher games to replay beside its own: 200 by the solver" in (run / "grpo" / "README.md").read_text()
+    config = load_config(path).model_copy(update={"algorithm": "expert_iteration"})
+    Pipeline(config, run, QUIET)()
+    card = (run / "expert_iteration" / "README.md").read_text()
+    assert "Teacher games to replay beside its own: 200 by the solver" in card
     assert audit(run).num_secrets["traces.jsonl"] == 200
     assert not (run / "validation_traces.jsonl").exists()
     (run / "traces.jsonl").unlink()
-    with pytest.raises(RunError, match=r"grpo was trained, and traces\.jsonl, which names its secrets, is missing"):
+    with pytest.raises(RunError, match=r"expert_iteration was trained, and traces\.jsonl, .*, is missing"):
         audit(run)
 
 
@@ -130,8 +134,11 @@ def test_what_is_kept_from_a_teacher_is_told_where_there_was_none(taught, word_d
 def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, split, tmp_path: Path) -> None:
     given = tmp_path / "given.jsonl"
     given.write_text("")
-    changes = {"grpo__replay_games": "1", "traces__file": f"'{given}'"}
-    found = preflight(without_sft(tmp_path, word_directory, taught, **changes), num_groups=0)
+    settings = {"sft__epochs": "0", "model__path": f"'{taught}'", "traces__file": f"'{given}'"}
+    path = write_config(tmp_path / "replaying.toml", word_directory, **settings)
+    text = 'algorithm = "expert_iteration"\n' + path.read_text()
+    path.write_text(text)
+    found = preflight(load_config(path), num_groups=0)
     assert [finding.level for finding in found.findings if "given.jsonl" in finding.message] == ["problem"]
 
 

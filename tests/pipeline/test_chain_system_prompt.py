@@ -20,7 +20,7 @@ from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
 from wordle_rl.data.trace import Trace, TraceTurn
-from wordle_rl.evaluate import Conditions, Evaluation, compare, load_evaluation
+from wordle_rl.evaluate import EvalConditions, Evaluation, compare, load_evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.preflight.settings import check_model
@@ -198,7 +198,7 @@ def test_evaluations_from_before_the_setting_are_read(evaluated, tmp_path: Path)
 def test_the_solver_is_not_compared_by_what_it_was_told(evaluated, tmp_path: Path) -> None:
     evaluated("m")
     whole = load_evaluation(tmp_path / "m.json")
-    solver = replace(whole, name="s", conditions=Conditions.of(Prompter(system_prompt=TEXT)))
+    solver = replace(whole, name="s", conditions=EvalConditions.of(Prompter(system_prompt=TEXT)))
     assert comparison_notes(compare(whole, solver)) == []
 
 

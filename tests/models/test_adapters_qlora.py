@@ -117,6 +117,7 @@ def test_grpo_plays_and_trains_over_4_bits(adapter, tokenizer, codec, sixty, tmp
     assert any(not torch.equal(start[name], after[name]) for name in start)
 
 
+@pytest.mark.slow
 def test_grpo_chooses_weights_over_4_bits_and_goes_on_choosing(
     adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
 ) -> None:

@@ -12,7 +12,7 @@ from wordle_rl.rl.starts import SecretPicker, with_outside
 from wordle_rl.words import WordList
 
 SECRETS = [f"word{i}" for i in range(8)]
-SPREADS = st.dictionaries(st.sampled_from(SECRETS), st.floats(0, 3), max_size=8)
+STDS = st.dictionaries(st.sampled_from(SECRETS), st.floats(0, 3), max_size=8)
 
 
 def weight(picker: SecretPicker, secret: str) -> float:
@@ -40,31 +40,31 @@ def test_an_untried_secret_counts_as_the_widest() -> None:
     assert weight(picker, "word5") > weight(picker, "word0")
 
 
-def test_starting_anew_forgets_every_group() -> None:
+def test_a_reset_forgets_every_group() -> None:
     picker = SecretPicker(SECRETS, 1.0, 0)
     picker.update("word0", 2.0)
-    picker.restart({secret: float(secret == "word1") for secret in SECRETS})
+    picker.reset({secret: float(secret == "word1") for secret in SECRETS})
     assert weight(picker, "word0") == weight(picker, "word2") < weight(picker, "word1") / 10
     picker.update("word1", 0.0)
     assert picker.state()["word1"] == 0.5, "a group after it counts half"
 
 
-def test_without_focus_all_are_alike() -> None:
+def test_without_a_weight_of_priorities_all_are_alike() -> None:
     picker = SecretPicker(SECRETS, 0.0, 0)
     picker.update("word0", 3.0)
     picker.update("word1", 0.0)
     assert picker.weights() == pytest.approx([1 / 8] * 8)
 
 
-def test_half_a_focus_is_half_of_each() -> None:
+def test_half_a_weight_is_half_of_each() -> None:
     chances = []
-    for focus in (0.0, 0.5, 1.0):
-        picker = SecretPicker(SECRETS, focus, 0)
-        for secret, spread in zip(SECRETS, range(8), strict=True):
-            picker.update(secret, float(spread))
+    for priority_weight in (0.0, 0.5, 1.0):
+        picker = SecretPicker(SECRETS, priority_weight, 0)
+        for secret, std in zip(SECRETS, range(8), strict=True):
+            picker.update(secret, float(std))
         chances.append(picker.weights())
     assert chances[1] == pytest.approx((chances[0] + chances[2]) / 2)
-    assert chances[2][2:] == pytest.approx([spread / (0.02 * 7 + 28) for spread in range(2, 8)])
+    assert chances[2][2:] == pytest.approx([std / (0.02 * 7 + 28) for std in range(2, 8)])
 
 
 def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
@@ -74,11 +74,11 @@ def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
     assert picker.weights() == pytest.approx([1 / 8] * 8)
 
 
-@given(SPREADS, st.floats(0, 1))
-def test_weights_are_chances(spreads, focus) -> None:
-    picker = SecretPicker(SECRETS, focus, 0)
-    for secret, spread in spreads.items():
-        picker.update(secret, spread)
+@given(STDS, st.floats(0, 1))
+def test_weights_are_chances(stds, priority_weight) -> None:
+    picker = SecretPicker(SECRETS, priority_weight, 0)
+    for secret, std in stds.items():
+        picker.update(secret, std)
     weights = picker.weights()
     assert weights.sum() == pytest.approx(1.0)
     assert (weights > 0).all()
@@ -113,11 +113,11 @@ def test_more_secrets_than_there_are_repeat() -> None:
     assert len(SecretPicker(SECRETS[:2], 0.5, 0).pick(5, 0)) == 5
 
 
-@given(SPREADS)
-def test_the_record_survives_a_round_trip_through_json(spreads) -> None:
+@given(STDS)
+def test_the_record_survives_a_round_trip_through_json(stds) -> None:
     picker = SecretPicker(SECRETS, 0.7, 3)
-    for secret, spread in spreads.items():
-        picker.update(secret, spread)
+    for secret, std in stds.items():
+        picker.update(secret, std)
     again = SecretPicker(SECRETS, 0.7, 3)
     again.load_state(json.loads(json.dumps(picker.state())))
     assert (again.weights() == picker.weights()).all()

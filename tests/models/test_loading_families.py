@@ -25,7 +25,7 @@ from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Rules
 from wordle_rl.models.loading import load_codec, load_model, save_model
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
-from wordle_rl.rollout import Start, play
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.transformers import TransformersSampler
 
 KEPT = "earlier replies stay as they were spoken"
@@ -138,7 +138,7 @@ def test_sft_and_sampling_begin_with_the_same_tokens_and_the_cache_reads_as_from
 ) -> None:
     prompter = Prompter(rules=Rules(max_turns=3))
     sampler = TransformersSampler(trained.model, trained.codec, SamplingSettings(max_completion_tokens=7), 0)
-    games = play([Start("crane"), Start("fuzzy")], small_words, prompter, sampler)
+    games = play([InitialState("crane"), InitialState("fuzzy")], small_words, prompter, sampler)
     (example,) = encode_traces([TRACE], prompter, trained.codec, 10**6).examples
     checked = 0
     for (segment,) in (game.segments for game in games):

@@ -15,6 +15,8 @@ from model_server import model_server, plays_the_same_games
 
 from wordle_rl.models.loading import save_model
 
+pytestmark = pytest.mark.slow
+
 SECONDS_TO_START = 120
 
 

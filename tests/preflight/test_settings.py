@@ -1,0 +1,125 @@
+"""Laws of the checks of settings before a training: each fault is found and named with its mend."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+
+from contexts import context_of
+from template_checks import levels
+
+from wordle_rl.config import ConfigError, EvalSettings, GameSettings, GRPOSettings, ModelSettings, RunConfig
+from wordle_rl.models.loading import load_numbers
+from wordle_rl.preflight.findings import Finding, refuse
+from wordle_rl.preflight.settings import (
+    check_engines,
+    check_lengths,
+    check_model,
+    check_teacher,
+    check_teacher_replies,
+    check_updates,
+)
+from wordle_rl.prompt import Style, Thinking
+
+
+def test_all_budgets_are_checked_at_once(small_words, codec) -> None:
+    config = RunConfig.model_validate(
+        {
+            "game": {"style": "compact", "thinking": "off"},
+            "model": {"max_length": 64},
+            "grpo": {"sampling": {"max_completion_tokens": 3}},
+            "eval": {"max_completion_tokens": 40},
+        }
+    )
+    findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
+    assert levels(findings) == ["problem"] * 2
+    with pytest.raises(ConfigError, match=r"the model takes 64.*; grpo.sampling.max_completion_tokens 3 is too small"):
+        refuse(findings)
+    refuse([Finding("warning", "wasteful"), Finding("note", "by the way")])
+
+
+def test_a_game_must_fit_the_engine_that_plays_it(small_words, codec) -> None:
+    game = {"style": "compact", "thinking": "off"}
+    grpo = {"engine": "vllm", "sampling": {"max_completion_tokens": 12}}
+
+    def found(length: int, **changes: object) -> list[Finding]:
+        values = {"game": game, "grpo": {**grpo, "vllm": {"max_length": length}, **changes}}
+        config = RunConfig.model_validate(values)
+        findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
+        return [finding for finding in findings if "engine" in finding.message]
+
+    (problem,) = found(110)
+    assert problem.level == "problem"
+    assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the engine takes 110" in problem.message
+    assert "raise grpo.vllm.max_length" in problem.message
+    assert not found(111)
+    assert not found(0)
+    assert not found(110, engine="transformers")
+    assert not found(110, steps=0)
+
+
+def test_teacher_games_that_would_be_left_out_are_told() -> None:
+    assert check_teacher([10, 20], 20) == []
+    (some,) = check_teacher([10, 20, 30, 40], 20)
+    assert (some.level, some.message) == (
+        "warning",
+        "sft.max_length 20 leaves out 50% of the teacher's games; raise it to 40",
+    )
+    assert levels(check_teacher([30, 40], 20)) == ["problem"]
+
+
+def test_budgets_that_cut_the_teacher_s_replies_are_told() -> None:
+    lengths = [8] * 19 + [30]
+    assert check_teacher_replies(lengths, {"eval.max_completion_tokens": 12}) == []
+    longer = [8, 8, 30, 40]
+    (some,) = check_teacher_replies(longer, {"eval.max_completion_tokens": 35, "grpo.x": 40})
+    assert some.level == "warning"
+    assert some.message.startswith("25% of the teacher's replies take more than eval.max_completion_tokens 35")
+    assert "95 % take at most 40" in some.message
+    assert levels(check_teacher_replies([30, 40, 8], {"a": 12})) == ["problem"]
+
+
+def test_an_engine_that_is_not_installed_is_a_problem(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    asked = RunConfig(grpo=GRPOSettings(engine="vllm"), eval=EvalSettings(engine="vllm"))
+    (finding,) = check_engines(asked, adapts=False)
+    assert finding.level == "problem"
+    assert 'grpo.engine "vllm" and eval.engine "vllm" needs' in finding.message
+    assert check_engines(RunConfig(grpo=GRPOSettings(engine="vllm", steps=0)), adapts=False) == []
+    assert check_engines(RunConfig(), adapts=True) == []
+
+
+def test_what_vllm_cannot_evaluate_is_a_problem_before_training() -> None:
+    def told(config: RunConfig, *, adapts: bool) -> str:
+        return " ".join(finding.message for finding in check_engines(config, adapts=adapts))
+
+    plays = {"eval": EvalSettings(engine="vllm", base=True)}
+    assert "not adapters" in told(RunConfig(**plays), adapts=True)
+    assert "leave out eval.base" in told(RunConfig(**plays), adapts=False)
+    base = RunConfig(**plays, model=ModelSettings(path="elsewhere"))
+    assert "eval.base" not in told(base, adapts=False)
+    assert "not adapters" not in told(base, adapts=False)
+
+
+def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
+    whole = load_numbers(ModelSettings())
+
+    def told(held: int, trained: int, rate: float) -> list[str]:
+        optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "grpo": {"optimizer": {"learning_rate": 1e-3}}}
+        numbers = replace(whole, weight_bytes=held, trainable_bytes=trained)
+        return [finding.message for finding in check_updates(RunConfig.model_validate(optimizers), numbers)]
+
+    assert told(4, 0, 1e-5) == told(2, 0, 3e-4) == told(2, 4, 1e-5) == [], "whole, quick, adapters"
+    [message] = told(2, 0, 1e-5)
+    assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
+
+
+def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
+    context = context_of(RunConfig(game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF)), sixty)
+    assert not check_lengths(context, codec, 111, {"eval.max_completion_tokens": 12})
+    assert not check_lengths(context, codec, None, {"eval.max_completion_tokens": 10_000})
+    (problem,) = check_lengths(context, codec, 110, {"eval.max_completion_tokens": 12})
+    assert problem.level == "problem"
+    assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem.message
