@@ -90,7 +90,7 @@ class RunSettings:
         return replace(self, words=tuple(words))
 
     def showing_file(self) -> RunSettings:
-        """A copy whose options are the settings of the file, for help; but for dicts, which are replaced as a whole."""
+        """A copy whose options are the settings of the file, but for dicts, to be shown as defaults by help."""
         return RunSettings(self.file, _filled(RunOptions, load_config(self.file)))
 
     def _named(self) -> Iterator[Setting]:
