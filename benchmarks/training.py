@@ -44,6 +44,7 @@ from wordle_rl.config import (
     TeacherSettings,
     TraceSettings,
 )
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
@@ -203,7 +204,10 @@ def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: i
     """A few GRPO steps of the quickstart's size; the first is left out."""
     settings = GRPOSettings(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
     run = Run.create(directory, CONFIG, lesson.split)
-    setup = GameSetup(lesson.words, CONFIG.game.prompter(lesson.words.word_length), lesson.split.train, lesson.solver)
+    setup = GameSetup(
+        GameContext(lesson.words, lesson.split, CONFIG.game.prompter(lesson.words.word_length), lesson.solver),
+        lesson.split.train,
+    )
     cpu: list[float] = []
     wall: list[float] = []
 

@@ -258,17 +258,17 @@ def test_the_command_takes_a_config_and_options_that_count_more(word_directory, 
     assert "grpo.credit" not in shown
     asked = []
     monkeypatch.setattr(module, "train", lambda config, out, given: asked.append((config, given)) or out)
-    assert main([*out, *followed, "--queue-batches", "8", config, "--request-timeout-s=30"]) == 0
+    assert main([*out, *followed, "--batches-queued", "8", config, "--request-timeout-s=30"]) == 0
     [(run, given)] = asked
     assert (run.grpo.credit, run.grpo.scale_advantages, run.game.style) == ("game", True, "compact")
-    assert given == AsyncSettings(queue_batches=8, request_timeout_s=30)
+    assert given == AsyncSettings(batches_queued=8, request_timeout_s=30)
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ("--queue-batches 0", "error: queue_batches: Input should be greater than or equal to 1"),
-        ("--queue-batch 3", "error: Unrecognized options: --queue-batch, 3 (did you mean --queue-batches?)"),
+        ("--batches-queued 0", "error: batches_queued: Input should be greater than or equal to 1"),
+        ("--batches-queue 3", "error: Unrecognized options: --batches-queue, 3 (did you mean --batches-queued?)"),
         ("--grpo.credits game", "(did you mean --grpo.credit"),
         ("--server=", "error: --server is empty"),
     ],
@@ -296,8 +296,8 @@ def test_how_far_games_run_ahead_and_how_long_is_waited_is_set(
     monkeypatch.setattr(module, "AsyncGRPOConfig", take_all)
     config = settings(tmp_path, word_directory)
     asynchronous = AsyncSettings(
-        server="http://there", batches_ahead=3, queue_batches=5, max_staleness=6, worker_timeout_s=7,
-        heartbeat_timeout_s=8, request_timeout_s=9, sync_timeout_s=10, server_timeout_s=11,
+        server="http://there", batches_in_play=3, batches_queued=5, max_staleness=6, worker_timeout_s=7,
+        heartbeat_timeout_s=8, request_timeout_s=9, weight_sync_timeout_s=10, server_timeout_s=11,
     )  # fmt: skip
     with pytest.raises(TrainerReachedError):
         module.make_trainer(config, Run(run_directory), asynchronous, 128, StopRequest())

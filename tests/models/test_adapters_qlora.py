@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("bitsandbytes")
 
 from checkpoint_choice import Choosing
+from contexts import context_for
 from dagger_settings import SETTINGS as DAGGER
 from dpo_settings import SETTINGS as DPO
 from dpo_settings import Script
@@ -145,7 +146,7 @@ def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path,
     monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Script(sixty)))
     train, settings = ROUNDS[name]
     settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
-    setup = GameSetup(sixty, compact(max_turns=3), sixty.answers[:1], solver)
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), solver), sixty.answers[:1])
 
     def trained(directory: Path, progress=None) -> dict:
         model, _ = load_model(four_bit(adapter), 0)

@@ -23,7 +23,6 @@ from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.report.read import read_run
 from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, read_object
 from wordle_rl.runs.audit import audit
-from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -215,10 +214,7 @@ def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tm
     directory = copied(finished_run, tmp_path / "run")
     config = load_config(directory / "config.json")
     limited = config.model_copy(update={"eval": config.eval.model_copy(update={"constrained": True})})
-    words = load_words(config.words.source)
-    look = partial(
-        check_before_run, words=words, split=split_secrets(words, config.words.split_seed), directory=directory
-    )
+    look = partial(check_before_run, context=GameContext.of(config), directory=directory)
     chain = ("traces", "sft", "grpo", "report")
     assert not look(config, chain=chain, anew=False)
     assert look(limited, chain=chain, anew=False)

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from contexts import context_for
 from training_fixtures import make_run, rows
 
 from wordle_rl.runs.trackers import COLUMNS, GameLog, as_markdown, game_trackers, keep_tensorboard, table_rows
@@ -190,7 +191,7 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     from wordle_rl.rl.setup import GameSetup
 
     run = make_run(tmp_path / "run", sixty)
-    setup = GameSetup(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=2), Solver(sixty, use_cache=False)), split.train, split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
     train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
     (callback,) = opened

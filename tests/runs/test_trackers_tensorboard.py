@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("tensorboard")
 
+from contexts import context_for
 from grpo_training import SETTINGS
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from training_fixtures import compact, make_run, rows, small_model
@@ -21,7 +22,7 @@ from wordle_rl.solver import Solver
 def reported(tokenizer, codec, sixty, split, tmp_path_factory) -> Path:
     """The run of two steps of GRPO that were reported to TensorBoard."""
     run = make_run(tmp_path_factory.mktemp("reported") / "run", sixty)
-    setup = GameSetup(sixty, compact(max_turns=2), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=2), Solver(sixty, use_cache=False)), split.train, split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
     train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
     return run.directory

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("openai")
 
 from constrained_games import hasty
+from contexts import context_for
 from model_server import model_server, plays_the_same_games
 from training_fixtures import compact, fast, make_run, rows, weights_of, write_config
 
@@ -227,7 +228,9 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         validate_every_steps=2,
     )
     setup = GameSetup(
-        sixty, compact(max_turns=3), sixty.answers[:20], Solver(sixty, use_cache=False), sixty.answers[20:24]
+        context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)),
+        sixty.answers[:20],
+        sixty.answers[20:24],
     )
     if packs_weights():
         with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 torch = pytest.importorskip("torch")
+from contexts import context_for
 from grpo_training import SETTINGS
 from training_fixtures import compact, make_run, small_model
 
@@ -34,7 +35,9 @@ class Choosing:
     def __call__(self, directory, model=None, pressing=None, **changes):
         settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "candidate_shares": THIRDS, **changes})
         words, codec = self.training.words, self.training.codec
-        setup = GameSetup(words, compact(max_turns=3), self.split.train, Solver(words, use_cache=False), self.split.val)
+        setup = GameSetup(
+            context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), self.split.train, self.split.val
+        )
         model = model or small_model(codec.tokenizer)
         self.played, self.pressing = 0, pressing or {}
         train_grpo(model, codec, setup, settings, make_run(directory, words))

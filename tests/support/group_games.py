@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 torch = pytest.importorskip("torch")
+from contexts import context_for
 from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.config import GRPOSettings, SamplingSettings
@@ -46,7 +47,9 @@ class Roll:
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model, self.codec, self.settings = small_model(tokenizer), codec, settings
         self.prompter = prompter or compact(max_turns=3)
-        self.setup = GameSetup(words, self.prompter, secrets or words.answers, Solver(words, use_cache=False))
+        self.setup = GameSetup(
+            context_for(words, self.prompter, Solver(words, use_cache=False)), secrets or words.answers
+        )
         self.run = make_run(directory, words)
         self.rollouts = GroupRollouts(self.setup, codec, settings, GameLog(self.run), seed=0)
         if pay is not None:

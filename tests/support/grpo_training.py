@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+from contexts import context_for
 from group_games import Schedule
 from training_fixtures import compact, fast, make_run, small_model
 
@@ -96,7 +97,8 @@ class Training:
     def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
         setup = GameSetup(
-            self.words, compact(shape, max_turns=3), self.words.answers, Solver(self.words, use_cache=False)
+            context_for(self.words, compact(shape, max_turns=3), Solver(self.words, use_cache=False)),
+            self.words.answers,
         )
         train_grpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
         return model

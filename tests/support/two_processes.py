@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
+from contexts import context_for
 
 import wordle_rl.rl.grpo.train as grpo_module
 from wordle_rl.chat.codec import ChatCodec
@@ -76,7 +77,7 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     train_grpo(
         models[1],
         codec,
-        GameSetup(word_list, prompter, word_list.answers, Solver(word_list, use_cache=False)),
+        GameSetup(context_for(word_list, prompter, Solver(word_list, use_cache=False)), word_list.answers),
         grpo,
         run,
     )

@@ -1,4 +1,4 @@
-"""What all settings share."""
+"""Base of all settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(le=1_000_000)]
 """Number of of something memory holds at once; more are taken for a slip of the hand."""
 LARGEST_SEED = 2**32 - 1
-"""What numpy takes."""
+"""Largest seed that numpy takes."""
 
 
 class ConfigError(ValueError):
@@ -32,6 +32,6 @@ def seed_after(seed: int, number: int) -> int:
 
 
 class Section(BaseModel):
-    """What all sections share: values never change and unknown keys are refused."""
+    """Base of all sections: values never change and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -1,4 +1,4 @@
-"""What plays a model's games, and how vLLM does it beside a training."""
+"""Engine that plays a model's games; vLLM beside a training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from wordle_rl.config.base import Section
 
 EngineName = Literal["transformers", "vllm"]
-"""What draws a model's tokens: transformers in this process, or a vLLM engine."""
+"""Engine that draws a model's tokens: transformers in this process, or a vLLM engine."""
 
 
 class VLLMSettings(Section):

@@ -10,11 +10,11 @@ from wordle_rl.config.base import Count, Section
 from wordle_rl.config.engine import EngineName
 
 Constrain = Literal["none", "words"]
-"""What limits the tokens a model may say: nothing, or that a guess, once opened, must be a listed word."""
+"""Limit on the tokens of a completion: nothing, or that a guess, once opened, must be a listed word."""
 
 
 class PlaySettings(Section):
-    """How much an evaluation plays, and what it measures."""
+    """Extent and figures of an evaluation."""
 
     max_games: int = Field(0, ge=0)
     """Play only so many secrets of each part; 0: all."""
@@ -23,7 +23,7 @@ class PlaySettings(Section):
     regret: bool = True
     """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
     engine: EngineName = "transformers"
-    """What draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
+    """Engine that draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
 
 
 class EvalSettings(PlaySettings):
@@ -47,7 +47,7 @@ class PlayerEvalSettings(PlaySettings):
 
 
 class PatienceSettings(Section):
-    """How an endpoint's games are played, and how long it is waited for."""
+    """Concurrency and time-outs of an endpoint."""
 
     concurrency: int = Field(16, ge=1)
     """Games an endpoint plays at once, each at its own pace."""

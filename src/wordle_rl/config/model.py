@@ -12,7 +12,7 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, tidied
 
 
 class WordSettings(Section):
-    """Which words, and which of them are held out."""
+    """Word list and split."""
 
     source: str = "default"
     """`default`, `original`, `nyt`, an imported name, or a directory with answers.txt and guesses.txt."""
@@ -26,7 +26,7 @@ class GameSettings(Section):
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
     dictionary: Dictionary = Dictionary.STRICT
-    """What an unlisted guess costs: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply."""
+    """Cost of an unlisted guess: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply."""
     hard_mode: bool = False
     """Every revealed hint must be used in later guesses."""
     max_refusals: int = Field(10, ge=0)

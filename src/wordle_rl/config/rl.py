@@ -17,7 +17,7 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
     "dpo": "DPO",
     "dagger": "DAgger",
 }
-"""How a policy may learn from its own games after SFT: name in settings, stages and models -> name in prose."""
+"""Algorithms of learning by play: name in settings, stages and models -> name in prose."""
 
 MODEL_NAMES = ("base", "sft", *ALGORITHM_NAMES)
 """The models that a run may evaluate, in the order of their making; `base` is the one that it begins with."""
@@ -65,21 +65,21 @@ class GRPOSettings(Section):
     mask_overlong: bool = False
     """Leave replies that were cut at max_completion_tokens out of the loss."""
     engine: EngineName = "transformers"
-    """What plays the games: `transformers` with the trained model itself, or `vllm` with a copy of its weights."""
+    """Engine that plays the games: `transformers` with the trained model itself; `vllm` with a copy of them."""
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, where it plays."""
     max_importance_ratio: float | None = Field(None, ge=0)
     """Multiply a token's advantage by its probability in training over that in sampling, at most this; they differ by
     engine and precision. 0: do not. Left out: 2 where vLLM plays, else 0."""
     reward: RewardSettings = RewardSettings()
-    """What a game earns."""
+    """Reward of a game."""
     sampling: SamplingSettings = SamplingSettings()
-    """How the policy's tokens are drawn."""
+    """Sampling of the policy's tokens."""
     optimizer: OptimizerSettings = OptimizerSettings(learning_rate=3e-5, schedule="constant")
     """Optimizer and schedule."""
     focus: float = Field(0.5, ge=0, le=1)
-    """How strongly to prefer secrets whose groups' rewards spread most (or, with scout_every_steps, where greedy play
-    lost most). 0: uniform."""
+    """Prioritized sampling: preference, 0 to 1, for secrets whose groups' rewards have the largest std (or, with
+    scout_every_steps, where greedy play lost most). 0: uniform."""
     scout_every_steps: int = Field(0, ge=0)
     """Play every training secret once, greedily, before the first step and every so many steps. Secrets are then
     preferred by the best scouting reward minus this secret's. These games are not trained on. 0: secrets are preferred
@@ -101,7 +101,7 @@ class GRPOSettings(Section):
     step, every so many steps and at the end. Kept is the candidate whose greedy play needs the fewest guesses, a loss
     counted as one more than the game allows. 0: keep the last weights."""
     candidate_shares: tuple[float, ...] = (1.0,)
-    """Which weights are candidates beside the start: so much of the way from there to the last step, above 0 and at
+    """Candidates of checkpoint selection beside the start: so much of the way from there to the last step, above 0, at
     most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves."""
     sample_games: int = Field(4, ge=0)
     """Games written to games.jsonl, and to the trackers of report_to, per step and per validation."""
@@ -184,7 +184,7 @@ class GRPOSettings(Section):
 
 
 class RoundSettings(Section):
-    """What expert iteration, DPO and DAgger share: rounds of playing, choosing what to train on, and training."""
+    """Shared by expert iteration, DPO and DAgger: rounds of playing, choosing what to train on, and training."""
 
     rounds: int = Field(4, ge=0)
     """Rounds; 0 skips the training."""
@@ -195,9 +195,9 @@ class RoundSettings(Section):
     max_given: int = Field(0, ge=0)
     """Start states: 0 to so many random turns are already played (the same for a whole group)."""
     reward: RewardSettings = RewardSettings()
-    """What a game earns; a schedule of weights counts rounds as its steps."""
+    """Reward of a game; a schedule of weights counts rounds as its steps."""
     sampling: SamplingSettings = SamplingSettings()
-    """How the policy's tokens are drawn."""
+    """Sampling of the policy's tokens."""
     epochs: float = Field(1.0, gt=0)
     """Passes over what a round trains on."""
     batch_size: Count = Field(64, ge=1)
@@ -262,11 +262,11 @@ class DPOSettings(RoundSettings):
     guesses_per_board: Count = Field(8, ge=2)
     """Guesses sampled at each of those boards."""
     margin: float = Field(0.1, gt=0)
-    """How much better the chosen guess must be: expected guesses, share of information, or reward."""
+    """Least advantage of the chosen guess: expected guesses, share of information, or reward."""
     pairs_per_board: int = Field(2, ge=1)
     """The best guess of a board is paired with up to so many others, the worst first."""
     beta: float = Field(0.1, gt=0)
-    """How closely the policy is held to the model that DPO starts from."""
+    """Strength of the tie to the model that DPO starts from."""
     loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
     """TRL's loss of a pair."""
     sft_weight: float = Field(0.0, ge=0)

@@ -29,7 +29,7 @@ from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Thinking
 
 RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
-"""What a run goes through."""
+"""Stages of a run."""
 Setting = tuple[str, ...]
 """A setting: the sections it lies in, and its own name."""
 
@@ -48,7 +48,7 @@ class RunConfig(Section):
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
     algorithm: Algorithm = "grpo"
-    """How the model then learns from its own games; the section of that name has its settings."""
+    """Algorithm of learning by play after SFT; the section of that name has its settings."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
     expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
@@ -70,7 +70,7 @@ class RunConfig(Section):
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
-    """Where training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
+    """Trackers: training metrics and the sample games of GRPO go beside metrics.jsonl and games.jsonl."""
 
     @model_validator(mode="after")
     def _teacher_fits_the_game(self) -> Self:
@@ -122,11 +122,11 @@ class RunConfig(Section):
 
     @property
     def start(self) -> Literal["base", "sft"]:
-        """What learning by play starts from: the SFT model, or without SFT the model of `model.path`."""
+        """Start of learning by play: the SFT model, or without SFT the model of `model.path`."""
         return "sft" if self.sft.epochs else "base"
 
     def start_settings(self, directory: Path) -> ModelSettings:
-        """Where the model that learning by play starts from is, in a run's directory or outside it."""
+        """Settings of the model that learning by play starts from, in a run's directory or outside it."""
         return self.model_at(directory / "sft") if self.start == "sft" else self.model
 
     def model_at(self, directory: Path) -> ModelSettings:
@@ -217,7 +217,7 @@ def _lay_over(values: Any, setting: Setting, value: Any) -> None:
 
 
 def _source(path: Path | None, options: Mapping[Setting, Any], loc: tuple[int | str, ...]) -> str:
-    """Where a fault comes from, to be told before it; empty for an option, which its own name tells."""
+    """Source of a fault, named before it; empty for an option, which its own name tells."""
     if path is None or any(loc[: len(setting)] == setting for setting in options):
         return ""
     has_option_below = any(setting[: len(loc)] == loc for setting in options)

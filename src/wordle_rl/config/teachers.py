@@ -13,7 +13,7 @@ from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """How far solver-teacher games stray from best play. Rates are chances per turn unless said otherwise."""
+    """Deviations of solver-teacher games from best play. Rates are chances per turn unless said otherwise."""
 
     opener: str | None = None
     """First guess of most games; None: the most informative answer."""
@@ -22,7 +22,7 @@ class TeacherSettings(Section):
     noise_rate: float = Field(0.25, ge=0, le=1)
     """Chance of a random word that is still possible, instead of the best one."""
     outside_noise_rate: float = Field(0.25, ge=0, le=1)
-    """The same in games whose secret is outside the answers, where it also teaches words that are never a secret."""
+    """`noise_rate` in games whose secret is outside the answers, where it also teaches words never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """Chance of a random listed word, possible or not; not trained on."""
     reveal_rate: float = Field(0.0, ge=0, le=1)
@@ -76,7 +76,7 @@ class LLMTeacherSettings(Section):
     model: str = ""
     """Model name as the endpoint knows it."""
     split: SplitName = "train"
-    """Which secrets to play."""
+    """Secrets to play."""
     words_file: Path | None = None
     """Play the words of this file instead of a part of the split, one a line."""
     max_secrets: int = Field(0, ge=0)
@@ -108,7 +108,7 @@ class LLMTeacherSettings(Section):
     the file of --out records for the same games (secrets, seeds, model) count, failed games included: raise the budget
     to go on. Games cut off when a budget ran out are not in the file and do not count."""
     budget_money: float = Field(0.0, ge=0)
-    """The same in money, in the currency of the prices."""
+    """Budget in money, in the currency of the prices."""
     price_in: float | None = Field(None, ge=0)
     """Price of a million prompt tokens."""
     price_out: float | None = Field(None, ge=0)

@@ -20,7 +20,7 @@ Precision = Literal["auto", "bf16", "fp32"]
 
 
 class SamplingSettings(Section):
-    """How tokens are drawn."""
+    """Sampling of tokens."""
 
     temperature: float = Field(1.0, ge=0)
     """0 is greedy."""
@@ -32,7 +32,7 @@ class SamplingSettings(Section):
     """Most games per forward pass, which bounds activations; the key/value cache holds all games in play."""
 
     def greedy(self) -> SamplingSettings:
-        """The same, but always the likeliest token."""
+        """A copy that always draws the likeliest token."""
         return self.model_copy(update={"temperature": 0.0})
 
 
@@ -54,7 +54,7 @@ class OptimizerSettings(Section):
     warmup_steps: int = Field(0, ge=0)
     """Steps in which the rate rises; 0: as many as warmup_share says."""
     schedule: Literal["constant", "linear", "cosine", "stable_decay"] = "cosine"
-    """What follows the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    """Schedule after the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
     max_bad_steps: int = Field(5, ge=1)
     """A step whose loss or gradient is not finite changes no weight; after so many in a row training stops."""
 
@@ -98,7 +98,7 @@ def two_rewards(preset: str, where: str, weights: Iterable[str]) -> str:
 
 
 class RewardSettings(Section):
-    """Which reward, and how its weights change while training."""
+    """Reward, and the change of its weights while training."""
 
     preset: str = _DEFAULT_PRESET
     """Name of a reward preset or curriculum."""

@@ -135,8 +135,8 @@ def make_trainer(
         model_name=start,
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": secret}] for secret in secrets]}),
         num_generations=grpo.group_size,
-        max_inflight_tasks=asynchronous.batches_ahead * games,
-        queue_maxsize=asynchronous.queue_batches * games,
+        max_inflight_tasks=asynchronous.batches_in_play * games,
+        queue_maxsize=asynchronous.batches_queued * games,
         child_ready_timeout=asynchronous.worker_timeout_s,
         request_timeout=asynchronous.request_timeout_s,
         vllm_server_url=asynchronous.server,
@@ -167,8 +167,8 @@ def make_trainer(
         max_staleness=asynchronous.max_staleness,
         heartbeat_stale_after_s=float(asynchronous.heartbeat_timeout_s),
         vllm_server_base_url=asynchronous.server,
-        vllm_server_timeout=float(asynchronous.server_timeout_s),
-        weight_sync_timeout=asynchronous.sync_timeout_s,
+        vllm_server_timeout=asynchronous.server_timeout_s,
+        weight_sync_timeout=asynchronous.weight_sync_timeout_s,
         report_to=list(config.report_to),
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)

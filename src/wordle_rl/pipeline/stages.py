@@ -125,16 +125,7 @@ def learn_by_play(work: RunWork) -> None:
         few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
         work.console.print(f"traces.rl_only_share: groups play {few}, those kept from a teacher", markup=False)
     boards, share = _given_starts(work), work.config.starts_share
-    setup = GameSetup(
-        work.context.words,
-        work.context.prompter,
-        secrets,
-        work.context.solver,
-        work.context.split.val,
-        rehearsal,
-        boards,
-        share,
-    )
+    setup = GameSetup(work.context, secrets, work.context.split.val, rehearsal, boards, share)
     title = ALGORITHM_NAMES[name]
     with work.stage(name, title[0].upper() + title[1:], 0) as advance:
         directory = _training_of(work.config)(

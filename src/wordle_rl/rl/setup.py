@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
+from wordle_rl.config.context import GameContext
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.models.loading import context_length
@@ -25,21 +26,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GameSetup:
-    """Words, prompts, secrets and solver of a training's games.
+    """Context and secrets of a training's games.
 
     `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
     latter are training secrets of SFT that this training leaves out. `starts_share` of the groups start from one of
     `given_starts`, if there are any.
     """
 
-    words: WordList
-    prompter: Prompter
+    context: GameContext
     secrets: Sequence[str]
-    solver: Solver
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
     given_starts: Sequence[InitialState] = ()
     starts_share: float = 0.0
+
+    @property
+    def words(self) -> WordList:
+        """The word list."""
+        return self.context.words
+
+    @property
+    def prompter(self) -> Prompter:
+        """Wording and rules."""
+        return self.context.prompter
+
+    @property
+    def solver(self) -> Solver:
+        """The solver of the word list."""
+        return self.context.solver
 
 
 @dataclass(frozen=True, slots=True)

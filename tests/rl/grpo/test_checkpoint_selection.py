@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from checkpoint_choice import Choosing
+from contexts import context_for
 from grpo_training import SETTINGS, Training
 from safetensors.torch import load_file
 from training_fixtures import compact, make_run, rows, small_model, weights_of
@@ -176,7 +177,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
     model = small_model(tokenizer)
-    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(model, codec, setup, sampling)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
@@ -184,12 +185,20 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     greedy = len(split.val) + min(4 * len(split.val), len(split.train))
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="no validation secrets"):
-        Validation(model, codec, GameSetup(sixty, compact(), split.train, Solver(sixty, use_cache=False)), sampling)
+        Validation(
+            model,
+            codec,
+            GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), split.train),
+            sampling,
+        )
 
 
 def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
     setup = GameSetup(
-        sixty, compact(max_turns=1), split.train[-2:], Solver(sixty, use_cache=False), split.val, split.train[:-2]
+        context_for(sixty, compact(max_turns=1), Solver(sixty, use_cache=False)),
+        split.train[-2:],
+        split.val,
+        split.train[:-2],
     )
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validation = Validation(small_model(tokenizer), codec, setup, greedy)
@@ -198,7 +207,9 @@ def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, sp
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    setup = GameSetup(small_words, compact(max_turns=1), (), Solver(small_words, use_cache=False), small_words.answers)
+    setup = GameSetup(
+        context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers
+    )
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validate = Validation(small_model(tokenizer), codec, setup, greedy, GameLog(run), 4)
@@ -218,7 +229,9 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
     def trained(name, settings):
         model = small_model(tokenizer)
-        setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+        setup = GameSetup(
+            context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val
+        )
         train_grpo(model, codec, setup, settings, make_run(tmp_path / name, sixty))
         return weights_of(model)
 
@@ -237,7 +250,7 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 
 def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
     model = small_model(tokenizer)
-    setup = GameSetup(sixty, compact(max_turns=3), split.train, Solver(sixty, use_cache=False), split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
     settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "candidate_shares": (0.5, 1.0)})
     train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import trl.trainer.grpo_trainer as trl_module
+from contexts import context_for
 from fake_vllm import FakeLLM, SamplingParams, fake_vllm
 from grpo_training import SETTINGS, Training, update
 from training_fixtures import compact, make_run, rows, small_model, weights_of, write_config
@@ -284,7 +285,7 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
 
 
 def test_a_model_that_was_never_saved_is_refused(engine, train, tmp_path, codec, sixty) -> None:
-    setup = GameSetup(sixty, compact(), sixty.answers, Solver(sixty, use_cache=False))
+    setup = GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), sixty.answers)
     with pytest.raises(ConfigError, match="reads the model from a directory"):
         train_grpo(small_model(train.tokenizer), codec, setup, VLLM, make_run(tmp_path / "other", sixty))
 

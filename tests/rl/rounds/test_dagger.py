@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from contexts import context_for
 from dagger_settings import SETTINGS
 from grpo_training import close
 from scripted import say, scripted
@@ -44,7 +45,7 @@ def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500):
     """What is to be said at the boards of these games, by prompt, and the numbers to log."""
-    setup = GameSetup(words, prompter or compact(), words.answers, Solver(words, use_cache=False))
+    setup = GameSetup(context_for(words, prompter or compact(), Solver(words, use_cache=False)), words.answers)
     labels, numbers = Labeller(codec, setup, traces, limit).label(games)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, numbers
 
@@ -213,7 +214,9 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
 
 
 def train(model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6):
-    setup = GameSetup(words, compact(max_turns=turns), secrets or words.answers, Solver(words, use_cache=False))
+    setup = GameSetup(
+        context_for(words, compact(max_turns=turns), Solver(words, use_cache=False)), secrets or words.answers
+    )
     train_dagger(model, codec, setup, settings, make_run(directory, words), traces=traces, progress=progress)
     return model
 

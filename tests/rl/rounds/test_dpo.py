@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from contexts import context_for
 from dpo_settings import SETTINGS, Script
 from grpo_training import close
 from scripted import say, scripted
@@ -52,7 +53,7 @@ class Training:
 
     def __call__(self, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
-        setup = GameSetup(self.words, compact(shape, max_turns=3), self.words.answers[:1], self.solver)
+        setup = GameSetup(context_for(self.words, compact(shape, max_turns=3), self.solver), self.words.answers[:1])
         train_dpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
         return model
 

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from contexts import context_for
 from expert_iteration_settings import SETTINGS
 from grpo_training import close, logprob
 from scripted import say, scripted
@@ -88,7 +89,9 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
 
 
 def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, progress=None, secrets=None):
-    setup = GameSetup(words, compact(shape, max_turns=3), secrets or words.answers[:1], Solver(words, use_cache=False))
+    setup = GameSetup(
+        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), secrets or words.answers[:1]
+    )
     train_expert_iteration(model, codec, setup, settings, make_run(directory, words), progress=progress)
     return model
 

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from contexts import context_for
 from group_games import Schedule
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
@@ -63,7 +64,7 @@ class Training:
 
     def __init__(self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None) -> None:
         self.model = model or small_model(tokenizer)
-        setup = GameSetup(words, compact(max_turns=3), words.answers, Solver(words, use_cache=False))
+        setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), words.answers)
         run = make_run(directory, words)
         self.rounds = Rounds("practice", self.model, codec, setup, settings, run, progress=progress)
         self.rounds._schedule = self.schedule = Schedule()
@@ -256,7 +257,7 @@ def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeyp
     monkeypatch.setattr(
         "wordle_rl.rl.rounds.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names]
     )
-    setup = GameSetup(sixty, compact(max_turns=3), sixty.answers, Solver(sixty, use_cache=False))
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), sixty.answers)
     model, run = small_model(tokenizer), make_run(tmp_path, sixty)
     Rounds("practice", model, codec, setup, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))
     assert [(names, step) for names, step, _ in heard] == [(["tensorboard"], step) for step in (1, 2, 3)]
