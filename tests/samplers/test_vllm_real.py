@@ -259,6 +259,7 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
     from async_training import Unsent, train_without_gpu
 
     from wordle_rl.integrations.async_grpo import train
+    from wordle_rl.integrations.async_settings import AsyncSettings
     from wordle_rl.runs.audit import audit
 
     train_without_gpu(monkeypatch)
@@ -280,7 +281,7 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
         ENGINE,
         SECONDS_TO_START,
     ) as address:
-        train(config, run, address.removesuffix("/v1"), transfer)
+        train(config, run, AsyncSettings(server=address.removesuffix("/v1")), transfer)
     written = [row for row in rows(run / "metrics.jsonl") if "ratio" in row]
     assert [row["step"] for row in written] == [1, 2]
     assert written[0]["ratio"] == pytest.approx(1.0, abs=1e-3), "the trainer finds each token as likely as the server"
