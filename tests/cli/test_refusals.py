@@ -61,10 +61,7 @@ BAD = {
         "sft {here}/mini.toml --out {here}/out",
         "error: sft is a stage of a run; use: wordle-rl run CONFIG.toml --out DIR --until sft\n",
     ),
-    "two config files": (
-        "run {here}/mini.toml --out {here}/out {here}/own.toml",
-        "error: Unrecognized options: {here}/own.toml\n",
-    ),
+    "two config files": ("run {here}/mini.toml --out {here}/out own.toml", "error: Unrecognized options: own.toml\n"),
     "unknown flag of a smaller command": ("audit {run} --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
     "unknown command": ("nosuch", "error: Unrecognized options: nosuch; Available subcommands: words, solve, "),
     "no repository": (

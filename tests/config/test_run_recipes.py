@@ -21,7 +21,7 @@ from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight.settings import budgets_of
+from wordle_rl.preflight.model_fit import budgets_of
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 

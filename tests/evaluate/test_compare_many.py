@@ -5,31 +5,23 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 from scripted import planned
 
-from wordle_rl.config import SamplingSettings
-from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
-    EvalConditions,
     Evaluation,
     EvaluationError,
-    GameRecord,
     compare,
     compare_all,
     evaluate,
-    load_evaluation,
-    measure,
     save_csv,
 )
 from wordle_rl.evaluate.stats import paired_score_interval
-from wordle_rl.game import Dictionary, Rules
+from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
 from wordle_rl.report.terminal import multi_comparison_table
 from wordle_rl.samplers.base import Completion, Request
@@ -89,38 +81,6 @@ GRPO = run("grpo", {"speed": ["speed"], "crane": ["crane"], "grape": ["grape"], 
 # --- CSV --------------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.sampled_from(ANSWERS), st.lists(st.sampled_from(REPLIES), min_size=6, max_size=6))))
-def test_a_csv_holds_all_of_an_evaluation_but_the_replies(games) -> None:
-    import tempfile
-
-    games = games or [("crane", [REPLIES[0]])]
-    secrets = [secret for secret, _ in games]
-    prompter = Prompter(rules=Rules(dictionary=Dictionary.APP, max_refusals=0, hard_mode=True))
-    header = planned(WORDS, prompter, name='a "name", with commas', player="openai:m", parts=("train", "held_out"))
-    evaluation = evaluate(header, secrets, WORDS, prompter, Reader([replies for _, replies in games]), solver=SOLVER)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "eval.csv"
-        save_csv(evaluation, SPLIT, path)
-        assert load_evaluation(path) == without_replies(evaluation)
-        assert load_evaluation(path).figures() == evaluation.figures()
-
-
-def test_a_csv_tells_how_the_player_was_asked(tmp_path: Path) -> None:
-    asked = EvalConditions.of(Prompter()).drawing(SamplingSettings(temperature=0.0), engine="transformers")
-    path = tmp_path / "eval.csv"
-    for conditions in (asked, replace(asked, temperature=0.7, seed=3), replace(asked, engine=None, top_p=None)):
-        save_csv(replace(BASE, conditions=conditions), SPLIT, path)
-        assert load_evaluation(path).conditions == conditions
-    rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    untold = [name for name in rows[0] if name not in {field.name for field in fields(EvalConditions)}]
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, untold, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    with pytest.raises(EvaluationError, match=r"eval\.csv:2 is no evaluation: no column 'style'"):
-        load_evaluation(path)
-
-
 def test_a_row_tells_a_game(tmp_path: Path) -> None:
     games = [["zzzzz", "grape", "grape"], [None], ["crane"]]
     evaluation = run("sft", list(zip(("grape", "speed", "crane"), games, strict=True)), solver=SOLVER)
@@ -135,54 +95,7 @@ def test_a_row_tells_a_game(tmp_path: Path) -> None:
     assert failed["error"] == 'refused,\n"twice"'
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
-        ("GGGGG", "GGGGG GGGGG", ":2 .*zip"),
-        ("solved", "cheated", ":2 .*records.0.stop_reason"),
-        (",strict,", ",stricter,", ":2 .*rules.*dictionary"),
-        ("won,", "vain,", "no column 'won'"),
-    ],
-)
-def test_a_damaged_csv_is_named(old: str, new: str, named: str, tmp_path: Path) -> None:
-    save_csv(run("sft", {"crane": ["crane"]}), SPLIT, tmp_path / "eval.csv")
-    text = (tmp_path / "eval.csv").read_text()
-    assert old in text
-    (tmp_path / "eval.csv").write_text(text.replace(old, new))
-    with pytest.raises(EvaluationError, match=rf"eval\.csv{named}|{named}") as caught:
-        load_evaluation(tmp_path / "eval.csv")
-    assert "\n" not in str(caught.value)
-
-
-def test_rows_of_two_evaluations_in_one_csv_are_refused(tmp_path: Path) -> None:
-    save_csv(BASE, SPLIT, tmp_path / "a.csv")
-    save_csv(SFT, SPLIT, tmp_path / "b.csv")
-    rows = (tmp_path / "b.csv").read_text().splitlines(keepends=True)[1:2]
-    (tmp_path / "both.csv").write_text((tmp_path / "a.csv").read_text() + rows[0])
-    with pytest.raises(EvaluationError, match="differ from the first row"):
-        load_evaluation(tmp_path / "both.csv")
-    (tmp_path / "none.csv").write_text((tmp_path / "a.csv").read_text().splitlines(keepends=True)[0])
-    with pytest.raises(EvaluationError, match="no games"):
-        load_evaluation(tmp_path / "none.csv")
-
-
-def test_a_csv_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
-    save_csv(BASE, SPLIT, tmp_path / "eval.csv")
-    text = (tmp_path / "eval.csv").read_text().replace(",true,", ",TRUE,").replace(",false,", ",FALSE,")
-    (tmp_path / "eval.csv").write_bytes(b"\xef\xbb\xbf" + text.replace('\n"twice', '<br>"twice').encode())
-    assert load_evaluation(tmp_path / "eval.csv").figures() == BASE.figures()
-
-
-def test_json_is_told_from_csv_by_its_content(tmp_path: Path) -> None:
-    BASE.save(tmp_path / "eval.csv")
-    save_csv(BASE, SPLIT, tmp_path / "eval.json")
-    assert load_evaluation(tmp_path / "eval.csv") == BASE
-    assert load_evaluation(tmp_path / "eval.json") == without_replies(BASE)
-    with pytest.raises(EvaluationError, match="no file"):
-        load_evaluation(tmp_path / "nowhere.csv")
-
-
-# --- standings --------------------------------------------------------------------------------------------------------
+# --- several players --------------------------------------------------------------------------------------------------
 
 
 def test_all_figures_are_over_the_games_that_all_finished() -> None:
@@ -338,10 +251,3 @@ def test_a_comparison_that_makes_no_sense_is_one_line(arguments, named, cli, fil
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert named in err
-
-
-def test_an_error_counts_in_no_row(tmp_path: Path) -> None:
-    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), error=None)
-    evaluation = replace(BASE, records=(failed, BASE.records[0]))
-    save_csv(evaluation, SPLIT, tmp_path / "eval.csv")
-    assert load_evaluation(tmp_path / "eval.csv").figures() == measure(evaluation.records, 6)

@@ -13,7 +13,7 @@ from rich.console import Console
 from scripted import planned
 
 from wordle_rl.config import load_config
-from wordle_rl.evaluate import Evaluation, Journal, evaluate, journal_of, load_evaluation, num_kept
+from wordle_rl.evaluate import Evaluation, Journal, evaluate, journal_of, num_kept
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
@@ -115,7 +115,7 @@ def test_the_same_command_goes_on_with_a_model(
     assert (code, out) == (130, "")
     assert "the same command goes on" in err
     kept = num_kept(tmp_path / "m.games.jsonl")
-    whole = load_evaluation(tmp_path / "whole.json").records
+    whole = Evaluation.load(tmp_path / "whole.json").records
     assert 8 <= kept < len(whole)
     weights = tmp_path / "model" / "model.safetensors"
     weights.touch()
@@ -125,7 +125,7 @@ def test_the_same_command_goes_on_with_a_model(
     shutil.copystat(finished_run / "sft" / "model.safetensors", weights)
     code, _, err = cli(*command, "--out", tmp_path / "m.json")
     assert (code, err) == (0, f"{kept} of {len(whole)} games are kept from before\n")
-    records = load_evaluation(tmp_path / "m.json").records
+    records = Evaluation.load(tmp_path / "m.json").records
     assert [record.secret for record in records] == [record.secret for record in whole]
     assert records[:8] == whole[:8]
     assert temperature or records == whole

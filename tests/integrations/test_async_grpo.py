@@ -21,10 +21,13 @@ from wordle_rl.integrations import async_grpo as module
 from wordle_rl.integrations import async_rollouts
 from wordle_rl.integrations.async_grpo import check_settings, main, train
 from wordle_rl.integrations.async_rollouts import WordleRolloutLoop
+from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.models.loading import load_model
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs import Run
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.training.interrupt import StopRequest
 
 ASYNC = {"grpo__credit": '"game"', "grpo__scale_advantages": "true"}
 
@@ -182,27 +185,22 @@ def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path)
     assert "; nor " not in str(caught.value), "it alone"
 
 
-def call(config: Path, out: Path, server: str = "http://localhost:8000", *options: str) -> int:
-    return main([str(config), "--out", str(out), "--server", server, *options])
-
-
 def test_what_is_missing_is_named_in_one_line_and_nothing_is_written(
     word_directory, run_directory, tmp_path, monkeypatch, capsys, serve
 ) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
+    config = str(write_config(tmp_path / "mini.toml", word_directory, **ASYNC))
+    given = [config, "--out", str(run_directory)]
     before = sorted(run_directory.rglob("*"))
     monkeypatch.setitem(sys.modules, "vllm", None)
-    assert call(config, run_directory) == 2
+    assert main(given) == 2
     assert 'pip install "wordle-rl[vllm]"' in capsys.readouterr().err
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
-    assert call(config, run_directory, "http://localhost:8000", "--batches-queued", "0") == 2
-    assert "--batches-queued 0 is too small" in capsys.readouterr().err
-    assert call(config, tmp_path / "empty") == 2
+    assert main([config, "--out", str(tmp_path / "empty")]) == 2
     assert "--until sft" in capsys.readouterr().err
-    assert call(config, run_directory, "http://127.0.0.1:9") == 2
+    assert main([*given, "--server", "http://127.0.0.1:9"]) == 2
     assert "no vLLM server answers at http://127.0.0.1:9" in capsys.readouterr().err
     other = serve(lambda *_: (404, {})).url.removesuffix("/v1")
-    assert call(config, run_directory, other) == 2
+    assert main([*given, "--server", other]) == 2
     assert f"serves no model; start it with --served-model-name {run_directory}/sft" in capsys.readouterr().err
     assert sorted(run_directory.rglob("*")) == before
 
@@ -220,8 +218,8 @@ def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
 
     monkeypatch.setattr(endpoint.server.RequestHandlerClass, "do_GET", tell)
     before = sorted(run_directory.rglob("*"))
-    server = endpoint.url.removesuffix("/v1")
-    assert call(config, run_directory, server) == 2
+    given = [str(config), "--out", str(run_directory), "--server", endpoint.url.removesuffix("/v1")]
+    assert main(given) == 2
     shown = capsys.readouterr().err
     assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the server takes 110" in shown
     assert "--max-model-len" in shown
@@ -230,7 +228,7 @@ def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
     length = 111
     monkeypatch.setattr(module, "make_trainer", trainer_reached)
     with pytest.raises(TrainerReachedError):
-        call(config, run_directory, server)
+        main(given)
 
 
 class TrainerReachedError(Exception):
@@ -247,14 +245,81 @@ def test_a_model_that_is_there_is_not_trained_over(
     config = write_config(tmp_path / "mini.toml", word_directory, **ASYNC)
     shutil.copytree(run_directory / "sft", run_directory / "grpo")
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
-    assert call(config, run_directory) == 2
+    assert main([str(config), "--out", str(run_directory)]) == 2
     assert f"remove {run_directory}/grpo to train it anew" in capsys.readouterr().err
 
 
-def test_the_command_takes_a_config_and_a_run(word_directory, tmp_path, capsys) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory)
-    assert main(["--out", str(tmp_path / "run"), str(config)]) == 2
+def test_the_command_takes_a_config_and_options_that_count_more(word_directory, tmp_path, capsys, monkeypatch) -> None:
+    config = str(write_config(tmp_path / "mini.toml", word_directory))
+    out = ["--out", str(tmp_path / "run")]
+    assert main([*out, config]) == 2
     assert "grpo.credit" in capsys.readouterr().err
+    followed = ["--grpo.credit", "game", "--grpo.scale-advantages"]
+    assert main([*followed, config, *out, "--grpo.engine", "transformers"]) == 2
+    shown = capsys.readouterr().err
+    assert "grpo.engine: a vLLM server plays; leave it out" in shown, "an option counts as given though it is a default"
+    assert "grpo.credit" not in shown
+    asked = []
+    monkeypatch.setattr(module, "train", lambda config, out, given: asked.append((config, given)) or out)
+    assert main([*out, *followed, "--batches-queued", "8", config, "--request-timeout-s=30"]) == 0
+    [(run, given)] = asked
+    assert (run.grpo.credit, run.grpo.scale_advantages, run.game.style) == ("game", True, "compact")
+    assert given == AsyncSettings(batches_queued=8, request_timeout_s=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("--batches-queued 0", "error: batches_queued: Input should be greater than or equal to 1"),
+        ("--batches-queue 3", "error: Unrecognized options: --batches-queue, 3 (did you mean --batches-queued?)"),
+        ("--grpo.credits game", "(did you mean --grpo.credit"),
+        ("--server=", "error: --server is empty"),
+    ],
+)
+def test_a_wrong_option_of_the_command_is_one_line(options: str, named: str, tmp_path, capsys) -> None:
+    assert main(["--out", str(tmp_path / "run"), *options.split()]) == 2
+    shown = capsys.readouterr().err
+    assert named in shown
+    assert shown.count("\n") == 1
+
+
+def test_how_far_games_run_ahead_and_how_long_is_waited_is_set(
+    word_directory, run_directory, tmp_path, monkeypatch
+) -> None:
+    given: dict[str, object] = {}
+
+    def take(**settings: object) -> None:
+        given.update(settings)
+
+    def take_all(**settings: object) -> None:
+        take(**settings)
+        raise TrainerReachedError
+
+    monkeypatch.setattr(module, "WordleRolloutWorker", take)
+    monkeypatch.setattr(module, "AsyncGRPOConfig", take_all)
+    config = settings(tmp_path, word_directory)
+    asynchronous = AsyncSettings(
+        server="http://there", batches_in_play=3, batches_queued=5, max_staleness=6, worker_timeout_s=7,
+        heartbeat_timeout_s=8, request_timeout_s=9, weight_sync_timeout_s=10, server_timeout_s=11,
+    )  # fmt: skip
+    with pytest.raises(TrainerReachedError):
+        module.make_trainer(config, Run(run_directory), asynchronous, 128, StopRequest())
+    games = config.grpo.groups_per_step * config.grpo.group_size
+    expected = {
+        "max_inflight_tasks": 3 * games, "queue_maxsize": 5 * games, "max_staleness": 6, "child_ready_timeout": 7,
+        "heartbeat_stale_after_s": 8, "request_timeout": 9, "weight_sync_timeout": 10, "vllm_server_timeout": 11,
+        "vllm_server_url": "http://there", "vllm_server_base_url": "http://there",
+    }  # fmt: skip
+    assert {name: given[name] for name in expected} == expected
+
+
+def test_a_stopped_asynchronous_training_says_that_it_continues(tmp_path, monkeypatch, capsys) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train", press)
+    assert main(["--out", str(tmp_path / "run")]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 def test_trl_still_has_the_seams_that_are_used() -> None:

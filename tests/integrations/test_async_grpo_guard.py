@@ -14,6 +14,7 @@ from training_fixtures import rows, weights_of, write_config
 
 from wordle_rl.config import ModelSettings, load_config
 from wordle_rl.integrations import async_grpo as module
+from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.models.loading import load_model
 from wordle_rl.runs import RunError
 from wordle_rl.training.guard import StepGuard
@@ -71,7 +72,7 @@ def train(finished_run, word_directory, tmp_path, monkeypatch):
             "grpo.optimizer__max_bad_steps": str(max_bad_steps),
         }  # fmt: skip
         config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-        module.train(config, tmp_path / "run", "http://localhost:9", sent := Sent())
+        module.train(config, tmp_path / "run", AsyncSettings(server="http://localhost:9"), sent := Sent())
         return sent.weights
 
     return run

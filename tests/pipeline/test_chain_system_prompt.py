@@ -1,7 +1,5 @@
 """Laws of a system prompt of one's own with models and endpoints: it fits the tokenizer, and everyone tells of it."""
 
-import csv
-import io
 import json
 import shutil
 from dataclasses import replace
@@ -20,10 +18,10 @@ from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
 from wordle_rl.data.trace import Trace, TraceTurn
-from wordle_rl.evaluate import EvalConditions, Evaluation, compare, load_evaluation
+from wordle_rl.evaluate import EvalConditions, Evaluation, compare
 from wordle_rl.game import score_guess
 from wordle_rl.models.loading import load_numbers
-from wordle_rl.preflight.settings import check_model
+from wordle_rl.preflight.model_fit import check_model
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.report.card import card_text
@@ -145,19 +143,18 @@ def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, t
         assert (code, err) == (0, "")
         assert [message["role"] for message in messages] == (["user"] if text == "" else ["system", "user"])
         assert (TOLD in messages[0]["content"]) == bool(text)
-        stored = [load_evaluation(tmp_path / f"{name}.{kind}").conditions for kind in ("json", "csv")]
-        assert stored[0] == stored[1]
-        assert stored[0].system_prompt == (None if text is None else text.strip())
+        stored = Evaluation.load(tmp_path / f"{name}.json").conditions
+        assert stored.system_prompt == (None if text is None else text.strip())
     told = {
         ("plain", "own"): "system_prompt the style's own and 'Find {word_length} letters in {max_turns…' (",
         ("plain", "none"): "system_prompt the style's own and none",
         ("own", "lines"): "system_prompt 'Find {word_length} letters in {max_turns…' (",
     }
     for (first, second), said in told.items():
-        code, out, _ = cli("compare", tmp_path / f"{first}.json", tmp_path / f"{second}.csv")
+        code, out, _ = cli("compare", tmp_path / f"{first}.json", tmp_path / f"{second}.json")
         assert code == 0
         assert f"were asked under different conditions: {said}" in " ".join(out.split())
-    code, out, _ = cli("compare", tmp_path / "own.json", tmp_path / "own.csv", "--names", "a", "b")
+    code, out, _ = cli("compare", tmp_path / "own.json", tmp_path / "own.json", "--names", "a", "b")
     assert "conditions" not in out
 
 
@@ -181,23 +178,16 @@ def test_a_text_that_shows_no_reply_is_warned_of_before_an_endpoint_is_asked(eva
 
 def test_evaluations_from_before_the_setting_are_read(evaluated, tmp_path: Path) -> None:
     assert evaluated("m")[0] == 0
-    whole = load_evaluation(tmp_path / "m.json")
+    whole = Evaluation.load(tmp_path / "m.json")
     stored = read_object(tmp_path / "m.json")
     assert stored["conditions"].pop("system_prompt") is None
     write_json(tmp_path / "m.json", stored)
-    table = list(csv.DictReader(io.StringIO((tmp_path / "m.csv").read_text())))
-    with (tmp_path / "m.csv").open("w", newline="") as file:
-        names = [name for name in table[0] if name != "system_prompt"]
-        writer = csv.DictWriter(file, names, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(table)
-    assert load_evaluation(tmp_path / "m.json") == whole
-    assert load_evaluation(tmp_path / "m.csv").conditions == whole.conditions
+    assert Evaluation.load(tmp_path / "m.json") == whole
 
 
 def test_the_solver_is_not_compared_by_what_it_was_told(evaluated, tmp_path: Path) -> None:
     evaluated("m")
-    whole = load_evaluation(tmp_path / "m.json")
+    whole = Evaluation.load(tmp_path / "m.json")
     solver = replace(whole, name="s", conditions=EvalConditions.of(Prompter(system_prompt=TEXT)))
     assert comparison_notes(compare(whole, solver)) == []
 

@@ -191,8 +191,8 @@ def test_every_call_that_made_the_run_is_on_the_card_once(record) -> None:
         return {"command": command, "git_commit": commit, "hardware": hardware, "wordle_rl": "9.1"}
 
     later = [call("wordle-rl run B", "bbb", "1 x GPU-5"), call("wordle-rl run C", "bbb", "1 x GPU-5")]
-    manifest = {**record.manifest, **call("wordle-rl sft A", "aaa", None), "later_calls": later}
+    manifest = {**record.manifest, **call("wordle-rl run A --until sft", "aaa", None), "later_calls": later}
     text = card_text(replace(record, manifest=manifest), "grpo")
     assert "- Hardware: 8 cores of CPU-7; 1 x GPU-5, 8 cores of CPU-7\n" in text
     assert "- wordle-rl 9.1, commits aaa, bbb; seed 0\n" in text
-    assert "```bash\nwordle-rl sft A\nwordle-rl run B\nwordle-rl run C\n```" in text
+    assert "```bash\nwordle-rl run A --until sft\nwordle-rl run B\nwordle-rl run C\n```" in text

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wordle_rl.report
-from wordle_rl.preflight.settings import check_teacher
+from wordle_rl.preflight.model_fit import check_teacher
 from wordle_rl.report.html.charts import Series, bar_of_shares, format_value, line_chart
 from wordle_rl.report.terminal import percent_text
 from wordle_rl.runs.progress import in_percent

@@ -17,7 +17,7 @@ from training_fixtures import compact, fast, make_run, rows, weights_of, write_c
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config
-from wordle_rl.evaluate import load_evaluation
+from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
@@ -187,7 +187,7 @@ def test_an_evaluation_by_vllm_is_that_by_transformers(
             "eval", "--player", directory, *game, *wording, "--engine", engine, "--out", tmp_path / f"{engine}.json"
         )
         assert code == 0, err
-    assert load_evaluation(tmp_path / "vllm.json").records == load_evaluation(tmp_path / "transformers.json").records
+    assert Evaluation.load(tmp_path / "vllm.json").records == Evaluation.load(tmp_path / "transformers.json").records
 
 
 # --- beside a training ----------------------------------------------------------------------------------------------
@@ -259,6 +259,7 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
     from async_training import Unsent, train_without_gpu
 
     from wordle_rl.integrations.async_grpo import train
+    from wordle_rl.integrations.async_settings import AsyncSettings
     from wordle_rl.runs.audit import audit
 
     train_without_gpu(monkeypatch)
@@ -280,7 +281,7 @@ def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
         ENGINE,
         SECONDS_TO_START,
     ) as address:
-        train(config, run, address.removesuffix("/v1"), transfer)
+        train(config, run, AsyncSettings(server=address.removesuffix("/v1")), transfer)
     written = [row for row in rows(run / "metrics.jsonl") if "ratio" in row]
     assert [row["step"] for row in written] == [1, 2]
     assert written[0]["ratio"] == pytest.approx(1.0, abs=1e-3), "the trainer finds each token as likely as the server"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from wordle_rl.evaluate import load_evaluation
+from wordle_rl.evaluate import Evaluation
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def plays_the_same_games(cli: Callable, url: str, name: str, directory: Path, wo
     assert code == 0, err
     code, _, err = cli("eval", "--player", directory, *game, *wording, "--out", here)
     assert code == 0, err
-    over_the_wire, in_process = load_evaluation(served), load_evaluation(here)
+    over_the_wire, in_process = Evaluation.load(served), Evaluation.load(here)
     assert over_the_wire.figures().num_errors == 0
     assert over_the_wire.records == in_process.records
     assert len({turn.reply for record in in_process.records for turn in record.turns}) > 1

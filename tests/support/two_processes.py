@@ -17,8 +17,8 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
 from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.initial_states import record_secrets
 from wordle_rl.rl.setup import GameSetup
-from wordle_rl.rl.starts import record_secrets
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.solver import Solver

@@ -14,7 +14,7 @@ from training_fixtures import compact, fast, make_run, rows, small_model, weight
 from wordle_rl.config import ModelSettings, SFTSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.loading import load_model
-from wordle_rl.report.html.curves import curves_section
+from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.runs import RunError
 from wordle_rl.training.checkpoints import last_checkpoint
 from wordle_rl.training.guard import StepGuard

@@ -17,7 +17,7 @@ from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.report import read_run
-from wordle_rl.report.html.curves import curves_section
+from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.runs import write_jsonl
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher

@@ -1,6 +1,6 @@
 """The `wordle-rl` command: each command's arguments, and under them what it does and prints.
 
-command.py       a command as a value; reading its arguments, carrying it out, exit codes
+program.py       a command as a value; reading its arguments, carrying it out, exit codes
 settings.py      a config file, and options that complete it
 options.py       what several commands share
 refusals.py      wrong arguments in one line
@@ -23,7 +23,7 @@ from typing import get_args
 
 from wordle_rl.cli import compare, data, finished, play, preflight, run, traces, words
 from wordle_rl.cli import eval as evaluating
-from wordle_rl.cli.command import Command, Program
+from wordle_rl.cli.program import Command, Program
 from wordle_rl.config import RunStage
 
 COMMANDS = {

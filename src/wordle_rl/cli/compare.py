@@ -12,7 +12,7 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate import MultiComparison, compare_all, load_evaluation, write_rows
+from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
 from wordle_rl.report import terminal
 
 
@@ -27,7 +27,7 @@ def compare(
     paired bootstrap of each against the first.
 
     Args:
-        runs: Evaluation files (JSON or CSV), two or more; the first is the base.
+        runs: Evaluation files (JSON), two or more; the first is the base.
         names: What to call them; left out: their own names.
         csv: Also write a row per evaluation to this file, unless it holds something else.
         top: Words shown, those that differ most; 0: none.
@@ -36,7 +36,7 @@ def compare(
         raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
-    evaluations = [load_evaluation(path) for path in runs]
+    evaluations = [Evaluation.load(path) for path in runs]
     own = [evaluation.name for evaluation in evaluations]
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]

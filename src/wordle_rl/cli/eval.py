@@ -81,7 +81,7 @@ def eval_player(
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             accept none but their defaults.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
-        csv: Write a row per game to this file, unless it holds something else; `compare` reads it too.
+        csv: Write a row per game to this file, unless it holds something else.
         overwrite: Discard games played before, and replace whatever --out names.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.

@@ -31,7 +31,7 @@ def options_of(section: type[BaseModel]) -> Any:
     for name, info in section.model_fields.items():
         kind, default = info.annotation, functools.partial(info.get_default, call_default_factory=True)
         if inner := _section(info.annotation):
-            kind = default = options_of(inner)
+            kind, default = options_of(inner), functools.partial(_filled, options_of(inner), default())
         fields.append((name, Annotated[kind, tyro.conf.arg(help=info.description)], field(default_factory=default)))
     options = make_dataclass(f"{section.__name__}Options", fields, frozen=True)
     options.__doc__ = section.__doc__
@@ -40,6 +40,17 @@ def options_of(section: type[BaseModel]) -> Any:
 
 def _section(annotation: Any) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _filled(options: Any, section: BaseModel) -> Any:
+    """The options of a section with its values, but for dicts."""
+    blank, values = options(), {}
+    for name, value in section:
+        if isinstance(value, BaseModel):
+            values[name] = _filled(type(getattr(blank, name)), value)
+        elif not isinstance(value, dict):
+            values[name] = value
+    return replace(blank, **values)
 
 
 def _settings(section: type[BaseModel]) -> Iterator[Setting]:
@@ -79,8 +90,8 @@ class RunSettings:
         return replace(self, words=tuple(words))
 
     def showing_file(self) -> RunSettings:
-        """A copy whose options are the settings of the file, for help; but for dicts, which are replaced as a whole."""
-        return RunSettings(self.file, _filled(RunOptions(), load_config(self.file)))
+        """A copy whose options are the settings of the file, but for dicts, to be shown as defaults by help."""
+        return RunSettings(self.file, _filled(RunOptions, load_config(self.file)))
 
     def _named(self) -> Iterator[Setting]:
         options = takewhile(lambda word: word != "--", self.words)
@@ -93,14 +104,3 @@ class RunSettings:
 
 def _value(options: Any, setting: Setting) -> Any:
     return functools.reduce(getattr, setting, options)
-
-
-def _filled(options: Any, section: BaseModel) -> Any:
-    """The options of a section with its values."""
-    values = {}
-    for name, value in section:
-        if isinstance(value, BaseModel):
-            values[name] = _filled(getattr(options, name), value)
-        elif not isinstance(value, dict):
-            values[name] = value
-    return replace(options, **values)

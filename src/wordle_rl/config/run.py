@@ -201,11 +201,17 @@ def _read(path: Path) -> Any:
 
 
 def _lay_over(values: Any, setting: Setting, value: Any) -> None:
-    """Set one value, unless the file holds something else where a section should be, which is refused with the rest."""
-    for section in setting[:-1]:
+    """Set one value, unless the file holds something else where a section should be, which is refused with the rest.
+
+    A section that the file leaves out keeps the defaults that its place gives it.
+    """
+    section: Any = RunConfig
+    for name in setting[:-1]:
         if not isinstance(values, dict):
             return
-        values = values.setdefault(section, {})
+        default = section.model_fields[name].get_default()
+        values = values.setdefault(name, default.model_dump(exclude_unset=True))
+        section = type(default)
     if isinstance(values, dict):
         values[setting[-1]] = value
 

@@ -6,7 +6,7 @@
     play.py          evaluate(): secrets -> Evaluation
     concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
     journal.py       finished games on disk, so that a stopped evaluation can continue
-    tables.py        evaluations as CSV, and back
+    tables.py        evaluations as CSV
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison
     compare_many.py  compare_all(): any number of evaluations -> MultiComparison
@@ -35,7 +35,7 @@ from wordle_rl.evaluate.records import (
     quoted_parts,
 )
 from wordle_rl.evaluate.settings import EvalConditions, differences, unlike
-from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, load_evaluation, save_csv, write_rows
+from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, save_csv, write_rows
 
 __all__ = [
     "CONSTRAINED_PART",
@@ -63,7 +63,6 @@ __all__ = [
     "figures_by_split",
     "journal_of",
     "journal_path",
-    "load_evaluation",
     "measure",
     "num_kept",
     "occurrences",

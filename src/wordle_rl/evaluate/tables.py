@@ -1,20 +1,15 @@
-"""Evaluations as CSV: a row per game, for spreadsheets and back again.
-
-The file holds all of an evaluation except the text of the replies, so figures and comparisons come out the same.
-"""
+"""Evaluations as CSV: a row per game, for spreadsheets. The JSON beside it is what commands read."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, is_invalid
+from wordle_rl.evaluate.records import Evaluation, GameRecord, is_invalid
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
@@ -23,7 +18,6 @@ from wordle_rl.words.split import Split
 _ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records", "conditions"))
 _RULES = tuple(field.name for field in fields(Rules))
 _CONDITIONS = tuple(field.name for field in fields(EvalConditions))
-_EVALUATION = TypeAdapter(Evaluation)
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
 """First columns of an evaluation."""
@@ -76,21 +70,6 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
             raise RunError(f"{path} holds something else than a table of this kind; name another {option}")
 
 
-def load_evaluation(path: Path) -> Evaluation:
-    """Read an evaluation from the JSON or the CSV that `wordle-rl eval` writes.
-
-    Raises:
-        EvaluationError: If the file is missing or holds no evaluation.
-    """
-    if not path.is_file():
-        return Evaluation.load(path)
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        if not file.readline().startswith("secret,"):
-            return Evaluation.load(path)
-        file.seek(0)
-        return _evaluation(path, csv.DictReader(file, restval=""))
-
-
 def _row(record: GameRecord) -> dict[str, str | int | float]:
     turns = record.turns
     regrets = [turn.regret for turn in turns if turn.regret is not None]
@@ -121,60 +100,3 @@ def _plain(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _evaluation(path: Path, rows: csv.DictReader[str]) -> Evaluation:
-    about: dict[str, str] | None = None
-    records = []
-    try:
-        for row in rows:
-            row.setdefault("system_prompt", "")  # older tables have no column for it
-            same = {name: row[name] for name in (*_ABOUT, *_RULES, *_CONDITIONS)}
-            if about not in (None, same):
-                raise ValueError("its player, rules or conditions differ from the first row's")
-            about = same
-            records.append(_record(row))
-        if about is None:
-            raise ValueError("it has no games")
-        rules = {name: about[name] for name in _RULES}
-        asked = {name: about[name] or None for name in _CONDITIONS}
-        if asked["system_prompt"] == _NONE:
-            asked["system_prompt"] = ""
-        whole = {name: about[name] for name in _ABOUT} | {"parts": about["parts"].split(), "rules": rules}
-        return _EVALUATION.validate_python({**whole, "conditions": asked, "records": records})
-    except (KeyError, ValueError, csv.Error) as error:
-        raise EvaluationError(
-            f"{path}:{rows.line_num} is no evaluation: {_fault(error)}; write it with `wordle-rl eval --csv`"
-        ) from None
-
-
-def _record(row: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "secret": row["secret"],
-        "won": row["won"] or False,
-        "turns_used": row["turns_used"],
-        "stop_reason": row["stop_reason"],
-        "error": row["error"] or None,
-        "turns": list(_turns(row)),
-    }
-
-
-def _turns(row: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
-    names = ("guesses", "marks", "outcomes", "repeats", "clue_violations", "regrets")
-    for guess, marks, outcome, repeated, violates, regret in zip(*(row[name].split() for name in names), strict=True):
-        yield {
-            "reply": "",
-            "guess": None if guess == _NONE else guess,
-            "marks": None if marks == _NONE else marks,
-            "outcome": outcome,
-            "repeated": repeated,
-            "violates_clues": violates,
-            "regret": None if regret == _NONE else regret,
-        }
-
-
-def _fault(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"no column {error}" if isinstance(error, KeyError) else str(error)

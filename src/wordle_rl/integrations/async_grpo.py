@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.request import urlopen
@@ -28,15 +27,15 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.cli.command import Command, Program
-from wordle_rl.cli.console import messages
-from wordle_rl.cli.console import out as out_console
+from wordle_rl.cli import console
+from wordle_rl.cli.program import Command, Program
 from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
+from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
-from wordle_rl.preflight.settings import game_too_long
+from wordle_rl.preflight.model_fit import game_too_long
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
@@ -53,36 +52,7 @@ from wordle_rl.words.split import split_secrets
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
-
-@dataclass(frozen=True)
-class QueueSettings:
-    """How far the server's games run ahead of the training, and time-outs."""
-
-    batches_in_play: int = 2
-    """Games that are played at a time, in optimizer steps' worth of games."""
-    batches_queued: int = 4
-    """Finished games that may wait for the training, in optimizer steps' worth of games."""
-    max_staleness: int = 4
-    """Games that began under weights more than so many optimizer steps old are dropped."""
-    request_timeout_s: int = 600
-    """Time for one request to the server, in seconds."""
-    server_timeout_s: float = 240.0
-    """Time for the server to answer at the start, in seconds."""
-    weight_sync_timeout_s: int = 1800
-    """Time for sending the weights to the server, in seconds."""
-
-    def check(self) -> None:
-        """Refuse a value below 1.
-
-        Raises:
-            ConfigError: With the option's name.
-        """
-        for name, value in asdict(self).items():
-            if value < 1:
-                raise ConfigError(f"--{name.replace('_', '-')} {value} is too small; give at least 1")
-
-
-_DEFAULT_QUEUE = QueueSettings()
+_MODULE = "wordle_rl.integrations.async_grpo"
 
 
 class WordleAsyncTrainer(WholeCheckpoints, AsyncGRPOTrainer):
@@ -138,22 +108,20 @@ def check_settings(config: RunConfig) -> None:
 def make_trainer(
     config: RunConfig,
     run: Run,
-    server: str,
+    asynchronous: AsyncSettings,
     max_length: int,
     stop: StopRequest,
     weight_transfer: Any = None,
-    queue: QueueSettings = _DEFAULT_QUEUE,
 ) -> WordleAsyncTrainer:
     """TRL's trainer with our games.
 
     Args:
-        config: Every setting.
+        config: Every setting of the run.
         run: The run, with its model of SFT if it has that stage.
-        server: Address of the vLLM server, which serves that model.
+        asynchronous: The vLLM server, which serves that model, and how far it runs ahead.
         max_length: The most tokens the server takes.
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
-        queue: How far games run ahead, and time-outs.
     """
     words, grpo, start = load_words(config.words.source), config.grpo, config.start_settings(run.directory).path
     secrets = list(split_secrets(words, config.words.split_seed).train)
@@ -167,9 +135,11 @@ def make_trainer(
         model_name=start,
         dataset=Dataset.from_dict({"prompt": [[{"role": "user", "content": secret}] for secret in secrets]}),
         num_generations=grpo.group_size,
-        max_inflight_tasks=queue.batches_in_play * games,
-        queue_maxsize=queue.batches_queued * games,
-        vllm_server_url=server,
+        max_inflight_tasks=asynchronous.batches_in_play * games,
+        queue_maxsize=asynchronous.batches_queued * games,
+        child_ready_timeout=asynchronous.worker_timeout_s,
+        request_timeout=asynchronous.request_timeout_s,
+        vllm_server_url=asynchronous.server,
         max_tokens=grpo.sampling.max_completion_tokens,
         temperature=grpo.sampling.temperature,
         top_p=grpo.sampling.top_p,
@@ -194,11 +164,11 @@ def make_trainer(
         max_steps=grpo.steps,
         save_strategy="steps" if grpo.save_steps else "no",
         save_steps=grpo.save_steps or 500,
-        vllm_server_base_url=server,
-        max_staleness=queue.max_staleness,
-        request_timeout=queue.request_timeout_s,
-        vllm_server_timeout=queue.server_timeout_s,
-        weight_sync_timeout=queue.weight_sync_timeout_s,
+        max_staleness=asynchronous.max_staleness,
+        heartbeat_stale_after_s=float(asynchronous.heartbeat_timeout_s),
+        vllm_server_base_url=asynchronous.server,
+        vllm_server_timeout=asynchronous.server_timeout_s,
+        weight_sync_timeout=asynchronous.weight_sync_timeout_s,
         report_to=list(config.report_to),
     )
     guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
@@ -219,13 +189,7 @@ def make_trainer(
     return trainer
 
 
-def train(
-    config: RunConfig,
-    directory: Path,
-    server: str,
-    weight_transfer: Any = None,
-    queue: QueueSettings = _DEFAULT_QUEUE,
-) -> Path:
+def train(config: RunConfig, directory: Path, asynchronous: AsyncSettings, weight_transfer: Any = None) -> Path:
     """Train what GRPO starts from and leave the result in `<run>/grpo`, where `wordle-rl run` finds it.
 
     Returns:
@@ -237,7 +201,6 @@ def train(
         RunError: If loss or gradient are not finite for too many steps in a row.
     """
     check_settings(config)
-    queue.check()
     check_vllm("asynchronous GRPO")
     start = config.start_settings(directory).path
     if config.start == "sft" and not is_trained(directory / "sft"):
@@ -246,18 +209,18 @@ def train(
         )
     if is_trained(directory / "grpo"):
         raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
-    max_length, words = server_length(server, start), load_words(config.words.source)
+    max_length, words = server_length(asynchronous, start), load_words(config.words.source)
     check_length(config, words, start_codec(config, directory), max_length)
     split = split_secrets(words, config.words.split_seed)
     if is_first():
         if doubt := leak_warning(Path(start), split):
-            messages.print(f"model.path {doubt}")
+            console.messages.print(f"model.path {doubt}", highlight=False, soft_wrap=True)
         Run.create(directory, config, split)
     wait_for_all()
     run, target = Run(directory), directory / "grpo"
     checkpoints = target / "checkpoints"
     with held_interrupt() as stop:
-        trainer = make_trainer(config, run, server, max_length, stop, weight_transfer, queue)
+        trainer = make_trainer(config, run, asynchronous, max_length, stop, weight_transfer)
         train_to_end(trainer, last_checkpoint(checkpoints), config.grpo.steps)
     trainer.guard.check(checkpoints)
     save_trained(trainer, start_codec(config, run.directory), target)
@@ -267,15 +230,16 @@ def train(
     return target
 
 
-def server_length(server: str, model: str) -> int:
+def server_length(asynchronous: AsyncSettings, model: str) -> int:
     """The most tokens a vLLM server takes, a reply included.
 
     Raises:
         ConfigError: If nothing answers at the address, or it serves another model.
     """
+    server = asynchronous.server
     try:
-        with urlopen(f"{server.rstrip('/')}/v1/models", timeout=10.0) as answer:
-            served = {str(card["id"]): card["max_model_len"] for card in json.load(answer)["data"]}
+        with urlopen(f"{server.rstrip('/')}/v1/models", timeout=asynchronous.lookup_timeout_s) as reply:
+            served = {str(card["id"]): card["max_model_len"] for card in json.load(reply)["data"]}
     except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something else
         raise ConfigError(f"no vLLM server answers at {server}; start it, or correct --server") from None
     if model not in served:
@@ -303,23 +267,22 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
 def async_grpo(
     out: Path,
     settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
-    server: str = "http://localhost:8000",
-    queue: Annotated[QueueSettings, tyro.conf.arg(name="")] = _DEFAULT_QUEUE,
+    asynchronous: Annotated[AsyncSettings, tyro.conf.arg(name="")] = AsyncSettings(),
 ) -> None:
-    """Asynchronous GRPO with TRL against a vLLM server that serves what it starts from.
+    """Asynchronous GRPO with TRL against a vLLM server that serves the model it starts from.
 
     Args:
         out: The run directory, with its model of SFT unless `sft.epochs` is 0.
         settings: Config file and settings, the same as of the run.
-        server: Address of the server.
-        queue: How far games run ahead, and time-outs.
+        asynchronous: The server, and how far it runs ahead.
     """
-    out_console.print(f"model: {train(settings.config(), out, server, queue=queue)}", highlight=False)
+    directory = train(settings.config(), out, asynchronous)
+    console.out.print(f"model: {directory}", highlight=False)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
-    program = Program("python -m wordle_rl.integrations.async_grpo", Command(async_grpo, lambda **_: True), "")
+    """Read the arguments as `wordle-rl` reads its own, and train; the exit code."""
+    program = Program(f"python -m {_MODULE}", Command(async_grpo, resumes=lambda **_: True))
     return program(sys.argv[1:] if arguments is None else arguments)
 
 

@@ -13,7 +13,7 @@ from trl.import_utils import suppress_experimental_warning
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
 from wordle_rl.models.loading import load_codec
-from wordle_rl.rl.starts import random_given
+from wordle_rl.rl.initial_states import random_given
 from wordle_rl.rollout import (
     InitialState,
     Segment,

@@ -18,7 +18,7 @@ from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.rl.start_boards import start_boards_of
+from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.rollout import InitialState
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all

@@ -2,7 +2,7 @@
 
     question                                             asked by
     do the settings agree with each other?               the models of config/ (raise ConfigError)
-    do settings, model and prompts agree?                settings.py   check_model() and others
+    do settings, model and prompts agree?                model_fit.py  check_model() and others
     does the chat template keep turns, do replies end?   template.py   check_template(), check_stops()
     does everything fit the memory of this device?       memory.py (arithmetic), device.py (this machine)
     are the teacher's games usable?                      teacher_sample.py

@@ -12,9 +12,9 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import refuse
-from wordle_rl.preflight.settings import budgets_of, check_engines, check_model, check_teacher_replies
+from wordle_rl.preflight.model_fit import budgets_of, check_engines, check_model, check_teacher_replies
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
-from wordle_rl.rl.start_boards import start_boards_of
+from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of

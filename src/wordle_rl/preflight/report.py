@@ -19,13 +19,13 @@ from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
-from wordle_rl.preflight.settings import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
+from wordle_rl.preflight.model_fit import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
-from wordle_rl.rl.start_boards import StartBoards, start_boards_of
-from wordle_rl.rl.starts import GroupStarts
+from wordle_rl.rl.initial_states import GroupStarts
+from wordle_rl.rl.starts_file import StartBoards, start_boards_of
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes, sharding

@@ -4,10 +4,11 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
     reply.py       the grammar of a reply: what is a guess, and why something is none
     knowledge.py   what the marks so far prove, and saying it in plain sentences
-    system_prompt.py  a system prompt of one's own, and its placeholders
+    custom_system_prompt.py  a system prompt of one's own, and its placeholders
     prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 
+from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
 from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, system_prompt
 from wordle_rl.prompt.reply import (
@@ -19,7 +20,6 @@ from wordle_rl.prompt.reply import (
     parse_reply,
     with_opened_thought,
 )
-from wordle_rl.prompt.system_prompt import PromptError, fault_in, name_of, tidied
 
 __all__ = [
     "THINK_TAGS",

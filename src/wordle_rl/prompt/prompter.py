@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
-from wordle_rl.prompt.system_prompt import PromptError, fault_in, filled, tidied
 
 
 class Message(TypedDict):

@@ -85,9 +85,9 @@ class Coverage:
 
     def _draw(self, count: int, rng: np.random.Generator) -> list[str]:
         """Outside words, more likely those that showed rare answers before; words not yet played count as average."""
-        worth = self._shown_by @ self._rarity().astype(np.float32)
-        worth = (worth + worth.sum() / max(self._played.sum(), 1)) / (self._played + 1)
-        chances = worth / worth.sum() if worth.any() else None
+        usefulness = self._shown_by @ self._rarity().astype(np.float32)
+        usefulness = (usefulness + usefulness.sum() / max(self._played.sum(), 1)) / (self._played + 1)
+        chances = usefulness / usefulness.sum() if usefulness.any() else None
         outside = self._teacher.words.outside
         return [outside[i] for i in rng.choice(len(outside), count, p=chances)]
 
@@ -104,9 +104,9 @@ class Coverage:
         row, answer, share = shown
         free, picked = candidate.copy(), np.empty(0, np.intp)
         while len(picked) < count:
-            worth = np.bincount(row, share * self._rarity()[answer], len(free))
+            usefulness = np.bincount(row, share * self._rarity()[answer], len(free))
             size = min(-(-count // _BATCHES), count - len(picked))
-            part = np.argsort(np.where(free, -worth, np.inf), kind="stable")[:size]
+            part = np.argsort(np.where(free, -usefulness, np.inf), kind="stable")[:size]
             free[part] = False
             chosen = np.zeros(len(free), np.bool_)
             chosen[part] = True

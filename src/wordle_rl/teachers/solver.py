@@ -81,7 +81,7 @@ class _Task(NamedTuple):
     secrets: Ints
     settings: TeacherSettings
     opener: int
-    worth: npt.NDArray[np.float64]
+    usefulness: npt.NDArray[np.float64]
     seed: tuple[int, int]
 
 
@@ -128,7 +128,7 @@ class SolverTeacher:
         secrets: Sequence[str],
         settings: TeacherSettings,
         seed: int,
-        worth: npt.NDArray[np.float64] | None = None,
+        usefulness: npt.NDArray[np.float64] | None = None,
     ) -> TeacherGames:
         """Play one game per secret.
 
@@ -136,18 +136,18 @@ class SolverTeacher:
             secrets: Listed words.
             settings: How far to stray from best play.
             seed: Seed of everything drawn at random.
-            worth: How useful it is to show each answer, shape (answers,), for `reveal_rate`; None: all alike.
+            usefulness: Of showing each answer once more, shape (answers,), for `reveal_rate`; None: all alike.
 
         Raises:
             WordListError: If there is no secret, or a secret or the opener is not listed.
         """
         if not secrets:
             raise WordListError("the teacher was given no secrets; give at least one")
-        worth = np.ones(len(self.words.answers)) if worth is None else worth
+        usefulness = np.ones(len(self.words.answers)) if usefulness is None else usefulness
         indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
         opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
-            _Task(indices[start : start + _CHUNK], settings, opener, worth, (seed, start))
+            _Task(indices[start : start + _CHUNK], settings, opener, usefulness, (seed, start))
             for start in range(0, len(indices), _CHUNK)
         ]
         chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
@@ -208,7 +208,7 @@ class SolverTeacher:
         return int(self._answer_as_guess[np.argmax(bits)])
 
     def _play_chunk(self, task: _Task) -> _Chunk:
-        secrets, settings, opener, worth, seed = task
+        secrets, settings, opener, usefulness, seed = task
         rng = np.random.default_rng(seed)
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -232,7 +232,7 @@ class SolverTeacher:
                     if rng.random() < settings.reveal_rate:
                         game = active[row]
                         fitting = self._fitting(guesses[game, :turn], codes[game, :turn])
-                        revealing[row] = self._reveal(possible[game], fitting, secrets[game], worth, rng)
+                        revealing[row] = self._reveal(possible[game], fitting, secrets[game], usefulness, rng)
                 chosen, stray, classes[active, turn] = self._choose(
                     possible[active], revealing, noise[active], settings.stray_rate, settings.probe_gain, rng
                 )
@@ -289,7 +289,7 @@ class SolverTeacher:
         possible: npt.NDArray[np.bool_],
         fitting: npt.NDArray[np.intp],
         secret: int,
-        worth: npt.NDArray[np.float64],
+        usefulness: npt.NDArray[np.float64],
         rng: np.random.Generator,
     ) -> int:
         """The word, of some drawn from `fitting`, whose marks best single out an answer worth showing.
@@ -305,7 +305,7 @@ class SolverTeacher:
         drawn = fitting[rng.permutation(len(fitting))[: max(_MAX_LOOKED_UP // len(candidates), 1)]]
         left = self._answer_codes[np.ix_(drawn, candidates)] == self._codes[drawn, secret][:, None]
         num_left = left.sum(axis=1)
-        value = left @ (worth[candidates] * rng.exponential(size=len(candidates)))
+        value = left @ (usefulness[candidates] * rng.exponential(size=len(candidates)))
         value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, each equally likely
         value[num_left == len(candidates)] = 0
         best = int(np.argmax(value))

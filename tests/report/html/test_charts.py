@@ -19,7 +19,7 @@ from wordle_rl.report.html.charts import (
     nice_ticks,
     running_mean,
 )
-from wordle_rl.report.html.curves import curves_of, curves_section
+from wordle_rl.report.html.stage_curves import curves_of, curves_section
 
 
 def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:

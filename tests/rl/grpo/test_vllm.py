@@ -119,7 +119,7 @@ def test_the_engine_is_awake_for_a_rollout_and_asleep_while_the_policy_learns(en
 def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(sleep, engine, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)
     make = GameSetup
-    monkeypatch.setattr("grpo_training.GameSetup", lambda *given: make(*given, validation=given[2][:3]))
+    monkeypatch.setattr("grpo_training.GameSetup", lambda *given: make(*given, validation=given[1][:3]))
     found = engine(steps=2, validate_every_steps=1, vllm=VLLMSettings(sleep=sleep))
     written = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]
     assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 2, abs=1e-3)

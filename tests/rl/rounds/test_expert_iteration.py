@@ -16,7 +16,7 @@ from training_fixtures import compact, make_run, rows, small_model, weights_of
 import wordle_rl.rl.rounds.rounds as rounds_module
 from wordle_rl.chat.codec import mask_picture
 from wordle_rl.prompt import Shape
-from wordle_rl.report.html.curves import curves_section
+from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.rounds.expert_iteration import best_games, examples_of, train_expert_iteration
 from wordle_rl.rl.setup import GameSetup, Scored

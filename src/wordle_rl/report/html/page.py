@@ -9,7 +9,6 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from wordle_rl.report.html.curves import curves_of
 from wordle_rl.report.html.games import games_payload, json_for_script
 from wordle_rl.report.html.sections import (
     comparison_section,
@@ -19,6 +18,7 @@ from wordle_rl.report.html.sections import (
     results_section,
     run_section,
 )
+from wordle_rl.report.html.stage_curves import curves_of
 from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.runs import write_text_atomically
 

@@ -1,6 +1,6 @@
 """The games of one GRPO step, in four parts that follow each other.
 
-    draw      rl/starts.py   a secret and an initial state for each group
+    draw      rl/initial_states.py   a secret and an initial state for each group
     play      play.py        the games of each group, all in lockstep
     score     score.py       rewards, and advantages within each group
     lay out   layout.py      one row per prompt, as TRL's loss takes them
@@ -24,8 +24,8 @@ from wordle_rl.rl.grpo.layout import Rows, lay_out, rows_per_game
 from wordle_rl.rl.grpo.play import GroupPlayer, OpenSampler
 from wordle_rl.rl.grpo.probes import Probe, probe
 from wordle_rl.rl.grpo.score import Group, score_group
+from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured
-from wordle_rl.rl.starts import GroupStarts, record_secrets
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 

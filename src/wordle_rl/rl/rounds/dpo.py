@@ -146,17 +146,17 @@ class _Judge:
         scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
         solver = self._setup.solver
         candidates = solver.candidates(scored)
-        worth: dict[Turn, float] = {}
+        guess_values: dict[Turn, float] = {}
         replies = []
         for completion in completions:
             turn = self._turn(board, completion.text)
-            if turn not in worth:
+            if turn not in guess_values:
                 if self._measure == "regret":
-                    worth[turn] = -turn_regret(turn, candidates, solver.regret)
+                    guess_values[turn] = -turn_regret(turn, candidates, solver.regret)
                 else:
-                    worth[turn] = information_share(turn, board.secret, candidates, solver)
+                    guess_values[turn] = information_share(turn, board.secret, candidates, solver)
             sound = not (completion.overlong or turn.outcome.broke_rules)
-            replies.append(Reply(completion.token_ids, worth[turn], sound))
+            replies.append(Reply(completion.token_ids, guess_values[turn], sound))
         return replies
 
     def _turn(self, board: Board, text: str) -> Turn:

@@ -25,8 +25,8 @@ from wordle_rl.config import ModelSettings, RoundSettings, SFTSettings, seed_aft
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
+from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured, prompt_budget
-from wordle_rl.rl.starts import GroupStarts, record_secrets
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone

@@ -13,7 +13,7 @@ from template_checks import levels
 from wordle_rl.config import ConfigError, EvalSettings, GameSettings, GRPOSettings, ModelSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.preflight.findings import Finding, refuse
-from wordle_rl.preflight.settings import (
+from wordle_rl.preflight.model_fit import (
     check_engines,
     check_lengths,
     check_model,

@@ -6,7 +6,7 @@ import pytest
 
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.starts import GroupStarts
+from wordle_rl.rl.initial_states import GroupStarts
 from wordle_rl.rollout import InitialState
 
 SHARE = 0.4

@@ -82,16 +82,13 @@ class Call:
 
     def showing_file(self) -> Command:
         """The command with the settings of its config file as defaults, for its help."""
-        defaults = {name: _showing(value) for name, value in self.arguments.items() if isinstance(value, RunSettings)}
+        given = {name: value for name, value in self.arguments.items() if isinstance(value, RunSettings)}
+        defaults = {name: value.showing_file() for name, value in given.items() if value.file is not None}
         return replace(self.command, function=_with_defaults(self.command.function, defaults))
 
 
 def _naming(value: Any, options: Sequence[str]) -> Any:
     return value.naming(options) if isinstance(value, RunSettings) else value
-
-
-def _showing(value: RunSettings) -> RunSettings:
-    return value.showing_file()
 
 
 def _with_defaults(function: Callable[..., Any], defaults: Mapping[str, Any]) -> Callable[..., Any]:
