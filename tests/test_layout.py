@@ -11,7 +11,7 @@ SHARED = sorted([*(TESTS / "support").glob("*.py"), *TESTS.rglob("conftest.py")]
 NO_ROOMS = {"benchmarks", "docs", "examples", "repository"}
 """Directories of tests about what lies beside the package."""
 
-NO_FILES = {"test_imports.py", "test_layout.py"}
+NO_FILES = {"test_imports.py", "test_language.py", "test_layout.py"}
 """Tests about all rooms."""
 
 LAUNCHED = {"sharded_training", "two_processes"}

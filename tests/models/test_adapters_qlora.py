@@ -25,7 +25,6 @@ from safetensors.torch import load_file
 from scripted import scripted
 from training_fixtures import compact, make_run, rows
 
-import wordle_rl.rl.rounds.rounds as rounds_module
 from wordle_rl.config import ModelSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.export import merge
@@ -142,9 +141,9 @@ ROUNDS = {
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Script(sixty)))
+def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path) -> None:
     train, settings = ROUNDS[name]
+    train = partial(train, make_sampler=scripted(Script(sixty)))
     settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
     setup = GameSetup(context_for(sixty, compact(max_turns=3), solver), sixty.answers[:1])
 

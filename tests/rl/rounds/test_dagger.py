@@ -14,7 +14,6 @@ from grpo_training import close
 from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
-import wordle_rl.rl.rounds.rounds as rounds_module
 from wordle_rl.chat.codec import mask_picture
 from wordle_rl.config import DaggerSettings, OptimizerSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
@@ -26,6 +25,7 @@ from wordle_rl.rl.rounds.dagger import Labeller, examples_of, train_dagger
 from wordle_rl.rl.setup import GameSetup, Scored, boards_of
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
@@ -213,11 +213,16 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
     assert len(labelled(sixty, codec, games, limit=8)[0]) == numbers["boards"]
 
 
-def train(model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6):
+def train(
+    model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6, says=None
+):
+    """Train on the games of the policy; with `says`, of one that says what this has it say."""
     setup = GameSetup(
         context_for(words, compact(max_turns=turns), Solver(words, use_cache=False)), secrets or words.answers
     )
-    train_dagger(model, codec, setup, settings, make_run(directory, words), traces=traces, progress=progress)
+    player = scripted(says) if says else TransformersSampler
+    run = make_run(directory, words)
+    train_dagger(model, codec, setup, settings, run, traces=traces, progress=progress, make_sampler=player)
     return model
 
 
@@ -253,14 +258,15 @@ def taught(examples) -> set[tuple[int, ...]]:
     return {tuple(example.token_ids) for example in examples}
 
 
-def test_boards_of_so_many_earlier_rounds_are_learnt_again(
-    sixty, codec, tokenizer, tmp_path, monkeypatch, seen
-) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
-    train(small_model(tokenizer), codec, sixty, tmp_path / "none", change(rounds=3, keep_rounds=0))
+def test_boards_of_so_many_earlier_rounds_are_learnt_again(sixty, codec, tokenizer, tmp_path, seen) -> None:
+    train(
+        small_model(tokenizer), codec, sixty, tmp_path / "none", change(rounds=3, keep_rounds=0), says=Stumbling(sixty)
+    )
     alone = [taught(examples) for examples in seen]
     assert len(set(map(frozenset, alone))) == 3
-    train(small_model(tokenizer), codec, sixty, tmp_path / "one", change(rounds=3, keep_rounds=1))
+    train(
+        small_model(tokenizer), codec, sixty, tmp_path / "one", change(rounds=3, keep_rounds=1), says=Stumbling(sixty)
+    )
     assert [taught(examples) for examples in seen[3:]] == [alone[0], alone[0] | alone[1], alone[1] | alone[2]]
     assert all(len(examples) == len(taught(examples)) for examples in seen)
     for name in ("none", "one"):
@@ -268,12 +274,16 @@ def test_boards_of_so_many_earlier_rounds_are_learnt_again(
         assert [more > 0 for more in new] == [False, name == "one", name == "one"]
 
 
-def test_teacher_games_make_up_their_share_of_all_games(
-    sixty, codec, tokenizer, plain_traces, tmp_path, monkeypatch, seen
-) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
+def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer, plain_traces, tmp_path, seen) -> None:
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
-    train(small_model(tokenizer), codec, sixty, tmp_path, change(rounds=3, keep_rounds=1, replay_share=0.5))
+    train(
+        small_model(tokenizer),
+        codec,
+        sixty,
+        tmp_path,
+        change(rounds=3, keep_rounds=1, replay_share=0.5),
+        says=Stumbling(sixty),
+    )
     found = rows(tmp_path / "metrics.jsonl")
     assert [row["all_examples"] - row["own_examples"] for row in found] == [6.0, 12.0, 12.0]
     teacher_games = taught(encode_traces(plain_traces, compact(), codec, 10**6).examples)
@@ -281,11 +291,10 @@ def test_teacher_games_make_up_their_share_of_all_games(
 
 
 def test_secrets_from_outside_the_answers_come_at_their_rate_and_no_held_out_one_does(
-    sixty, split, codec, tokenizer, tmp_path, monkeypatch, seen
+    sixty, split, codec, tokenizer, tmp_path, seen
 ) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
     settings = change(groups_per_round=400, outside_rate=0.5, sample_games=0)
-    train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train)
+    train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train, says=Stumbling(sixty))
     [drawn] = [row["secrets"] for row in rows(tmp_path / "secrets.jsonl")]
     outside = [secret for secret in drawn if secret not in sixty.answer_index]
     assert 160 < len(outside) < 240
@@ -297,13 +306,18 @@ def test_secrets_from_outside_the_answers_come_at_their_rate_and_no_held_out_one
     assert row["win_rate"] == len(won) / (400 - len(outside))
 
 
-def test_with_no_secret_among_the_answers_there_is_no_win_rate(
-    sixty, codec, tokenizer, tmp_path, monkeypatch, seen
-) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
+def test_with_no_secret_among_the_answers_there_is_no_win_rate(sixty, codec, tokenizer, tmp_path, seen) -> None:
     told = []
     settings = change(outside_rate=1.0)
-    train(small_model(tokenizer), codec, sixty, tmp_path, settings, progress=lambda *a: told.append(a[2]))
+    train(
+        small_model(tokenizer),
+        codec,
+        sixty,
+        tmp_path,
+        settings,
+        progress=lambda *a: told.append(a[2]),
+        says=Stumbling(sixty),
+    )
     assert "win_rate" not in rows(tmp_path / "metrics.jsonl")[0]
     assert told[-1] == "no secret was an answer"
 
@@ -324,18 +338,13 @@ RESUMED = change(rounds=2, groups_per_round=4, keep_rounds=1)
 def whole(sixty, codec, tokenizer, tmp_path_factory):
     """A training that nobody interrupted: its weights and what it logged."""
     directory = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
-        model = train(small_model(tokenizer), codec, sixty, directory, RESUMED)
+    model = train(small_model(tokenizer), codec, sixty, directory, RESUMED, says=Stumbling(sixty))
     return weights_of(model), rows(directory / "metrics.jsonl")
 
 
 @pytest.mark.parametrize("moment", ["round 2: playing", "round 2: step 1"])
-def test_interrupted_and_resumed_equals_uninterrupted(
-    moment, whole, sixty, codec, tokenizer, tmp_path, monkeypatch
-) -> None:
+def test_interrupted_and_resumed_equals_uninterrupted(moment, whole, sixty, codec, tokenizer, tmp_path) -> None:
     """While a round is played that goes back to the one before, and between two of its steps."""
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(Stumbling(sixty)))
 
     def stopping(_done: int, _total: int, note: str) -> None:
         if note.startswith(moment) and not pressed:
@@ -344,12 +353,12 @@ def test_interrupted_and_resumed_equals_uninterrupted(
 
     pressed: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(tokenizer), codec, sixty, tmp_path, RESUMED, progress=stopping)
+        train(small_model(tokenizer), codec, sixty, tmp_path, RESUMED, progress=stopping, says=Stumbling(sixty))
     assert pressed
     assert not (tmp_path / "dagger" / "model.safetensors").exists()
 
     # every weight must come from a checkpoint, every board of the first round from its file
-    resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, RESUMED)
+    resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, RESUMED, says=Stumbling(sixty))
     weights, logged = whole
     assert close(weights, weights_of(resumed))
     found = rows(tmp_path / "metrics.jsonl")

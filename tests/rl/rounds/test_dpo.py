@@ -15,7 +15,6 @@ from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.rl.rounds.dpo as dpo_module
-import wordle_rl.rl.rounds.rounds as rounds_module
 from wordle_rl.config import DPOSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.rounds.dpo import PairTrainer, Reply, compared, pairs_of, train_dpo
@@ -23,16 +22,15 @@ from wordle_rl.rl.setup import GameSetup, boards_of
 
 
 @pytest.fixture
-def script(sixty, monkeypatch) -> Script:
-    made = Script(sixty)
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(made))
-    return made
+def script(sixty) -> Script:
+    return Script(sixty)
 
 
 class Training:
     """Runs `train_dpo` and keeps the rows each round trained on, the batches TRL made of them, and the reference."""
 
-    def __init__(self, tokenizer, codec, words, solver, monkeypatch) -> None:
+    def __init__(self, tokenizer, codec, words, solver, script, monkeypatch) -> None:
+        self.script = script
         self.tokenizer, self.codec, self.words, self.solver = tokenizer, codec, words, solver
         self.rows: list[list[dict]] = []
         self.batches: list[dict] = []
@@ -54,13 +52,14 @@ class Training:
     def __call__(self, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
         model = model or small_model(self.tokenizer)
         setup = GameSetup(context_for(self.words, compact(shape, max_turns=3), self.solver), self.words.answers[:1])
-        train_dpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
+        run, says = make_run(directory, self.words), scripted(self.script)
+        train_dpo(model, self.codec, setup, settings, run, progress=progress, make_sampler=says)
         return model
 
 
 @pytest.fixture
-def train(tokenizer, codec, sixty, solver, monkeypatch) -> Training:
-    return Training(tokenizer, codec, sixty, solver, monkeypatch)
+def train(tokenizer, codec, sixty, solver, script, monkeypatch) -> Training:
+    return Training(tokenizer, codec, sixty, solver, script, monkeypatch)
 
 
 def update(**changes: object) -> DPOSettings:

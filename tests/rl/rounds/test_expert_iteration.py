@@ -13,7 +13,6 @@ from grpo_training import close, logprob
 from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
-import wordle_rl.rl.rounds.rounds as rounds_module
 from wordle_rl.chat.codec import mask_picture
 from wordle_rl.prompt import Shape
 from wordle_rl.report.html.stage_curves import curves_section
@@ -88,22 +87,21 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
     assert mask_picture(codec, example.token_ids, example.loss_mask).count("⟦") == 1
 
 
-def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, progress=None, secrets=None):
+def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, *, says, progress=None):
+    """Train on games in which the policy says what `says` has it say."""
     setup = GameSetup(
-        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), secrets or words.answers[:1]
+        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), words.answers[:1]
     )
-    train_expert_iteration(model, codec, setup, settings, make_run(directory, words), progress=progress)
+    run = make_run(directory, words)
+    train_expert_iteration(model, codec, setup, settings, run, progress=progress, make_sampler=scripted(says))
     return model
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_one_round_raises_the_probability_of_the_kept_game(
-    shape, group, sixty, codec, tokenizer, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
+def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, codec, tokenizer, tmp_path) -> None:
     kept = group.games(sixty, codec, shape)[1].trajectory.segments
     before = logprob(small_model(tokenizer), kept)
-    after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, shape=shape), kept)
+    after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, shape=shape, says=group), kept)
     assert after > before + 0.1
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["stage"], row["step"], row["kept_games"], row["win_rate"]) == ("expert_iteration", 1, 1.0, 0.8)
@@ -115,14 +113,13 @@ def test_one_round_raises_the_probability_of_the_kept_game(
 def test_teacher_games_make_up_their_share_and_others_come_each_round(
     group, sixty, codec, tokenizer, plain_traces, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
     seen = []
     monkeypatch.setattr(
         "wordle_rl.rl.rounds.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
     )
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_share": 0.5})
-    train(small_model(tokenizer), codec, sixty, tmp_path, settings)
+    train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=group)
     assert [len(examples) for examples in seen] == [6, 6]
     assert seen[0][:3] == seen[1][:3]
     taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
@@ -130,8 +127,7 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
     assert [row["all_examples"] for row in rows(tmp_path / "metrics.jsonl")] == [6.0, 6.0]
 
 
-def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, tokenizer, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
+def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, tokenizer, tmp_path) -> None:
     model, calls = small_model(tokenizer), []
 
     def poison(gradient):
@@ -139,7 +135,7 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
         return gradient if len(calls) == 2 else torch.full_like(gradient, float("nan"))
 
     model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
-    train(model, codec, sixty, tmp_path, SETTINGS.model_copy(update={"epochs": 4}))
+    train(model, codec, sixty, tmp_path, SETTINGS.model_copy(update={"epochs": 4}), says=group)
     assert len(calls) == 4
     [row] = rows(tmp_path / "metrics.jsonl")
     assert row["skipped_steps"] == 3
@@ -149,18 +145,15 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
 def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:
     settings = SETTINGS.model_copy(update={"replay_share": 0.5})
     with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
-        train(small_model(tokenizer), codec, sixty, tmp_path, settings)
+        train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=None)
     assert not (tmp_path / "secrets.jsonl").exists()
 
 
 @pytest.mark.parametrize("moment", ["round 2: step 1", "win_rate"])
-def test_interrupted_and_resumed_equals_uninterrupted(
-    moment, group, sixty, codec, tokenizer, tmp_path, monkeypatch
-) -> None:
+def test_interrupted_and_resumed_equals_uninterrupted(moment, group, sixty, codec, tokenizer, tmp_path) -> None:
     """Between two steps of a round, and between two rounds."""
-    monkeypatch.setattr(rounds_module, "TransformersSampler", scripted(group))
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3})
-    whole = train(small_model(tokenizer), codec, sixty, tmp_path / "whole", settings)
+    whole = train(small_model(tokenizer), codec, sixty, tmp_path / "whole", settings, says=group)
 
     def stopping(_done: int, _total: int, note: str) -> None:
         if note.startswith(moment) and not pressed:
@@ -169,7 +162,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
 
     pressed: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(tokenizer), codec, sixty, tmp_path / "broken", settings, progress=stopping)
+        train(small_model(tokenizer), codec, sixty, tmp_path / "broken", settings, says=group, progress=stopping)
     assert pressed
     assert not (tmp_path / "broken" / "expert_iteration" / "model.safetensors").exists()
 
@@ -178,7 +171,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     with torch.no_grad():
         for parameter in resumed.parameters():
             parameter.add_(1.0)
-    train(resumed, codec, sixty, tmp_path / "broken", settings)
+    train(resumed, codec, sixty, tmp_path / "broken", settings, says=group)
     assert close(weights_of(whole), weights_of(resumed))
     assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
     assert len(rows(tmp_path / "broken" / "secrets.jsonl")) == 2

@@ -28,10 +28,11 @@ from wordle_rl.data.trace import TraceTurn
 from wordle_rl.game import Turn, violates_clues
 from wordle_rl.prompt import Thinking
 from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
+from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored, boards_of
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
 from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.teachers.games import narration
 from wordle_rl.teachers.solver import Advice, SolverTeacher
 from wordle_rl.training.trainer import RunCallback
@@ -63,6 +64,7 @@ def train_dagger(
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
+    make_sampler: MakeSampler = TransformersSampler,
 ) -> Path:
     """Teach the model the teacher's replies on the boards it reaches and save it to `<run>/dagger`.
 
@@ -89,6 +91,7 @@ def train_dagger(
         report_to=report_to,
         progress=progress,
         outside_rate=settings.outside_rate,
+        make_sampler=make_sampler,
     )
     method = _Aggregation(model, codec, setup, settings, run, traces, seed)
     directory = rounds.train(method)

@@ -28,11 +28,12 @@ from wordle_rl.game import Game, Turn
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share
-from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, forward_restored
+from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, forward_restored
 from wordle_rl.rl.setup import Board, GameSetup, Scored, boards_of
 from wordle_rl.runs import Run
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver.boards import turn_regret
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, train_epochs, trainer_arguments
 
@@ -67,6 +68,7 @@ def train_dpo(
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
+    make_sampler: MakeSampler = TransformersSampler,
 ) -> Path:
     """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
 
@@ -79,7 +81,18 @@ def train_dpo(
         ConfigError: If a setting cannot work.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    rounds = Rounds(
+        NAME,
+        model,
+        codec,
+        setup,
+        settings,
+        run,
+        seed=seed,
+        report_to=report_to,
+        progress=progress,
+        make_sampler=make_sampler,
+    )
     return rounds.train(_BetterGuesses(model, codec, setup, settings))
 
 

@@ -19,10 +19,11 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ExpertIterationSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
+from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored
 from wordle_rl.runs import Run
 from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.trainer import RunCallback
 
 NAME = "expert_iteration"
@@ -38,6 +39,7 @@ def train_expert_iteration(
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
+    make_sampler: MakeSampler = TransformersSampler,
 ) -> Path:
     """Improve the model by its own best games and save it to `<run>/expert_iteration`.
 
@@ -52,7 +54,18 @@ def train_expert_iteration(
         RunError: If there are no traces to replay.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(NAME, model, codec, setup, settings, run, seed=seed, report_to=report_to, progress=progress)
+    rounds = Rounds(
+        NAME,
+        model,
+        codec,
+        setup,
+        settings,
+        run,
+        seed=seed,
+        report_to=report_to,
+        progress=progress,
+        make_sampler=make_sampler,
+    )
     return rounds.train(_BestGames(model, codec, setup, settings, run, seed))
 
 

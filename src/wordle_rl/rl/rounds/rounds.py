@@ -11,7 +11,7 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, TrainerControl, TrainerState, Training
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ModelSettings, RoundSettings, SFTSettings, seed_after
+from wordle_rl.config import ModelSettings, RoundSettings, SamplingSettings, SFTSettings, seed_after
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
@@ -31,6 +31,7 @@ from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
 from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.checkpoints import drop_checkpoints
 from wordle_rl.training.guard import StepGuard
@@ -43,6 +44,9 @@ Row = dict[str, list[int]]
 
 Numbers = dict[str, float]
 
+MakeSampler = Callable[[PreTrainedModel, ChatCodec, SamplingSettings, int], Sampler]
+"""Sampler of a round, given the policy, its codec, the sampling settings and a seed."""
+
 
 @dataclass(frozen=True)
 class Round:
@@ -53,7 +57,7 @@ class Round:
 
     number: int
     groups: list[list[Scored]]
-    sampler: TransformersSampler
+    sampler: Sampler
     seed: int
 
 
@@ -90,6 +94,7 @@ class Rounds:
         report_to: Experiment trackers, by TRL's names.
         progress: Told of games played, games in all, and how it goes.
         outside_rate: Share of secrets that are listed words outside the answers.
+        make_sampler: Opens the sampler that plays a round.
 
     Raises:
         ConfigError: If several processes were launched, or the model's context holds no reply.
@@ -108,11 +113,12 @@ class Rounds:
         report_to: Sequence[str] = (),
         progress: ProgressCallback | None = None,
         outside_rate: float = 0.0,
+        make_sampler: MakeSampler = TransformersSampler,
     ) -> None:
         check_alone(name)
         self.name, self.model, self.codec, self.setup = name, model, codec, setup
         self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
-        self._progress = progress
+        self._progress, self._make_sampler = progress, make_sampler
         self._max_prompt_tokens = prompt_budget(model, settings, name)
         self._schedule = settings.reward.schedule()
         self._starts = GroupStarts(
@@ -176,7 +182,7 @@ class Rounds:
         """Play the games of a round and choose what to learn from them."""
         started = time.perf_counter()
         seed = random.Random(f"{self.seed}:{number}").getrandbits(31)
-        sampler = TransformersSampler(self.model, self.codec, self.settings.sampling, seed)
+        sampler = self._make_sampler(self.model, self.codec, self.settings.sampling, seed)
         trajectories = self._trajectories(sampler, number, stop)
         rubric = self._schedule.rubric_at(number - 1, self.record.best_compliance)
         games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
@@ -190,7 +196,7 @@ class Rounds:
         numbers |= chosen | {"seconds/play": time.perf_counter() - started}
         return {"record": asdict(record), "numbers": numbers}, rows
 
-    def _trajectories(self, sampler: TransformersSampler, number: int, stop: StopRequest) -> list[Trajectory]:
+    def _trajectories(self, sampler: Sampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
         drawn = self._starts.draw(self.settings.groups_per_round, number, rng=rng)
         record_secrets(self.run, self.name, number - 1, 0, [start.secret for start in drawn])
