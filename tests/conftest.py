@@ -36,8 +36,9 @@ settings.register_profile("laws", derandomize=True, deadline=None)
 settings.load_profile("laws")
 
 
-def pytest_collection_finish() -> None:
-    """Keep what the imports have made out of every later collection.
+@pytest.fixture(scope="module", autouse=True)
+def _imports_are_no_garbage() -> None:
+    """Keep what has been imported out of later collections.
 
     A trainer collects garbage when it ends; over the objects of torch and transformers that takes longer than to train
     a model this small.
