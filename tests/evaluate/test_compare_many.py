@@ -171,8 +171,7 @@ def test_the_table_shows_every_run_its_test_and_the_words_that_differ_most() -> 
 def files(tmp_path: Path) -> list[Path]:
     for evaluation in (BASE, SFT, GRPO):
         evaluation.save(tmp_path / f"{evaluation.name}.json")
-    save_csv(GRPO, SPLIT, tmp_path / "grpo.csv")
-    return [tmp_path / "base.json", tmp_path / "sft.json", tmp_path / "grpo.csv"]
+    return [tmp_path / "base.json", tmp_path / "sft.json", tmp_path / "grpo.json"]
 
 
 def test_compare_takes_any_number_of_runs(cli, files, tmp_path: Path) -> None:

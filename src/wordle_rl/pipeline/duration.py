@@ -40,7 +40,8 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
     if config.model.path != "tiny" or torch.cuda.is_available() or not (todo.sft or todo.play):
         return {}
     with torch.random.fork_rng(devices=[]):
-        model, codec = load_model(config.model, config.seed)
+        plain = config.model.model_copy(update={"liger_kernels": False})
+        model, codec = load_model(plain, config.seed)
         examples = teacher_examples(config, context, codec)
         per_token = _training_seconds_per_token(model, codec, examples, config)
         per_turn = _sampling_seconds_per_turn(model, codec, context, config.play_settings.sampling)
