@@ -87,7 +87,7 @@ class Pipeline:
 
 def _print_duration(work: RunWork, todo: Todo) -> None:
     """Print about how long the run will take on this machine, by stage, where that can be estimated."""
-    if not (is_first() and todo):
+    if not todo or work.console.quiet:  # as it is in every process but the first
         return
     from wordle_rl.pipeline.duration import estimate_seconds
 
