@@ -155,11 +155,11 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
     assert "with temperature 0 instead of 1;" in err
     assert "with seed 4 instead of 3;" in cli(*command, "--temperature", 1, "--seed", 4)[2]
     assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
-    greedy = ("--max-games", 2, "--max-completion-tokens", 512, "--out", tmp_path / "greedy.json")
+    greedy = ("--max-games", 2, "--max-completion-tokens", 64, "--out", tmp_path / "greedy.json")
     cli("eval", "--player", finished_run, "--words", word_directory, *greedy)
     out = cli("compare", tmp_path / "x.json", tmp_path / "greedy.json", "--names", "a", "b")[1]
     assert (
-        "a and b were asked under different conditions: temperature 1 and 0, max_completion_tokens 12 and 512"
+        "a and b were asked under different conditions: temperature 1 and 0, max_completion_tokens 12 and 64"
         in " ".join(out.split())
     )
     assert cli("compare", tmp_path / "x.json", finished_run / "eval" / "sft.json")[0] == 0

@@ -254,7 +254,8 @@ def nearly_full_disk() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
 
-@pytest.mark.parametrize("until", ["traces", pytest.param("sft", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("until", ["traces", "sft"])
 def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
     until, finished_run, word_directory, tmp_path: Path
 ) -> None:

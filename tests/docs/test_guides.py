@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 SERVER = "http://127.0.0.1:8000/v1"
 
-QUICK = {"memory", "troubleshooting"}
+QUICK = {"memory"}
 """Guides whose commands run in the quick tests; those of the others, which train again and again, are `slow`."""
 
 HUB = {

@@ -146,6 +146,7 @@ def test_it_goes_through_sft_grpo_and_evaluation(published: Path, word_directory
         assert json.loads((tmp_path / "run" / name / "config.json").read_text())["model_type"] == "gemma3_text"
 
 
+@pytest.mark.slow
 def test_its_adapter_goes_the_same_way_and_is_merged(published: Path, word_directory: Path, tmp_path: Path) -> None:
     before = (published / "model.safetensors").read_bytes()
     results = run_of(tmp_path, word_directory, published, **{"model.lora__rank": "4"})()

@@ -122,7 +122,7 @@ def test_a_model_is_tested_on_what_its_training_held_out_wherever_it_lies(
     assert cli("eval", "--player", model, "--out", out, "--no-regret", "--max-completion-tokens", 12)[0] == 0
     held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
     assert {record.secret for record in Evaluation.load(out).records} == held_out
-    assert cli("play", "--player", model, "--secret", min(held_out))[0] == 0
+    assert cli("play", "--player", model, "--secret", min(held_out), "--max-completion-tokens", 12)[0] == 0
 
 
 def test_a_model_whose_words_are_gone_says_so_unless_told_others(

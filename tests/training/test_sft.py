@@ -229,6 +229,7 @@ def test_gradient_checkpointing_reads_layers_twice_and_changes_no_update(
     assert close(weights_of(models[0]), weights_of(models[1]))
 
 
+@pytest.mark.slow
 def test_a_compiled_model_trains_alike(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
     """With a backend that runs the graph it was given, since a real one takes a minute."""
     graphs = []
