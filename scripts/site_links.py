@@ -54,7 +54,7 @@ def linked_file(source: Path, link: str, config: MkDocsConfig) -> Path | None:
 
 
 def site_uri(path: Path, config: MkDocsConfig) -> str:
-    """Where a file of the repository is on the site, before Markdown becomes HTML."""
+    """Place of a repository file on the site, before Markdown becomes HTML."""
     docs = Path(config.docs_dir).resolve()
     if path.is_relative_to(docs):
         return path.relative_to(docs).as_posix()

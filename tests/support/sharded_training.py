@@ -1,4 +1,4 @@
-"""What each process does that trains with FSDP2 on the CPU; `test_sft_launch` starts it with `accelerate launch`.
+"""Program of each process that trains with FSDP2 on the CPU; `test_sft_launch` starts it with `accelerate launch`.
 
 accelerate gives sharding to processes on GPUs alone: to others it leaves the launch file's plan unread, and they would
 train as under DDP. `shard_on_cpu` has them read it; all else is accelerate's, torch's and ours as on a GPU, over gloo.
