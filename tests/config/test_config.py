@@ -9,14 +9,12 @@ from pydantic import BaseModel, ValidationError
 
 from wordle_rl.config import (
     ConfigError,
-    GRPOSettings,
+    GRPOTraining,
     LLMTeacherSettings,
-    OptimizerSettings,
     RunConfig,
     Section,
     describe,
     load_config,
-    own_weights,
 )
 from wordle_rl.reward import CURRICULA
 
@@ -49,15 +47,16 @@ def test_there_are_shipped_configs() -> None:
     assert "quickstart" in {path.stem for path in CONFIGS}
 
 
-def test_the_defaults_survive_json() -> None:
+def test_the_defaults_survive_json(tmp_path: Path) -> None:
     config = RunConfig()
-    assert RunConfig.model_validate(json.loads(config.model_dump_json())) == config
+    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
+    assert load_config(tmp_path / "config.json") == config
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_stored_config_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
     config = load_config(path)
-    (tmp_path / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
+    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
     assert load_config(tmp_path / "config.json") == config
 
 
@@ -83,6 +82,10 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
 def test_a_misspelt_key_deep_down_is_named_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sft\.optimizer\.learningrate .*sft\.optimizer\.learning_rate"):
         load(tmp_path, "[sft.optimizer]\nlearningrate = 0.1\n")
+    for algorithm in ("grpo", "dagger"):  # chosen, and not
+        meant = rf"unknown setting {algorithm}\.optimizer\.learningrate .*{algorithm}\.optimizer\.learning_rate"
+        with pytest.raises(ConfigError, match=meant):
+            load(tmp_path, f"[{algorithm}.optimizer]\nlearningrate = 0.1\n")
 
 
 def test_a_misspelt_section_is_named_and_nonsense_gets_no_hint(tmp_path: Path) -> None:
@@ -94,26 +97,32 @@ def test_a_misspelt_section_is_named_and_nonsense_gets_no_hint(tmp_path: Path) -
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 1\n[sft]\nbatchsize = 2\n")
+        load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 0\n[sft]\nbatchsize = 2\n")
     for name in ("seed", "grpo.group_size", "sft.batchsize"):
         assert name in str(caught.value)
 
 
 IMPOSSIBLE = {
-    "group of one": ("[grpo]\ngroup_size = 1", "grpo.group_size"),
-    "too many given": ("[grpo]\nmax_given = 6", "max_given 6"),
+    "group of one": ("[grpo]\ngroup_size = 1", "rl.group_size 1"),
+    "prefix that leaves no turn": ("[rl.starts]\nmax_prefix_guesses = 6", "max_prefix_guesses 6"),
     "no group": ("[grpo]\ngroups_per_step = 0", "groups_per_step"),
     "uneven micro-batch": ("[grpo]\ngroups_per_step = 2\ngroup_size = 4\nmicro_batch_size = 3", "micro_batch_size 3"),
     "greedy policy": ("[grpo.sampling]\ntemperature = 0", "temperature 0"),
     "negative temperature": ("[grpo.sampling]\ntemperature = -1", "temperature"),
-    "too many given to DPO": ("[dpo]\nmax_given = 6", "dpo.max_given 6"),
-    "greedy rounds": ("[expert_iteration.sampling]\ntemperature = 0", "temperature 0"),
-    "greedy groups": ("[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0", "group_size to 1"),
+    "greedy rounds": ("algorithm = 'expert_iteration'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
+    "greedy DPO": ("algorithm = 'dpo'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
+    "greedy groups": (
+        "algorithm = 'dagger'\n[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0",
+        "group_size to 1",
+    ),
     "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "set traces.narrate"),
-    "nothing but replay": ("[expert_iteration]\nreplay_share = 1", "replay_share"),
-    "outcomes of one game": ("[dpo]\njudge = 'outcome'\ngroup_size = 1", "group_size must be at least 2"),
+    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "replay_fraction"),
+    "outcomes of one game": (
+        "algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1",
+        "rl.group_size must be at least 2",
+    ),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
-    "no tokens": ("[grpo.sampling]\nmax_completion_tokens = 0", "max_completion_tokens"),
+    "no tokens": ("max_completion_tokens = 0", "max_completion_tokens"),
     "teacher outlasts game": ("[game]\nmax_turns = 4", "teacher.max_turns 6"),
     "rates above one": ("[traces.teacher]\nnoise_rate = 0.8\nstray_rate = 0.5", "together"),
     "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "hard_mode"),
@@ -126,14 +135,18 @@ IMPOSSIBLE = {
     "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
     "unknown reward": ("[grpo.reward]\npreset = 'gold'", "'gold'"),
     "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "'solver' and weights (win)"),
-    "two rewards, one the default": ("[dpo.reward]\npreset = 'sparse'\nweights = {win = 1}", "dpo.reward: preset"),
+    "two rewards, one the default": ("[rl.reward]\npreset = 'sparse'\nweights = {win = 1}", "rl.reward: preset"),
+    "two rewards in two sections": (
+        "[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}",
+        "grpo.reward: preset 'solver' and weights (win)",
+    ),
     "two rewards to end with": (
         "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
         "then_preset 'solver' and then_weights (win)",
     ),
     "a curriculum to move on to": ("[grpo.reward]\nthen_preset = 'shaped_curriculum'", "reward.then_preset"),
     "a curriculum to move on from": (
-        "[dpo.reward]\npreset = 'shaped_curriculum'\nthen_preset = 'solver'",
+        "[rl.reward]\npreset = 'shaped_curriculum'\nthen_preset = 'solver'",
         "reward.preset 'shaped_curriculum'",
     ),
     "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", 'set credit to "guess"'),
@@ -142,13 +155,25 @@ IMPOSSIBLE = {
         "set scale_advantages to false",
     ),
     "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
-    "nothing to move on to": ("[grpo.reward]\nover_steps = 10", "over_steps"),
+    "nothing to switch to": ("[grpo.reward]\nthreshold = 0.5", "threshold needs a reward to switch to"),
+    "reward of labels": ("algorithm = 'dagger'\n[rl.reward]\npreset = 'solver'", "rl.reward is not for DAgger"),
+    "reward of wins": (
+        "[expert_iteration.reward]\npreset = 'solver'",
+        "expert_iteration.reward: expert iteration keeps",
+    ),
+    "reward of judged guesses": ("algorithm = 'dpo'\n[rl.reward]\npreset = 'solver'", "unless dpo.judge is 'out"),
+    "passes over games of a step": ("[rl]\nepochs = 2", "rl.epochs is not for GRPO, which trains on each game once"),
+    "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size: GRPO takes grpo.groups_per_step"),
+    "guesses beside outcomes": (
+        "[dpo]\njudge = 'outcome'\nguesses_per_board = 4",
+        "guesses_per_board is for",
+    ),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
     "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "leaves nothing to train"),
     "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path 'tiny'"),
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
-    "a share of nothing": ("starts_share = 0.4", "starts_share"),
-    "boards that nobody starts from": ("starts_file = 'x'\n[grpo]\nsteps = 0", "starts_file is for grpo"),
+    "a fraction of nothing": ("[rl.starts]\nfraction = 0.4", "rl.starts: fraction needs a file"),
+    "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "starts.file is for grpo"),
     "negative seed": ("seed = -1", "seed"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
 }
@@ -184,10 +209,9 @@ def test_more_games_of_a_word_than_memory_can_hold_are_refused() -> None:
 
 
 def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
-    config = load(tmp_path, "[expert_iteration.reward]\nweights = {win = 1}\nthen_preset = 'solver'")
-    (tmp_path / "config.json").write_text(config.model_dump_json())
+    config = load(tmp_path, "[rl.reward]\nweights = {win = 1}\nthen_preset = 'solver'")
+    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
     assert load_config(tmp_path / "config.json") == config
-    assert own_weights(config) == {"expert_iteration": config.expert_iteration.reward}
 
 
 @pytest.mark.parametrize(
@@ -204,9 +228,9 @@ def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Pat
 
 def test_a_curriculum_takes_the_threshold_and_the_order_that_were_set(tmp_path: Path) -> None:
     reward = "[grpo.reward]\npreset = 'shaped_curriculum'\n"
-    stored = load(tmp_path, reward).grpo.reward.schedule()
+    stored = load(tmp_path, reward).rl.reward.schedule()
     assert stored == CURRICULA["shaped_curriculum"]
-    other = load(tmp_path, reward + "threshold = 0.5\nkeep_order = false").grpo.reward.schedule()
+    other = load(tmp_path, reward + "threshold = 0.5\nkeep_order = false").rl.reward.schedule()
     assert (other.threshold, other.keep_order) == (0.5, False)
     assert (other.start, other.end) == (stored.start, stored.end)
 
@@ -228,7 +252,9 @@ def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None
         load_config(path)
 
 
-@pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])
+@pytest.mark.parametrize(
+    ("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"config_version": 2, "seed": 7}')]
+)
 def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8-sig")
     assert load_config(tmp_path / name) == RunConfig(seed=7)
@@ -236,8 +262,8 @@ def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp
 
 def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
     with pytest.raises(ValidationError) as caught:
-        GRPOSettings(optimizer=OptimizerSettings(), groups_per_step=1, group_size=2, micro_batch_size=7)
-    assert describe(caught.value) == "config: micro_batch_size 7 must divide the 2 games of a step"
+        GRPOTraining(groups_per_step=1, group_size=2, micro_batch_size=7)
+    assert describe(caught.value) == "config: grpo.micro_batch_size 7 must divide the 2 games of a step"
 
 
 def test_the_prompter_of_a_game_has_its_rules() -> None:
@@ -248,4 +274,4 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
 
 
 def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
-    assert load(tmp_path, "[dagger.sampling]\ntemperature = 0").dagger.sampling.temperature == 0
+    assert load(tmp_path, "algorithm = 'dagger'\n[dagger.sampling]\ntemperature = 0").rl.sampling.temperature == 0

@@ -18,10 +18,9 @@ from training_fixtures import TINY, rows
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.chat.templates import training_template
-from wordle_rl.config import RunConfig, load_config
+from wordle_rl.config import RunConfig, Setting, load_config
 from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight.model_fit import budgets_of
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 
@@ -36,21 +35,26 @@ SMALL: dict[str, dict[str, Any]] = {
     "model": {"max_length": 8192, **TINY},
     "traces": {"num_games": 12},
     "sft": {"batch_size": 6, "epochs": 1, "max_length": 8192, "gradient_accumulation_steps": 2, "logging_steps": 1},
-    "grpo": {"steps": 1, "groups_per_step": 1, "group_size": 2, "micro_batch_size": 1, "max_given": 0},
-    "eval": {"max_games": 1, "max_completion_tokens": 16, "regret": False},
+    "rl": {"group_size": 2},
+    "grpo": {"steps": 1, "groups_per_step": 1, "micro_batch_size": 1},
+    "eval": {"max_games": 1, "regret": False},
 }
 """What is made smaller; all else is as the file says."""
 
 
 def small(path: Path, word_directory: Path, model: str) -> RunConfig:
-    values = load_config(path).model_dump()
-    for section, changes in SMALL.items():
-        values[section].update(changes)
-    values["model"]["path"] = model
-    values["words"]["source"] = str(word_directory)
-    values["grpo"]["sampling"]["max_completion_tokens"] = 16
-    values["traces"]["teacher"]["opener"] = None  # the small list need not hold it
-    return RunConfig.model_validate(values)
+    options: dict[Setting, Any] = {(section, n): v for section, changes in SMALL.items() for n, v in changes.items()}
+    return load_config(
+        path,
+        {
+            **options,
+            ("model", "path"): model,
+            ("words", "source"): str(word_directory),
+            ("max_completion_tokens",): 16,
+            ("rl", "starts", "max_prefix_guesses"): 0,
+            ("traces", "teacher", "opener"): None,  # the small list need not hold it
+        },
+    )
 
 
 def model_like(name: str, codec, directory: Path) -> str:
@@ -77,7 +81,9 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
     stages = {"sft", "grpo"} | ({"validation"} if shipped.grpo.validate_every_steps else set())
-    assert {row["stage"] for row in found} == stages | ({"blend"} if min(shipped.grpo.candidate_shares) < 1 else set())
+    assert {row["stage"] for row in found} == stages | (
+        {"blend"} if min(shipped.grpo.interpolation_alphas) < 1 else set()
+    )
     assert not [row for row in found if "skipped_steps" in row]
     adapters = shipped.model.lora.rank > 0
     weights = "adapter_model.safetensors" if adapters else "model.safetensors"
@@ -89,20 +95,21 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
 def test_recipes_keep_the_published_numbers() -> None:
     recipes = {path.stem: load_config(path) for path in (CONFIGS / "recipes").glob("*.toml")}
     found = {
-        name: (c.grpo.group_size, c.grpo.optimizer.learning_rate, c.grpo.optimizer.warmup_steps, c.model.lora.rank)
+        name: (c.rl.group_size, c.rl.optimizer.learning_rate, c.rl.optimizer.warmup_steps, c.model.lora.rank)
         for name, c in recipes.items()
     }
     assert found == {
         "qwen3-4b": (8, 3e-6, 60, 0),
         "qwen3-1.7b": (8, 5e-6, 20, 0),
+        "qwen2.5-0.5b": (8, 1e-6, 0, 0),
         "qwen2.5-1.5b-lora": (8, 5e-6, 0, 8),
         "qwen2.5-3b-qlora": (8, 1e-5, 0, 32),
     }
-    assert recipes["qwen3-4b"].grpo.optimizer.schedule == "constant"
+    assert recipes["qwen3-4b"].rl.optimizer.schedule == "constant"
     assert recipes["qwen3-4b"].game.max_turns == 6
     assert recipes["qwen3-4b"].sft.max_length == 4096
     assert recipes["qwen2.5-3b-qlora"].model.load_in_4bit
-    assert recipes["qwen2.5-1.5b-lora"].grpo.reward.preset == "shaped_curriculum"
+    assert recipes["qwen2.5-1.5b-lora"].rl.reward.preset == "shaped_curriculum"
 
 
 class Wordy:
@@ -132,12 +139,10 @@ def test_no_game_of_the_larger_recipe_is_longer_than_the_4096_tokens_it_promises
     tokenizer = family_tokenizer("qwen3")
     tokenizer.chat_template = training_template(tokenizer, recipe.model.template_kwargs)
     codec, prompter = ChatCodec(tokenizer), recipe.game.prompter(5)
-    budgets = budgets_of(recipe)
-    assert budgets.keys() == {"eval.max_completion_tokens", "grpo.sampling.max_completion_tokens"}
-    bound = max(longest_game(default_words, prompter, codec, budget) for budget in budgets.values())
+    budget = recipe.max_completion_tokens
+    bound = longest_game(default_words, prompter, codec, budget)
     assert bound <= 4096
 
-    budget = recipe.grpo.sampling.max_completion_tokens
     guesses = [word for word in default_words.guesses if word not in default_words.answer_index]
     secrets = default_words.answers[::100]
     games = play([InitialState(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))

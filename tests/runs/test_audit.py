@@ -134,5 +134,5 @@ def test_a_row_without_a_secret_is_named(record: str, row: dict[str, object], ru
 def test_a_model_whose_words_are_gone_is_not_proven_clean(run: Run) -> None:
     lesson = lesson_of(WordSettings(), SPLIT).model_copy(update={"fingerprint": "0" * 64})
     save_lineage(run.directory / "sft", Lineage(game=GameSettings(), lessons=(lesson,)))
-    with pytest.raises(RunError, match="not proven clean: sft has learnt from words that are not here"):
+    with pytest.raises(RunError, match="not proven clean: sft was trained on words that are not here"):
         audit(run.directory)

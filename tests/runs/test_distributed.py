@@ -21,7 +21,7 @@ from training_fixtures import compact, fast, rows, write_config
 from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both
 
 import wordle_rl.rl.grpo.train as grpo_module
-from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOSettings, RunConfig, SamplingSettings
+from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.tiny import make_model
 from wordle_rl.runs.audit import audit
@@ -48,7 +48,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     out = tmp_path_factory.mktemp("together")
     with pytest.MonkeyPatch.context() as patch:
         training = Training(tokenizer, codec, sixty, patch)
-        settings = GRPOSettings(
+        settings = GRPOTraining(
             steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
             sampling=SamplingSettings(max_completion_tokens=6),
         )  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     """Ctrl-C reaches both at the same step; the same command finishes, and the first process alone has written."""
     config = write_config(
         tmp_path / "mini.toml", word_directory, sft__epochs="12", sft__logging_steps="1", sft__batch_size="16",
-        eval__max_games="4", grpo__groups_per_step="1", grpo__scout_every_steps="2",
+        eval__max_games="4", grpo__groups_per_step="1", grpo__probe_every_steps="2",
     )  # fmt: skip
     directory = tmp_path / "run"
     metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"

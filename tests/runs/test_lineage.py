@@ -11,12 +11,12 @@ pytest.importorskip("torch")
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.config import ConfigError, GameSettings, RunConfig, WordSettings, load_config
+from wordle_rl.config import ConfigError, GameSettings, WordSettings, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
-from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs import write_json
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
@@ -83,7 +83,7 @@ def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_not
     save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
     shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
     doubt = str(leak_warning(tmp_path, here))
-    assert f"learnt {len(shared)} of the validation and test secrets" in doubt
+    assert f"trained on {len(shared)} of the validation and test secrets" in doubt
     assert any(word in doubt for word in shared)
 
 
@@ -102,7 +102,7 @@ def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path
     shutil.copytree(finished_run, run)
     settings = WordSettings(source=str(word_directory), split_seed=5)
     config = load_config(run / "config.json").model_copy(update={"words": settings})
-    write_json(run / "config.json", config.model_dump(mode="json"))
+    write_json(run / "config.json", config.stored())
     split = split_secrets(load_words(str(word_directory)), 5)
     for name in ("sft", "grpo"):
         save_lineage(run / name, Lineage(game=config.game, lessons=(lesson_of(settings, split),)))
@@ -178,7 +178,7 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
     model = config.model.model_copy(update={"path": str(base)})
     run = tmp_path / "run"
     Pipeline(config.model_copy(update={"model": model}), run, told)("sft")
-    assert f"model.path {base} may have learnt" in told.export_text()
+    assert f"model.path {base} may have been trained on" in told.export_text()
     known = lineage_of(run / "sft")
     assert known is not None
     assert [each.split_seed for each in known.lessons] == [6, 0]
@@ -193,7 +193,7 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
 
 
 def test_every_model_of_a_run_says_where_it_comes_from(finished_run: Path) -> None:
-    config = RunConfig.model_validate(read_object(finished_run / "config.json"))
+    config = load_config(finished_run / "config.json")
     split = split_secrets(load_words(config.words.source))
     for name in ("sft", "grpo"):
         assert lineage_of(finished_run / name) == Lineage(game=config.game, lessons=(lesson_of(config.words, split),))

@@ -179,7 +179,7 @@ def test_the_settings_that_differ_are_named_and_counted_beyond_three(tmp_path: P
     told = []
     for change in (
         {"seed": 1},
-        {"grpo": {"reward": {"weights": {"win": 1.0}}}, "model": {"path": "runs/x/sft"}, "report_to": ["wandb"]},
+        {"rl": {"reward": {"weights": {"win": 1.0}}}, "model": {"path": "runs/x/sft"}, "report_to": ["wandb"]},
         {"seed": 1, "game": {"max_turns": 8}, "sft": {"epochs": 2.0}, "eval": {"regret": False}, "algorithm": "dpo"},
     ):
         with pytest.raises(RunError) as caught:
@@ -187,7 +187,7 @@ def test_the_settings_that_differ_are_named_and_counted_beyond_three(tmp_path: P
         told.append(str(caught.value).removeprefix(f"{tmp_path} holds a run with other settings (").partition(");")[0])
     assert told == [
         "seed: 0, now 1",
-        'model.path: tiny, now runs/x/sft; grpo.reward.weights.win: not set, now 1.0; report_to: [], now ["wandb"]',
+        'model.path: tiny, now runs/x/sft; rl.reward.weights.win: not set, now 1.0; report_to: [], now ["wandb"]',
         "game.max_turns: 6, now 8; sft.epochs: 1.0, now 2.0; algorithm: grpo, now dpo; and 2 more",
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from contexts import context_for
-from training_fixtures import make_run, rows
+from training_fixtures import compact, make_run, rows
 
 from wordle_rl.runs.trackers import COLUMNS, GameLog, as_markdown, game_trackers, keep_tensorboard, table_rows
 from wordle_rl.solver import Solver
@@ -130,6 +130,35 @@ def test_trackio_gets_a_data_frame_a_step(sixty, tmp_path, monkeypatch) -> None:
     assert trackio.logged[1]["train/global_step"] == 8
 
 
+@dataclass
+class FakeTrace:
+    """`trackio.Trace` with its own parameters and checks."""
+
+    messages: list[dict[str, Any]]
+    metadata: dict[str, Any] | None = None
+    spans: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.messages, list) or not all(isinstance(message, dict) for message in self.messages):
+            raise TypeError("`messages` must be a list of dictionaries.")
+
+
+def test_trackio_gets_a_trace_a_game(sixty, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("pandas")
+    trackio = FakeTrackio()
+    trackio.Trace = FakeTrace
+    monkeypatch.setitem(sys.modules, "trackio", trackio)
+    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["trackio"], [], compact())))
+    assert [
+        len(logged["traces/" + stage]) for logged, stage in zip(trackio.logged, ("grpo", "validation"), strict=True)
+    ] == [1, 2]
+    (trace,) = trackio.logged[0]["traces/grpo"]
+    assert [message["role"] for message in trace.messages][-2:] == ["user", "assistant"]
+    assert (trace.metadata["secret"], trace.metadata["step"], trace.metadata["status"]) == ("crane", 7, "ok")
+    put_down(GameLog(make_run(tmp_path / "other", sixty), game_trackers(["trackio"], [])))
+    assert all("traces/grpo" not in logged for logged in trackio.logged[2:])
+
+
 def test_tensorboard_gets_text_from_its_callbacks_writer(sixty, tmp_path) -> None:
     callback = FakeTensorBoardCallback()
     log = GameLog(make_run(tmp_path / "run", sixty), game_trackers(["tensorboard"], [object(), callback]))
@@ -185,7 +214,7 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     tokenizer, codec, sixty, split, tmp_path, opened
 ) -> None:
     from grpo_training import SETTINGS
-    from training_fixtures import compact, small_model
+    from training_fixtures import small_model
 
     from wordle_rl.rl.grpo.train import train_grpo
     from wordle_rl.rl.setup import GameSetup
@@ -199,14 +228,15 @@ def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
     assert shown == [
         ("games/validation", 0), ("games/grpo", 0), ("games/validation", 1), ("games/grpo", 1), ("games/validation", 2),
     ]  # fmt: skip
-    assert [f"games/{row['stage']}" for row in rows(run.directory / "games.jsonl")] == [tag for tag, _ in shown]
+    written = dict.fromkeys((f"games/{row['stage']}", row["step"]) for row in rows(run.directory / "games.jsonl"))
+    assert list(written) == shown
     assert callback.logging_dir == str(run.directory / "grpo" / "tensorboard")
 
 
 def test_what_sft_writes_for_tensorboard_outlives_its_checkpoints(
     tokenizer, codec, sixty, plain_traces, tmp_path, opened
 ) -> None:
-    from training_fixtures import compact, small_model
+    from training_fixtures import small_model
 
     from wordle_rl.config import SFTSettings
     from wordle_rl.data.dataset import encode_traces

@@ -1,8 +1,22 @@
-"""Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON."""
+"""Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON.
 
-from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, seed_after
+run.py          `RunConfig`: all sections of a run, and whether they go together
+model.py        words, rules and wording, the model
+teachers.py     teacher games
+training.py     SFT, and what it has in common with RL: optimizer, sampling, reward
+rl.py           [rl], and the section of each algorithm
+rl_training.py  both as one value, which training functions take
+evaluation.py   evaluation, in a run and of endpoints
+engine.py       the vLLM engine colocated with a training
+files.py        load_config(), stored_config(): files, options, faults in one line
+stored.py       versions of stored settings
+context.py      `GameContext`: words, split, prompts and solver of a config
+"""
+
+from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, fields_only, section_of, seed_after
 from wordle_rl.config.engine import EngineName, VLLMSettings
 from wordle_rl.config.evaluation import Constrain, EvalSettings, PatienceSettings, PlayerEvalSettings, PlaySettings
+from wordle_rl.config.files import describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
@@ -12,32 +26,55 @@ from wordle_rl.config.rl import (
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
+    RLSettings,
     RoundSettings,
+    StartSettings,
 )
-from wordle_rl.config.run import RunConfig, RunStage, Setting, describe, load_config, own_weights
+from wordle_rl.config.rl_training import (
+    TRAININGS,
+    DaggerTraining,
+    DPOTraining,
+    ExpertIterationTraining,
+    GRPOTraining,
+    RLTraining,
+    RoundTraining,
+    Training,
+)
+from wordle_rl.config.run import RunConfig, RunStage, Setting, setting_names
+from wordle_rl.config.stored import VERSION, VERSION_KEY, successor, upgraded
 from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
 from wordle_rl.config.training import (
+    FixedRewardSettings,
     OptimizerSettings,
     Precision,
     RewardSettings,
+    RLOptimizerSettings,
     SamplingSettings,
     SFTSettings,
-    two_rewards,
+    TokenSampling,
 )
 
 __all__ = [
     "ALGORITHM_NAMES",
     "LARGEST_SEED",
     "MODEL_NAMES",
+    "TRAININGS",
+    "VERSION",
+    "VERSION_KEY",
     "Algorithm",
     "ConfigError",
     "Constrain",
     "DPOSettings",
+    "DPOTraining",
     "DaggerSettings",
+    "DaggerTraining",
     "EngineName",
     "EvalSettings",
     "ExpertIterationSettings",
+    "ExpertIterationTraining",
+    "FixedRewardSettings",
     "GRPOSettings",
+    "GRPOTraining",
     "GameSettings",
     "LLMTeacherSettings",
     "LoraSettings",
@@ -47,22 +84,33 @@ __all__ = [
     "PlaySettings",
     "PlayerEvalSettings",
     "Precision",
+    "RLOptimizerSettings",
+    "RLSettings",
+    "RLTraining",
     "RewardSettings",
     "RoundSettings",
+    "RoundTraining",
     "RunConfig",
     "RunStage",
     "SFTSettings",
     "SamplingSettings",
     "Section",
     "Setting",
+    "StartSettings",
     "TeacherSettings",
+    "TokenSampling",
     "TraceSettings",
+    "Training",
     "VLLMSettings",
     "WordSettings",
     "check_seed",
     "describe",
+    "fields_only",
     "load_config",
-    "own_weights",
+    "section_of",
     "seed_after",
-    "two_rewards",
+    "setting_names",
+    "stored_config",
+    "successor",
+    "upgraded",
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Count = Annotated[int, Field(le=1_000_000)]
-"""Number of of something memory holds at once; more are taken for a slip of the hand."""
+"""Number of things held in memory at once; a larger one is refused as a typing error."""
 LARGEST_SEED = 2**32 - 1
 """Largest seed that numpy takes."""
 
@@ -31,7 +34,41 @@ def seed_after(seed: int, number: int) -> int:
     return (seed + number) % (LARGEST_SEED + 1)
 
 
+_FIELDS_ONLY = ContextVar("fields_only", default=False)
+
+
+@contextmanager
+def fields_only() -> Iterator[None]:
+    """Validate types and ranges of single fields alone, not whether settings go together.
+
+    For settings that are not complete yet, and for those of a run that is only read.
+    """
+    token = _FIELDS_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _FIELDS_ONLY.reset(token)
+
+
 class Section(BaseModel):
     """Base of all sections: values never change and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def check(self) -> None:
+        """Refuse settings of this section that do not go together.
+
+        Raises:
+            ValueError: With the setting and its fix.
+        """
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not _FIELDS_ONLY.get():
+            self.check()
+        return self
+
+
+def section_of(annotation: object) -> type[BaseModel] | None:
+    """The section that a field of this type holds; None if it is a single setting."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

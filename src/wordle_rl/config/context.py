@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split, split_secrets
+from wordle_rl.words.split import Split
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,18 @@ class GameContext:
     prompter: Prompter
     solver: Solver
 
+    @cached_property
+    def for_training(self) -> GameContext:
+        """The context of everything that a learner learns from; this one unless the split has strict words.
+
+        There a strict word is listed, so that a policy may say it, but no answer: it is never a secret, and no reward,
+        label or initial state takes it for one. The solver, and so every teacher, does not know it at all.
+        """
+        if not self.split.strict:
+            return self
+        words = self.words.reserving(self.split.strict)
+        return replace(self, words=words, solver=Solver(words.named))
+
     @classmethod
     def of(cls, config: RunConfig) -> GameContext:
         """Load the words of a config and derive the rest.
@@ -34,6 +48,18 @@ class GameContext:
         Raises:
             WordListError: If there is no such list, or it is too small to be split.
         """
-        words = load_words(config.words.source)
-        split = split_secrets(words, config.words.split_seed)
-        return cls(words, split, config.game.prompter(words.word_length), Solver(words))
+        return cls.from_settings(config.words, config.game)
+
+    @classmethod
+    def from_settings(cls, words: WordSettings, game: GameSettings) -> GameContext:
+        """Load the words of settings that belong to no run, and derive the rest.
+
+        Raises:
+            WordListError: If there is no such list, or it is too small to be split.
+        """
+        loaded = load_words(words.source)
+        return cls(loaded, words.split_of(loaded), game.prompter(loaded.word_length), Solver(loaded))
+
+    def for_part(self, part: str) -> GameContext:
+        """The context of games with secrets of one part: `for_training` where they are training secrets."""
+        return self.for_training if part == "train" else self

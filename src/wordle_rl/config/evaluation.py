@@ -17,7 +17,7 @@ class PlaySettings(Section):
     """Extent and figures of an evaluation."""
 
     max_games: int = Field(0, ge=0)
-    """Play only so many secrets of each part; 0: all."""
+    """Play at most this many secrets of each part; 0: all."""
     max_batch_size: int = Field(1024, ge=1)
     """Games played at once."""
     regret: bool = True
@@ -29,8 +29,6 @@ class PlaySettings(Section):
 class EvalSettings(PlaySettings):
     """Evaluation in a run."""
 
-    max_completion_tokens: int = Field(512, ge=1)
-    """Bound on one turn's reply."""
     base: bool = False
     """Evaluate the model of model.path too, as it was before the run; without SFT that is always done."""
     constrained: bool = False
@@ -41,9 +39,9 @@ class PlayerEvalSettings(PlaySettings):
     """Evaluation of one player by itself."""
 
     max_completion_tokens: int | None = Field(None, ge=1)
-    """Bound on one turn's reply; None: that of the run a model lies in, else 512."""
+    """Token limit of a completion; None: that of the model's run, else 512."""
     games_per_secret: Count = Field(1, ge=1)
-    """Play every secret so often: more power to tell players apart that draw by chance."""
+    """Games per secret: more of them give more power to compare players that sample."""
 
 
 class PatienceSettings(Section):
@@ -58,4 +56,4 @@ class PatienceSettings(Section):
     max_minutes: float = Field(0.0, ge=0)
     """Time an endpoint has for all games, in minutes; those not finished by then are errors. 0: no bound."""
     max_failures: int = Field(32, ge=0)
-    """Ask an endpoint no more once so many games in a row were errors. 0: go on."""
+    """Stop asking an endpoint after this many errors in a row. 0: never stop."""

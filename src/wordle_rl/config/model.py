@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, tidied
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split, split_secrets
 
 
 class WordSettings(Section):
@@ -18,6 +20,17 @@ class WordSettings(Section):
     """`default`, `original`, `nyt`, an imported name, or a directory with answers.txt and guesses.txt."""
     split_seed: int = 0
     """Seed of the split into train, validation and test secrets."""
+    strict_fraction: float = Field(0.0, ge=0, lt=1)
+    """Fraction of the answers, among the test secrets, that training never names: no secret, teacher's guess or initial
+    state. Figures of these words, the part `strict`, are those of generalisation."""
+
+    def split_of(self, words: WordList) -> Split:
+        """The split of a list's answers.
+
+        Raises:
+            WordListError: If the list is too small to be split.
+        """
+        return split_secrets(words, self.split_seed, strict_fraction=self.strict_fraction)
 
 
 class GameSettings(Section):
@@ -38,7 +51,7 @@ class GameSettings(Section):
     thinking: Thinking = Thinking.OPTIONAL
     """True if a reply may or must reason before its guess."""
     system_prompt: str | None = None
-    """Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
+    """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""
 
     @field_validator("system_prompt")
@@ -61,14 +74,14 @@ class GameSettings(Section):
 
 
 class LoraSettings(Section):
-    """Low-rank adapters: the model's own weights stay as they are, small matrices beside them learn."""
+    """Low-rank adapters: the model's own weights are frozen, small added matrices are trained."""
 
     rank: int = Field(0, ge=0)
     """Width of the adapters; 0: none, every weight is trained."""
     alpha: int = Field(0, ge=0)
-    """Adapters count alpha / rank times; 0: twice the rank."""
+    """Adapters are scaled by alpha / rank; 0: twice the rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout before the adapters, in SFT; GRPO plays and learns without."""
+    """Dropout before the adapters, in SFT; none in GRPO."""
     target_modules: str = "all-linear"
     """Layers that get one: `all-linear`, or names joined by commas such as `q_proj,v_proj`."""
 
@@ -103,16 +116,12 @@ class ModelSettings(Section):
     liger_kernels: bool = False
     """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
 
-    @model_validator(mode="after")
-    def _adapters_have_a_base(self) -> Self:
+    def check(self) -> None:
+        """Refuse adapters without a base, and sizes that do not divide."""
         if self.lora.rank and self.path == "tiny":
             raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
-        return self
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> Self:
         if self.hidden_size % (2 * self.num_heads):
             raise ValueError(
                 f"hidden_size {self.hidden_size} must be an even multiple of num_heads {self.num_heads}, "
@@ -120,4 +129,3 @@ class ModelSettings(Section):
             )
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
-        return self

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.config.model import GameSettings
@@ -13,7 +12,7 @@ from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """Deviations of solver-teacher games from best play. Rates are chances per turn unless said otherwise."""
+    """Deviations of solver-teacher games from best play. Rates are chances per turn unless stated otherwise."""
 
     opener: str | None = None
     """First guess of most games; None: the most informative answer."""
@@ -34,11 +33,10 @@ class TeacherSettings(Section):
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
 
-    @model_validator(mode="after")
-    def _rates_fit(self) -> Self:
+    def check(self) -> None:
+        """Refuse rates that add up to more than 1."""
         if max(self.noise_rate, self.outside_noise_rate) + self.stray_rate > 1:
             raise ValueError("a noise rate and stray_rate together must not exceed 1")
-        return self
 
 
 class TraceSettings(Section):
@@ -49,16 +47,16 @@ class TraceSettings(Section):
     playing new ones. Left out are games whose secret may not be taught, and games that come out differently when played
     again by the rules of the run. Games that the solver did not play are also left out for the reasons of `wordle-rl
     dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
-    only `num_games` and `rl_only_share` still apply."""
+    only `num_games` and `rl_only_fraction` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
-    """Share of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
+    """Fraction of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
     outside_choice: int = Field(1, ge=1, le=1000)
     """Outside-secret games played per game kept; kept is the one that shows the answers shown least so far."""
-    rl_only_share: float = Field(0.0, ge=0, lt=1)
-    """Share of the training secrets that no teacher game has as its secret. Learning by play then trains on these
-    alone, since no game of theirs has been learnt yet."""
+    rl_only_fraction: float = Field(0.0, ge=0, lt=1)
+    """Fraction of the training secrets that no teacher game has as its secret. Learning by play then trains on these
+    alone, since no teacher game of theirs was trained on."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
     """Chance, after the first turn, that a misspelt word comes before the teacher's: it is refused, costs the turn and
     is not trained on; the correct word after it is."""
@@ -80,7 +78,7 @@ class LLMTeacherSettings(Section):
     words_file: Path | None = None
     """Play the words of this file instead of a part of the split, one a line."""
     max_secrets: int = Field(0, ge=0)
-    """Play only the first so many of them; 0: all."""
+    """Play only this many of them, from the first; 0: all."""
     games_per_word: Count = Field(1, ge=1)
     """Games per secret, under the seeds SEED, SEED + 1 and so on."""
     allow_test_secrets: bool = False
@@ -94,7 +92,7 @@ class LLMTeacherSettings(Section):
     send_seed: bool = False
     """Send a game's seed along with its requests; not every endpoint takes one."""
     max_completion_tokens: int = Field(4096, ge=1)
-    """Bound on one reply, reasoning included."""
+    """Token limit of a completion, reasoning included."""
     timeout_s: float = Field(300.0, gt=0)
     """Time for one request, in seconds."""
     game_timeout_s: float = Field(1800.0, gt=0)
@@ -106,7 +104,7 @@ class LLMTeacherSettings(Section):
     budget_tokens: int = Field(0, ge=0)
     """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. Tokens that
     the file of --out records for the same games (secrets, seeds, model) count, failed games included: raise the budget
-    to go on. Games cut off when a budget ran out are not in the file and do not count."""
+    to resume. Games cut off when a budget ran out are not in the file and do not count."""
     budget_money: float = Field(0.0, ge=0)
     """Budget in money, in the currency of the prices."""
     price_in: float | None = Field(None, ge=0)
@@ -116,10 +114,9 @@ class LLMTeacherSettings(Section):
     game: GameSettings = GameSettings()
     """Rules and wording."""
 
-    @model_validator(mode="after")
-    def _prices_fit(self) -> Self:
+    def check(self) -> None:
+        """Refuse half of the prices, and a budget of money without them."""
         if (self.price_in is None) != (self.price_out is None):
             raise ValueError("price_in and price_out belong together; give both or neither")
         if self.budget_money and self.price_in is None:
             raise ValueError("budget_money needs price_in and price_out, per million tokens")
-        return self

@@ -9,6 +9,6 @@
     is anything missing before `run` starts?             before_run.py (all of the above, first fault refused)
     how will the first games go?                         report.py     preflight(): all of the above, and a few games
 
-Two forms of answer: a check of values returns `Finding`s (findings.py: problem, warning, note); a question without
-which nothing can go on raises `ConfigError`, and `refuse()` turns problems into one.
+Two forms of result: a check of values returns `Finding`s (findings.py: problem, warning, note); a check that nothing
+can continue without raises `ConfigError`, and `refuse()` turns problems into one.
 """

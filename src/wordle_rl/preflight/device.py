@@ -16,13 +16,12 @@ _GIB = 1024**3
 
 _LESS: Mapping[MemoryStage, str] = {
     "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
-    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or grpo.group_size, or set grpo.gradient_checkpointing",
-    "expert_iteration": "lower expert_iteration.batch_size, expert_iteration.groups_per_round or "
-    "expert_iteration.group_size, or set expert_iteration.gradient_checkpointing",
-    "dpo": "lower dpo.batch_size, dpo.boards_per_round, dpo.groups_per_round or dpo.group_size, "
-    "or set dpo.gradient_checkpointing",
-    "dagger": "lower dagger.batch_size, dagger.groups_per_round or dagger.group_size, "
-    "or set dagger.gradient_checkpointing",
+    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or rl.group_size, or set rl.gradient_checkpointing",
+    "expert_iteration": "lower rl.batch_size, expert_iteration.groups_per_round or rl.group_size, "
+    "or set rl.gradient_checkpointing",
+    "dpo": "lower rl.batch_size, dpo.boards_per_round, dpo.groups_per_round or rl.group_size, "
+    "or set rl.gradient_checkpointing",
+    "dagger": "lower rl.batch_size, dagger.groups_per_round or rl.group_size, or set rl.gradient_checkpointing",
     "eval": "lower eval.max_batch_size",
 }
 
@@ -32,7 +31,7 @@ _COUNTED: Mapping[MemoryStage, str] = {
     "sft": _TRAINED,
     "grpo": _TRAINED,
     "expert_iteration": _TRAINED,
-    "dpo": "weights, those it started from beside them, gradients and optimizer",
+    "dpo": "weights, reference weights, gradients and optimizer",
     "dagger": _TRAINED,
     "eval": "weights",
 }
@@ -60,7 +59,7 @@ def check_memory(
         return findings
     for stage, needed in memory.items():
         shared = engine is not None and stage == "grpo"
-        share = engine.gpu_memory_share if engine is not None and shared and not engine.sleep else 0.0
+        share = engine.gpu_memory_utilization if engine is not None and shared and not engine.sleep else 0.0
         room = device.num_bytes * (1 - share)
         taken = f", {in_percent(share, 0)}% of it vLLM's" if share else ""
         told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
@@ -82,11 +81,11 @@ def check_memory(
 def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -> list[Finding]:
     """Check that the engine's part of a GPU holds its part of the weights, in 16 bits."""
     weights = needed.engine_weights / engine.tensor_parallel_size
-    if weights < num_bytes * engine.gpu_memory_share:
+    if weights < num_bytes * engine.gpu_memory_utilization:
         return []
-    share, room = engine.gpu_memory_share, num_bytes * engine.gpu_memory_share / _GIB
+    share, room = engine.gpu_memory_utilization, num_bytes * engine.gpu_memory_utilization / _GIB
     message = (
-        f"grpo.vllm.gpu_memory_share {share} leaves vLLM {room:.1f} GiB, its copy of the weights takes "
+        f"grpo.vllm.gpu_memory_utilization {share} leaves vLLM {room:.1f} GiB, its copy of the weights takes "
         f"{weights / _GIB:.1f}; raise it, or grpo.vllm.tensor_parallel_size"
     )
     return [Finding("problem", message)]
@@ -127,7 +126,7 @@ def stage_memory(
         num_secrets=num_secrets,
         bf16={
             "sft": wants_bf16(config.sft.precision),
-            config.algorithm: wants_bf16(config.play_settings.precision),
+            config.algorithm: wants_bf16(config.rl.precision),
         },
         eager_attention=attention_of(config.model) == "eager",
         tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,

@@ -18,7 +18,7 @@ class Finding:
 
 
 def refuse(findings: Iterable[Finding]) -> None:
-    """Refuse to go on if there is a problem.
+    """Raise an error if there is a problem.
 
     Raises:
         ConfigError: With all problems in one line.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wordle_rl.config import DPOSettings, GRPOSettings, RoundSettings, RunConfig, SFTSettings
+from wordle_rl.config import DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTSettings
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding
@@ -59,7 +59,7 @@ class Work:
 class MemoryEstimate:
     """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
 
-    `engine_weights` are those of a vLLM engine beside the training, which has a share of its own; no total counts them.
+    `engine_weights` are those of a colocated vLLM engine, which has its own part of the memory; no total counts them.
     """
 
     weights: int
@@ -131,12 +131,12 @@ def stage_works(
         eager_attention: Whether attention is the plain one.
         tiled_sft: Whether SFT's loss looks at a few positions at a time.
     """
-    sft, play = config.sft, config.play_settings
+    sft, play = config.sft, config.training
     works: dict[MemoryStage, Work] = {
         "sft": replace(_trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
     }
-    if isinstance(play, GRPOSettings):
-        works["grpo"] = _grpo_work(config, game_length, bf16["grpo"])
+    if isinstance(play, GRPOTraining):
+        works["grpo"] = _grpo_work(config, play, game_length, bf16["grpo"])
     else:
         works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
     works = {stage: work for stage, work in works.items() if stage in config.trained}
@@ -145,7 +145,7 @@ def stage_works(
     return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
 
 
-def _trained(settings: SFTSettings | GRPOSettings | RoundSettings, rows: int, length: int, half: bool) -> Work:
+def _trained(settings: SFTSettings | RLTraining, rows: int, length: int, half: bool) -> Work:
     return Work(
         rows=rows,
         length=length,
@@ -155,8 +155,7 @@ def _trained(settings: SFTSettings | GRPOSettings | RoundSettings, rows: int, le
     )
 
 
-def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
-    grpo = config.grpo
+def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -> Work:
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
@@ -171,7 +170,7 @@ def _grpo_work(config: RunConfig, length: int, half: bool) -> Work:
     )
 
 
-def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -> Work:
+def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -> Work:
     """A round of expert iteration, DPO or DAgger: its games, and what is trained on them."""
     games = settings.groups_per_round * settings.group_size
     work = replace(
@@ -180,7 +179,7 @@ def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -
         group_size=settings.group_size,
         tiled_logits=tiled,
     )
-    if not isinstance(settings, DPOSettings):
+    if not isinstance(settings, DPOTraining):
         return work
     sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
     return replace(
@@ -194,7 +193,7 @@ def _round_work(settings: RoundSettings, length: int, half: bool, tiled: bool) -
 
 
 def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
-    """The key/value cache of games of so many tokens: a key and a value per token, layer and key/value head.
+    """The key/value cache of games of this many tokens: a key and a value per token, layer and key/value head.
 
     Layers that read the keys and values of earlier ones have no cache. A sliding window spares nothing here: our
     sampler keeps every token in every layer, where a cache of transformers' own would drop those outside the window.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
-from wordle_rl.config import OptimizerSettings, RunConfig
+from wordle_rl.config import ConfigError, OptimizerSettings, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.samplers.base import vllm_missing
+from wordle_rl.samplers.base import check_vllm
 
 _SMALL_RATE = 1e-4
 """A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
@@ -26,7 +26,7 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
         *check_template(codec, game, prompter.thinking),
         *check_wording(prompter),
         *check_stops(codec, game, numbers.vocab_size),
-        *check_lengths(context, codec, numbers.context, budgets_of(config)),
+        *check_lengths(context, codec, numbers.context, config.max_completion_tokens),
         *check_engine_length(config, context, codec),
         *check_updates(config, numbers),
     ]
@@ -36,10 +36,11 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     """Check that the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
-    optimizers: dict[str, OptimizerSettings] = {
-        "sft": config.sft.optimizer,
-        config.algorithm: config.play_settings.optimizer,
-    }
+    optimizers: dict[str, OptimizerSettings] = {}
+    if "sft" in config.trained:
+        optimizers["sft"] = config.sft.optimizer
+    if config.algorithm in config.trained:
+        optimizers["rl"] = config.rl.optimizer
     return [
         Finding(
             "warning",
@@ -48,7 +49,7 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
             "model.lora.rank",
         )
         for name, settings in optimizers.items()
-        if name in config.trained and settings.learning_rate < _SMALL_RATE
+        if settings.learning_rate < _SMALL_RATE
     ]
 
 
@@ -57,8 +58,11 @@ def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
     grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
     asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
     findings = []
-    if asked and (missing := vllm_missing(" and ".join(f'{name}.engine "vllm"' for name in asked))):
-        findings.append(Finding("problem", missing))
+    if asked:
+        try:
+            check_vllm(" and ".join(f'{name}.engine "vllm"' for name in asked))
+        except ConfigError as error:
+            findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
         message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
         findings.append(Finding("problem", message))
@@ -69,61 +73,63 @@ def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
 
 
 def check_lengths(
-    context: GameContext, codec: ChatCodec, model_length: int | None, budgets: Mapping[str, int]
+    context: GameContext, codec: ChatCodec, model_length: int | None, max_completion_tokens: int
 ) -> list[Finding]:
     """Check that a completion holds a guess and that games fit the model.
 
     Args:
         context: Words, prompts and rules.
         codec: The model's tokenizer and template.
-        model_length: The most tokens the model takes; None if it does not say.
-        budgets: Name of a setting -> tokens it allows for one completion.
+        model_length: The most tokens the model takes; None if unknown.
+        max_completion_tokens: Tokens of one completion.
     """
-    words, prompter = context.words, context.prompter
+    words, prompter, budget = context.words, context.prompter, max_completion_tokens
     findings = []
     guess = longest_reply(words, prompter, codec)
-    for name, budget in budgets.items():
-        if budget < guess:
-            message = f"{name} {budget} is too small: to guess a word takes up to {guess} tokens"
-            findings.append(Finding("problem", message))
-        game = longest_game(words, prompter, codec, budget)
-        if model_length is not None and game > model_length:
-            shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
-            fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
-            message = f"{game_too_long(name, budget, game, 'model', model_length)}; lower {name}{shorter}, {fix}"
-            findings.append(Finding("problem", message))
+    if budget < guess:
+        message = f"max_completion_tokens {budget} is too small: to guess a word takes up to {guess} tokens"
+        findings.append(Finding("problem", message))
+    game = longest_game(words, prompter, codec, budget)
+    if model_length is not None and game > model_length:
+        shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
+        fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+        message = f"{game_too_long(budget, game, 'model', model_length)}; lower it{shorter}, {fix}"
+        findings.append(Finding("problem", message))
     return findings
 
 
-def game_too_long(name: str, budget: int, game: int, taker: str, length: int) -> str:
+def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
     """Error text for games of `game` tokens, of which `taker` (a model, an engine, a server) takes `length`."""
-    return f"a game may take {game} tokens with {name} {budget}, the {taker} takes {length}"
+    return f"a game may take {game} tokens with max_completion_tokens {budget}, the {taker} takes {length}"
+
+
+def check_on_policy(config: RunConfig) -> list[Finding]:
+    """Check that no clip range is given where games are trained on once, by the weights that played them."""
+    given = [name for name in ("epsilon", "epsilon_high") if name in config.grpo.model_fields_set]
+    if config.algorithm != "grpo" or not given:
+        return []
+    message = (
+        f"grpo.{given[0]} clips ratios of games that older weights played, as in asynchronous GRPO; here ratios are 1; "
+        "leave it out"
+    )
+    return [Finding("problem", message)]
 
 
 def check_engine_length(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Finding]:
-    """Check that the engine beside the training takes a whole game, if grpo.vllm.max_length says how many tokens."""
-    grpo, budget = config.grpo, config.grpo.sampling.max_completion_tokens
+    """Check that the vLLM engine takes a whole game, if grpo.vllm.max_length is set."""
+    grpo, budget = config.grpo, config.max_completion_tokens
     if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
         return []
-    name, length = "grpo.sampling.max_completion_tokens", grpo.vllm.max_length
+    length = grpo.vllm.max_length
     game = longest_game(context.words, context.prompter, codec, budget)
     if game <= length:
         return []
     fix = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
-    return [Finding("problem", f"{game_too_long(name, budget, game, 'engine', length)}; {fix}")]
-
-
-def budgets_of(config: RunConfig) -> dict[str, int]:
-    """Name of a setting -> tokens it allows for one reply."""
-    budgets = {"eval.max_completion_tokens": config.eval.max_completion_tokens}
-    play = config.play_settings
-    if not play.is_skipped:
-        budgets[f"{config.algorithm}.sampling.max_completion_tokens"] = play.sampling.max_completion_tokens
-    return budgets
+    return [Finding("problem", f"{game_too_long(budget, game, 'engine', length)}; {fix}")]
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
-"""Shares of the teacher's replies that may be too long for a budget: to be told, and to be refused from."""
+"""Fractions of the teacher's replies over the token budget, above which there is a warning and a refusal."""
 
 
 def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
@@ -138,16 +144,14 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
     return [Finding("problem" if left_out == 1 else "warning", message)]
 
 
-def check_teacher_replies(lengths: Sequence[int], budgets: Mapping[str, int]) -> list[Finding]:
-    """Check that completions as long as the teacher's, in tokens, fit each budget."""
-    findings = []
+def check_teacher_replies(lengths: Sequence[int], max_completion_tokens: int) -> list[Finding]:
+    """Check that completions as long as the teacher's, in tokens, fit the budget."""
+    cut = sum(length > max_completion_tokens for length in lengths) / len(lengths)
+    if cut <= _MANY_CUT:
+        return []
     enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
-    for name, budget in budgets.items():
-        cut = sum(length > budget for length in lengths) / len(lengths)
-        if cut > _MANY_CUT:
-            message = (
-                f"{in_percent(cut, 0)}% of the teacher's replies take more than {name} {budget}, so what is learnt "
-                f"would be cut before its guess; raise it (95 % take at most {enough})"
-            )
-            findings.append(Finding("problem" if cut > _MOST_CUT else "warning", message))
-    return findings
+    message = (
+        f"{in_percent(cut, 0)}% of the teacher's replies take more than max_completion_tokens {max_completion_tokens}, "
+        f"so completions would be cut before their guess; raise it (95 % take at most {enough})"
+    )
+    return [Finding("problem" if cut > _MOST_CUT else "warning", message)]

@@ -1,6 +1,6 @@
 """Will this run work? Asked before anything is trained: template, stop tokens, budgets, memory, a few games.
 
-The checks themselves are in `checks`; here the model is looked up, loaded and asked to play.
+The checks themselves are in the other files of this room; here the model is looked up, loaded and asked to play.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ from dataclasses import dataclass, field, replace
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import ChatTemplateError, changes_of
-from wordle_rl.config import ConfigError, GRPOSettings, RunConfig
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
-from wordle_rl.preflight.model_fit import budgets_of, check_engines, check_model, check_teacher, check_teacher_replies
+from wordle_rl.preflight.model_fit import (
+    check_engines,
+    check_model,
+    check_on_policy,
+    check_teacher,
+    check_teacher_replies,
+)
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
@@ -63,19 +69,18 @@ class Preflight:
     played: Played | None = None
 
 
-def check_play(played: Played, limit: int, section: str = "grpo") -> list[Finding]:
+def check_play(played: Played, limit: int) -> list[Finding]:
     """Findings from a few games about how much there is to learn from.
 
     Args:
         played: What they came to.
         limit: The budget of a reply in tokens.
-        section: Of the settings they were played by.
     """
     findings = []
     if played.overlong_share > 0.1:
         message = (
             f"{in_percent(played.overlong_share, 0)}% of the replies are cut at {limit} tokens; raise "
-            f"{section}.sampling.max_completion_tokens or let the model think less"
+            "max_completion_tokens or let the model think less"
         )
         findings.append(Finding("warning", message))
     if played.format_compliance < 0.5:
@@ -83,8 +88,7 @@ def check_play(played: Played, limit: int, section: str = "grpo") -> list[Findin
         message = f"only {share}% of the replies hold a listed word; have SFT teach that first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
-        more = f"raise {section}.sampling.temperature or {section}.group_size"
-        fix = more if played.win_rate else "train SFT first, or longer"
+        fix = "raise rl.sampling.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
         share = in_percent(played.zero_variance_share, 0)
         message = f"{share}% of the groups teach nothing, since all their games earn the same; {fix}"
         findings.append(Finding("warning", message))
@@ -107,10 +111,10 @@ def play_groups(
         starts: As many equal starts for each group as the algorithm's `group_size`.
         max_prompt_tokens: The longest prompt the model takes; None: no bound.
     """
-    settings = config.play_settings
+    settings = config.training
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
-    rubric = settings.reward.schedule().rubric_at(0)
-    credit = CREDITS[settings.credit if isinstance(settings, GRPOSettings) else "game"]
+    rubric = settings.reward.schedule().rubric()
+    credit = CREDITS[settings.credit if isinstance(settings, GRPOTraining) else "game"]
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
@@ -146,7 +150,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     planned = _Planned(config, GameContext.of(config))
     numbers, codec, unreadable = _look_up(config)
     engines = check_engines(config, adapts=is_adapter(config.model.path))
-    findings = (*_check_launch(config), *_check_starts(planned), *engines, *unreadable)
+    findings = (*check_on_policy(config), *_check_launch(config), *_check_starts(planned), *engines, *unreadable)
     if numbers is None:
         return Preflight(findings)
     report = Preflight(findings, numbers, device=device_memory())
@@ -165,28 +169,28 @@ class _Planned:
     context: GameContext
 
     def given(self) -> StartBoards | None:
-        """The boards of starts_file, if groups start from any.
+        """The boards of rl.starts.file, if groups start from any.
 
         Raises:
             ConfigError: If no board can be used.
             RunError: If there is no such file, or a line is no board.
         """
-        path = self.config.starts_file
+        path = self.config.rl.starts.file
         return start_boards_of(self.config, self.context, path) if path is not None else None
 
     def starts(self, num_groups: int) -> list[InitialState]:
         """Initial states of the first groups of training, without secrets that nobody can find."""
         config = self.config
-        _, secrets = self.context.split.shared(config.traces.rl_only_share)
+        _, secrets = self.context.split.shared(config.traces.rl_only_fraction)
         given = self.given()
         drawn = GroupStarts(
             self.context.words,
             self.context.prompter,
             secrets,
             config.seed,
-            max_given=config.play_settings.max_given,
+            max_prefix_guesses=config.rl.starts.max_prefix_guesses,
             given_starts=given.starts if given else (),
-            starts_share=config.starts_share,
+            starts_fraction=config.rl.starts.fraction,
         )
         return drawn.draw(num_groups, step=0)
 
@@ -238,7 +242,7 @@ def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, plan
         turn_end=codec.frame.turn_end,
         stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
         longest_reply=longest_reply(words, prompter, codec),
-        longest_game=max(longest_game(words, prompter, codec, budget) for budget in budgets_of(config).values()),
+        longest_game=longest_game(words, prompter, codec, config.max_completion_tokens),
         longest_teacher_game=max(lengths, default=None),
         picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
     )
@@ -257,8 +261,8 @@ def _taught(planned: _Planned, codec: ChatCodec) -> tuple[list[Example], list[Fi
 
 
 def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding]:
-    thinks = config.traces.narrate or config.traces.file is not None  # others say nothing but the guess
-    return check_teacher_replies(reply_lengths(taught), budgets_of(config)) if thinks else []
+    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
+    return check_teacher_replies(reply_lengths(taught), config.max_completion_tokens) if thinks else []
 
 
 def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
@@ -288,7 +292,7 @@ def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflig
         except ConfigError as error:
             found = [Finding("problem", str(error))]
         else:
-            found = check_play(played, config.play_settings.sampling.max_completion_tokens, config.algorithm)
+            found = check_play(played, config.max_completion_tokens)
     return replace(report, findings=(*report.findings, *found), played=played)
 
 
@@ -299,9 +303,9 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
     from wordle_rl.samplers.transformers import TransformersSampler
 
     config = planned.config
-    settings = config.play_settings
+    settings = config.training
     model, codec = load_model(config.model, config.seed)
     sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
     starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
-    budget = prompt_budget(model, settings, config.algorithm)
+    budget = prompt_budget(model, settings.sampling)
     return play_groups(config, planned.context, sampler, starts, budget)

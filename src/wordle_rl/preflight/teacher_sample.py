@@ -19,6 +19,7 @@ _TEACHER_GAMES = 256
 
 def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
     """The sequences that a few teacher games make."""
+    context = context.for_training
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[Trace]
     if settings.file is not None:
@@ -26,11 +27,11 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
     else:
         secrets = draw_secrets(context.words, context.split, settings, config.seed)
         teacher = SolverTeacher(context.solver)
-        traces = solver_traces(context.words, secrets, teacher, settings, config.seed)
+        traces = solver_traces(teacher.words, secrets, teacher, settings, config.seed)
     return encode_traces(traces, context.prompter, codec, max_length=10**9).examples
 
 
 def reply_lengths(examples: Iterable[Example]) -> list[int]:
-    """Tokens of every reply that is learnt, its closing token included."""
+    """Tokens of every reply that is trained on, its closing token included."""
     runs = (groupby(example.loss_mask) for example in examples)
     return [len(list(run)) for found in runs for learnt, run in found if learnt]

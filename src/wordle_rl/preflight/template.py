@@ -1,4 +1,4 @@
-"""Does the chat template give back what was said, and do replies end where they should?"""
+"""Does the chat template keep every turn unchanged, and do replies end where they should?"""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
         )
     unknown = tokenizer.unk_token_id
     if unknown is not None and unknown not in codec.stop_ids and unknown in ids:
-        missing = unwritable(codec, "".join(message["content"] for message in game)) or "parts of the frame"
+        missing = ", ".join(unwritable(codec, "".join(each["content"] for each in game))) or "parts of the frame"
         findings.append(
             Finding(
                 "problem",
@@ -123,8 +123,8 @@ def check_wording(prompter: Prompter) -> list[Finding]:
     return [
         Finding(
             "warning",
-            f"game.system_prompt shows no reply: neither {opened} and {closed} nor {{example}} is in it, so that a "
-            "model that has not learnt to reply cannot know how; put {example} into it",
+            f"game.system_prompt shows no reply: neither {opened} and {closed} nor {{example}} is in it, so that an "
+            "untrained model cannot know how to reply; put {example} into it",
         )
     ]
 

@@ -6,6 +6,7 @@ provenance.py   the manifest: versions, git commit, words, split, hardware, comm
 game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
+game_traces.py  games as conversations, for trackers
 trackers.py     sample games, in games.jsonl and in a tracker
 progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, waiting, sharding
@@ -19,6 +20,7 @@ from wordle_rl.runs.files import (
     is_number,
     lock_file,
     read_jsonl,
+    read_jsonl_offsets,
     read_object,
     without_lone_surrogates,
     write_json,
@@ -28,6 +30,8 @@ from wordle_rl.runs.files import (
 from wordle_rl.runs.run import (
     BOARDS_FILE,
     CHOICE_FILE,
+    CONTROLS,
+    LABELS_FILE,
     LOCK_FILE,
     VALIDATED,
     VALIDATION_GAMES_FILE,
@@ -35,6 +39,7 @@ from wordle_rl.runs.run import (
     Run,
     check_place,
     check_removable,
+    check_version,
     is_run,
     parts_of,
     reset_run,
@@ -44,6 +49,8 @@ from wordle_rl.runs.run import (
 __all__ = [
     "BOARDS_FILE",
     "CHOICE_FILE",
+    "CONTROLS",
+    "LABELS_FILE",
     "LOCK_FILE",
     "VALIDATED",
     "VALIDATION_GAMES_FILE",
@@ -54,12 +61,14 @@ __all__ = [
     "append_jsonl",
     "check_place",
     "check_removable",
+    "check_version",
     "exclusive_lock",
     "is_number",
     "is_run",
     "lock_file",
     "parts_of",
     "read_jsonl",
+    "read_jsonl_offsets",
     "read_object",
     "reset_run",
     "trained_model",

@@ -1,41 +1,50 @@
-"""Proof from a run's own records that no validation or test secret was ever a secret in training."""
+"""Proof from a run's own records: no validation or test secret was a secret in training, no strict word named there."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from wordle_rl.config import RunConfig, load_config
-from wordle_rl.runs import RunError, read_jsonl, read_object
-from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
+from wordle_rl.config import RunConfig, stored_config
+from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, VALIDATION_GAMES_FILE, RunError, read_jsonl, read_object
+from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lineage_of
 from wordle_rl.words import WordListError, load_words
-from wordle_rl.words.split import Split, split_secrets
+from wordle_rl.words.split import Split
 
 
 @dataclass(frozen=True)
 class Audit:
     """Records that were searched, and findings.
 
-    `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each
-    validation or test secret found there, or in the past that a model carries with it, once.
+    `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each validation
+    or test secret found there, or in the past that a model carries with it, once. `num_strict` is the number of strict
+    words (`words.strict_fraction`), and `strict_leaks` holds (file, word) for each of them that is named anywhere: as a
+    secret, a guess, in a thought or a reply that was trained on, or on an initial state. What a policy says of its own
+    accord in GRPO is not looked at.
+
+    That nothing leaked says nothing of what training games show of held-out words that are not strict: a teacher names
+    them as guesses. `evaluate.strata` counts that.
     """
 
     num_secrets: dict[str, int]
     leaks: tuple[tuple[str, str], ...]
+    num_strict: int = 0
+    strict_leaks: tuple[tuple[str, str], ...] = ()
 
     @property
     def clean(self) -> bool:
-        """True if nothing leaked."""
-        return not self.leaks
+        """True if no validation or test secret was a secret in training, and no strict word was named there."""
+        return not (self.leaks or self.strict_leaks)
 
 
 def audit(directory: Path) -> Audit:
     """Look through a run's teacher games, RL secrets and sample games, and through the past of its models.
 
-    The split is worked out anew from the stored config, not read from the manifest. Of what a model learnt before, in
-    other trainings of this package, every word that may have been a secret there counts.
+    The split is recomputed from the stored config, not read from the manifest. Of what a model was trained on before,
+    in other trainings of this package, every word that may have been a secret there counts.
 
     Raises:
         RunError: If the directory is no run, the word list has changed since, a record is damaged, or no leak was
@@ -44,12 +53,12 @@ def audit(directory: Path) -> Audit:
     stored = directory / "config.json"
     if not stored.is_file():
         raise RunError(f"{directory} is no run directory: it has no config.json")
-    config = load_config(stored)
+    config = stored_config(stored)
     words = load_words(config.words.source)
     recorded = read_object(directory / "manifest.json").get("fingerprint")
     if recorded != words.fingerprint:
         raise RunError(f"word list {words.name!r} has changed since {directory} was made; audit it with the old one")
-    split = split_secrets(words, config.words.split_seed)
+    split = config.words.split_of(words)
     never_trained = split.never_trained
     counts: Counter[str] = Counter()
     leaks: dict[tuple[str, str], None] = {}
@@ -58,37 +67,65 @@ def audit(directory: Path) -> Audit:
         if secret in never_trained:
             leaks[name, secret] = None
     for stage in ("sft", config.algorithm):
-        for secret in _from_before(directory, stage, split):
+        for secret in _from_before(directory, stage, lambda lineage: lineage.leaks(split)):
             leaks[f"{stage}/{LINEAGE_FILE}", secret] = None
-    if not leaks:
-        _check_proof(directory, config, counts)
-    return Audit(dict(counts), tuple(leaks))
+    strict = dict.fromkeys(_strict_leaks(directory, config, split)) if split.strict else {}
+    if not leaks and not strict:
+        _check_proof(directory, config, counts, strict=bool(split.strict))
+    return Audit(dict(counts), tuple(leaks), len(split.strict), tuple(strict))
 
 
-def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int]) -> None:
-    """Refuse to call a run clean that lacks the secrets of a stage it finished, or has none at all."""
+def _strict_leaks(directory: Path, config: RunConfig, split: Split) -> Iterator[tuple[str, str]]:
+    """Every strict word that a record of training names, with the file."""
+    for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, BOARDS_FILE, "games.jsonl", "secrets.jsonl"):
+        path = directory / name
+        for row in read_jsonl(path) if path.is_file() else ():
+            for word in sorted(split.strict_words_in(*_texts(row, sampled=name == "games.jsonl"))):
+                yield name, word
+    for stage in ("sft", config.algorithm):
+        for word in _from_before(directory, stage, lambda lineage: lineage.strict_leaks(split)):
+            yield f"{stage}/{LINEAGE_FILE}", word
+
+
+def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
+    """All words and texts of a row; of games that the policy sampled, secrets and prefix guesses alone."""
+    yield from row.get("secrets", ())
+    yield row.get("secret")
+    for turn in row.get("turns", ()):
+        if not sampled or turn.get("given"):
+            yield from (turn.get(name) for name in ("guess", "thinking", "reply"))
+
+
+def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], *, strict: bool) -> None:
+    """Refuse to call a run clean that lacks the records of a stage it finished, or has none at all."""
     taught = config.trained[0] if "traces" in config.chain else "sft"
     for stage, record in ((taught, "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
         if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
             fault = "holds no secret" if (directory / record).is_file() else "is missing"
             raise RunError(
                 f"{directory} is not proven clean: {stage} was trained, and {record}, which names its secrets, "
-                f"{fault}; put the file back, or train anew"
+                f"{fault}; put the file back, or train again"
             )
+    by_rounds = config.algorithm != "grpo" and (directory / config.algorithm / LINEAGE_FILE).is_file()
+    if strict and by_rounds and not (directory / LABELS_FILE).is_file():
+        raise RunError(
+            f"{directory} is not proven clean: {config.algorithm} was trained, and {LABELS_FILE}, which holds what it "
+            "was trained on, is missing; put the file back, or train again"
+        )
     if not counts:
         raise RunError(f"{directory} has nothing to audit: no model was trained and no secret recorded yet")
 
 
-def _from_before(directory: Path, stage: str, split: Split) -> list[str]:
-    """Validation and test secrets that a stage's model may have met in trainings before or outside this run."""
+def _from_before(directory: Path, stage: str, leaks_of: Callable[[Lineage], list[str]]) -> list[str]:
+    """Words that a stage's model may have met in trainings before or outside this run, according to its lineage."""
     lineage = lineage_of(directory / stage)
     if lineage is None:
         return []
     try:
-        return lineage.leaks(split)
+        return leaks_of(lineage)
     except WordListError as error:
         raise RunError(
-            f"{directory} is not proven clean: {stage} has learnt from words that are not here ({error})"
+            f"{directory} is not proven clean: {stage} was trained on words that are not here ({error})"
         ) from None
 
 

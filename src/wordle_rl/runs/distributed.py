@@ -1,6 +1,6 @@
 """Several processes, one run: how many, who writes, and how the others wait.
 
-Processes are started by `torchrun` or `accelerate launch`, which say in the environment how many there are. The first
+Processes are started by `torchrun` or `accelerate launch`, which set their number in the environment. The first
 one does what is done once (teacher games, evaluation, files) while the others wait for it; training is done together.
 """
 
@@ -46,7 +46,7 @@ def num_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Over how many processes a launch spreads what a training holds; 1: each process has all of it.
+    """Number of processes over which a launch shards the state of a training; 1: each process has all of it.
 
     `offloaded`: some of it may lie in main memory instead, so what a GPU must hold is not known.
     """
@@ -76,7 +76,7 @@ def sharding() -> Sharding:
 
 
 def check_processes(config: RunConfig, stages: Collection[str]) -> None:
-    """Refuse stages that cannot work on the processes that were launched, as far as the launch says how.
+    """Refuse stages that cannot work on the processes that were launched, as far as the launch shows it.
 
     Args:
         config: Every setting.
@@ -96,7 +96,8 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
     if config.grpo.engine == "vllm":
         check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
-        check_sharded(config.grpo.optimizer, "grpo", whole_weights_reason(config.grpo, config.model.lora.rank > 0))
+        check_sharded_play(config.grpo, config.model.lora.rank > 0)
+        check_sharded(config.rl.optimizer, "rl")
 
 
 def check_alone(name: str) -> None:
@@ -110,7 +111,7 @@ def check_alone(name: str) -> None:
 
 
 def check_engine_size(size: int) -> None:
-    """Refuse vLLM engines of so many GPUs that do not divide the processes.
+    """Refuse vLLM engines whose number of GPUs does not divide the processes.
 
     Raises:
         ConfigError: If they do not.
@@ -121,41 +122,42 @@ def check_engine_size(size: int) -> None:
         )
 
 
-def check_sharded(optimizer: OptimizerSettings, stage: str, wants_whole: str = "") -> None:
-    """Refuse what cannot work on weights that are spread over processes.
+def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
+    """Refuse an optimizer that cannot work on weights that are sharded over processes.
 
     Args:
         optimizer: Optimizer and schedule.
-        stage: `sft` or `grpo`, for the message.
-        wants_whole: What needs the whole model on each process, and the fix; empty: nothing does.
+        section: `sft` or `rl`, for the message.
 
     Raises:
-        ConfigError: If something asks for whole weights, or Muon is asked for.
+        ConfigError: If it is Muon.
     """
-    if wants_whole:
-        raise ConfigError(f"the launch file shards the model (FSDP or ZeRO-3): {wants_whole}")
     if optimizer.name == "muon":
         raise ConfigError(
-            f"{stage}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
+            f"{section}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
         )
 
 
-def whole_weights_reason(settings: GRPOSettings, has_adapters: bool) -> str:
-    """Error message if unsharded weights are needed, with the fix, else ''."""
+def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
+    """Refuse GRPO that needs whole weights on each process where they are sharded over processes.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    told = "the launch file shards the model (FSDP or ZeRO-3): "
     if settings.engine != "vllm":
-        return (
-            "GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
+        raise ConfigError(
+            f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
             'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
         )
     if has_adapters:
-        return "GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml"
+        raise ConfigError(f"{told}GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml")
     if settings.validate_every_steps:
-        return "grpo.validate_every_steps keeps the whole model of a step; set it to 0"
-    return ""
+        raise ConfigError(f"{told}grpo.validate_every_steps keeps the whole model of a step; set it to 0")
 
 
 def _is_sharded() -> bool:
-    """True if the launch says that weights are spread; a file of DeepSpeed's own is not read."""
+    """True if the launch shards the weights; a file of DeepSpeed's own is not read."""
     if _is_set("ACCELERATE_USE_FSDP"):
         return True
     own_file = "ACCELERATE_DEEPSPEED_CONFIG_FILE" in os.environ
@@ -168,7 +170,7 @@ def _is_set(name: str) -> bool:
 
 
 def wait_for_all() -> None:
-    """Go on only when every process has come this far."""
+    """Barrier: continue only when every process has come this far."""
     if num_processes() == 1:
         return
     import torch

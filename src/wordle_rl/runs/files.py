@@ -152,18 +152,25 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         RunError: If the file is missing or a line is no JSON object; the message names the line.
     """
+    return (row for _, row in read_jsonl_offsets(path))
+
+
+def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read JSON lines, each with the byte at which it begins; raises what `read_jsonl` does."""
     if not path.is_file():
         raise RunError(f"no file {path}")
+    offset = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = json.loads(line.decode())
             except ValueError as error:  # of the JSON, or of what is no UTF-8
-                fix = "delete the line or make the file anew" if number > 1 else "name a file of JSON lines"
+                fix = "delete the line or regenerate the file" if number > 1 else "name a file of JSON lines"
                 raise RunError(f"{path}:{number} is no JSON ({error}); {fix}") from None
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
-            yield row
+            yield offset, row
+            offset += len(line)
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -180,7 +187,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RunError(f"{path} is no JSON ({error}); delete it, or pass --overwrite to start anew") from None
+        raise RunError(f"{path} is no JSON ({error}); delete it, or pass --overwrite to start over") from None
     if not isinstance(value, dict):
-        raise RunError(f"{path} holds {type(value).__name__}, expected a JSON object; pass --overwrite to start anew")
+        raise RunError(f"{path} holds {type(value).__name__}, expected a JSON object; pass --overwrite to start over")
     return value

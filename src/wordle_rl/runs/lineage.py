@@ -2,7 +2,7 @@
 
 Held-out figures mean something only for words that no game in the model's past had as its secret. So every training
 leaves beside the weights which word list and which split it drew its secrets from, after those of the model it began
-with, and whoever evaluates, goes on with or audits the model reads that.
+with, and whoever evaluates, audits or trains the model further reads that.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError
 from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe
 from wordle_rl.config.base import Section
 from wordle_rl.runs import write_json
-from wordle_rl.words import WordListError, load_words
-from wordle_rl.words.split import Split, split_secrets
+from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words.split import Split
 
 LINEAGE_FILE = "wordle_rl.json"
 """Beside a trained model; it is written last, so that a model with it is whole."""
@@ -31,6 +31,13 @@ class TrainedSecrets(Section):
     """Of the list's words."""
     split_seed: int
     """Seed of the split."""
+    strict_fraction: float = 0.0
+    """Fraction of the answers that no game of the training named."""
+
+    @property
+    def settings(self) -> WordSettings:
+        """The words and the split as settings."""
+        return WordSettings(source=self.source, split_seed=self.split_seed, strict_fraction=self.strict_fraction)
 
     def secrets(self) -> tuple[str, ...]:
         """All words a game may have had as its secret: the training secrets, and words outside the answers.
@@ -38,15 +45,33 @@ class TrainedSecrets(Section):
         Raises:
             WordListError: If the list is not there any more, or is another one.
         """
+        words = self._words()
+        return (*self.settings.split_of(words).train, *words.outside)
+
+    def named(self) -> frozenset[str]:
+        """All words that its games may have named, as secrets or guesses.
+
+        Raises:
+            WordListError: As `secrets`.
+        """
+        words = self._words()
+        return frozenset(words.guesses).difference(self.settings.split_of(words).strict)
+
+    def _words(self) -> WordList:
         words = load_words(self.source)
         if words.fingerprint != self.fingerprint:
             raise WordListError(f"word list {self.source!r} is not what it was when the model was trained")
-        return (*split_secrets(words, self.split_seed).train, *words.outside)
+        return words
 
 
 def lesson_of(settings: WordSettings, split: Split) -> TrainedSecrets:
     """Record of a training whose secrets come from a split."""
-    return TrainedSecrets(source=settings.source, fingerprint=split.fingerprint, split_seed=split.seed)
+    return TrainedSecrets(
+        source=settings.source,
+        fingerprint=split.fingerprint,
+        split_seed=split.seed,
+        strict_fraction=settings.strict_fraction,
+    )
 
 
 class Lineage(Section):
@@ -64,6 +89,16 @@ class Lineage(Section):
         own = (split.fingerprint, split.seed)
         others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
         return sorted(split.never_trained.intersection(secret for lesson in others for secret in lesson.secrets()))
+
+    def strict_leaks(self, split: Split) -> list[str]:
+        """A split's strict words that a game in the model's past may have named, sorted.
+
+        Raises:
+            WordListError: If the words of a training are not known any more.
+        """
+        if not split.strict:
+            return []
+        return sorted(set(split.strict).intersection(word for lesson in self.lessons for word in lesson.named()))
 
 
 def lineage_of(model_directory: Path) -> Lineage | None:
@@ -89,7 +124,7 @@ def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> L
     Args:
         base: Where the other one lies; it has no past if it was not trained here, or is no directory.
         game: What it was trained for now.
-        lesson: Whose secrets it learnt from.
+        lesson: The training just done, with its secrets.
 
     Raises:
         ConfigError: If the file beside the other one is damaged.
@@ -112,14 +147,19 @@ def leak_warning(model_directory: Path, split: Split) -> str | None:
         leaks = lineage.leaks(split)
     except WordListError as error:
         return (
-            f"{model_directory} has learnt from words that are not here ({error}), perhaps from validation or test "
+            f"{model_directory} was trained on words that are not here ({error}), perhaps from validation or test "
             "secrets"
+        )
+    if not leaks and (strict := lineage.strict_leaks(split)):
+        return (
+            f"{model_directory} may have been trained on {len(strict)} of the strict words, {strict[0]} for one; their "
+            "figures will prove nothing"
         )
     if not leaks:
         return None
     return (
-        f"{model_directory} may have learnt {len(leaks)} of the validation and test secrets, {leaks[0]} for one; "
-        "held-out figures will prove nothing"
+        f"{model_directory} may have been trained on {len(leaks)} of the validation and test secrets, "
+        f"{leaks[0]} for one; held-out figures will prove nothing"
     )
 
 

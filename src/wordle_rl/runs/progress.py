@@ -13,7 +13,7 @@ LINE_EVERY_S = 30.0
 """Least time between two plain lines, in seconds."""
 
 ProgressCallback = Callable[[int, int, str], None]
-"""Called with how much is done, how much there is in all (0: not known yet), and a note on how it goes."""
+"""`(done, total, message)`; total 0 = unknown."""
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def show_progress(
     Args:
         console: A terminal gets a bar; anything else (CI, nohup, Slurm) at most a line every `LINE_EVERY_S`, and a last
             one.
-        title: What is going on.
+        title: Name of the work.
         total: How much there is to do; 0: not known yet.
         done: What was done before; it is left out of the estimate of the time that is left.
         transient: Remove the bar at the end; print the last line only if there were others.
@@ -97,10 +97,10 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
     """Progress in one line.
 
     Args:
-        title: What is going on.
+        title: Name of the work.
         done: How much is done.
         total: How much there is to do; 0: not known.
-        note: How it goes; may be empty.
+        note: Current figures; may be empty.
         seconds: Time it has taken.
         before: How much of `done` was done before that time.
 
@@ -128,7 +128,7 @@ def elapsed(seconds: float) -> str:
 
 
 def _in_words(seconds: float) -> str:
-    """A time as people say it, to about a sixtieth."""
+    """A time in seconds, minutes or hours, to about a sixtieth."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -144,7 +144,7 @@ def in_percent(rate: float, digits: int = 1) -> str:
 
     Args:
         rate: The rate.
-        digits: Decimals, unless it takes more of them to tell the rate from 0 or 100.
+        digits: Decimals, unless it takes more of them to distinguish the rate from 0 or 100.
 
     Examples:
         >>> in_percent(1999 / 2000), in_percent(1 / 3000), in_percent(1.0), in_percent(0.5)

@@ -39,7 +39,8 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
         "seed": config.seed,
         "selected_on": _selected_on(config),
         "reported_on": "test",
-        "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test},
+        "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test}
+        | ({"strict": split.strict} if split.strict else {}),
         "libraries": _library_versions(),
         "python": platform.python_version(),
         "hardware": hardware(),
@@ -51,7 +52,7 @@ def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dic
 
     Args:
         stored: The manifest of the run so far.
-        facts: What `manifest` says of the new call.
+        facts: The `manifest` of the new call.
     """
     before = calls(stored)
     new = {name: facts[name] for name in _OF_A_CALL}
@@ -80,7 +81,7 @@ def hardware() -> dict[str, Any]:
 
 
 def peak_memory_gib() -> float:
-    """The most resident memory this process has had, in GiB (0.0 where the system does not tell)."""
+    """The most resident memory this process has had, in GiB (0.0 where the system does not report it)."""
     try:
         import resource
     except ImportError:  # Windows has no resource module
@@ -90,7 +91,7 @@ def peak_memory_gib() -> float:
 
 
 def resident_memory_gib() -> float | None:
-    """The resident memory of this process now, in GiB; None where the system does not tell."""
+    """The resident memory of this process now, in GiB; None where the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:  # no Linux

@@ -1,11 +1,11 @@
 """The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
 
 runs/NAME/
-  config.json     every setting, resolved
+  config.json     every setting, resolved, and their version
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
-  boards.jsonl    boards of starts_file from which groups may start
+  boards.jsonl    boards of rl.starts.file from which groups may start
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
                   expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, VERSION, VERSION_KEY, RunConfig
 from wordle_rl.runs.files import (
     RunError,
     append_jsonl,
@@ -38,11 +38,15 @@ from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
-"""Beside GRPO's model: the step its weights are of, the share of the way from the start to them, and their costs."""
+"""Beside GRPO's model: the step its weights are of, alpha (see `BestWeights`), and their costs."""
 BOARDS_FILE = "boards.jsonl"
-"""The usable boards of starts_file, kept so that a training that goes on draws from the same."""
+"""The usable boards of rl.starts.file, kept so that a resumed training draws from the same."""
+LABELS_FILE = "labels.jsonl"
+"""Boards and words that rounds trained on, in the row form of games."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, on which SFT takes its validation loss."""
+CONTROLS = "controls"
+"""Directory of the evaluations that the figures of a run are quoted beside."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 VALIDATED = "validation_"
@@ -67,15 +71,17 @@ class Run:
             adds: Whether this call will add to the run; if not, its manifest stays as it is.
 
         Raises:
-            RunError: If the directory holds a run with another config or other words, or something that is no run, or
-                cannot be written.
+            RunError: If the directory holds a run of another version, with another config or with other words, or
+                something that is no run, or cannot be written.
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
         if config_path.is_file() and not manifest_path.is_file():
             raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
-        remedy = "name another --out, or pass --overwrite to start anew"
-        resolved, facts = config.model_dump(mode="json"), manifest(config, split)
+        remedy = "name another --out, or pass --overwrite to start over"
+        resolved, facts = config.stored(), manifest(config, split)
+        if config_path.is_file():
+            check_version(directory)
         if config_path.is_file() and (before := read_object(config_path)) != resolved:
             raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
         if manifest_path.is_file():
@@ -167,16 +173,30 @@ def is_run(directory: Path) -> bool:
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
 
 
+def check_version(directory: Path) -> None:
+    """Refuse to resume a run whose settings another version stored.
+
+    Raises:
+        RunError: If it is one.
+    """
+    version = read_object(directory / "config.json").get(VERSION_KEY, 1)
+    if version != VERSION:
+        raise RunError(
+            f"{directory} holds a run with settings of version {version}, this is version {VERSION}: it can be read, "
+            "not resumed; name another --out, or pass --overwrite to start again"
+        )
+
+
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    games = ("traces.jsonl", VALIDATION_GAMES_FILE, BOARDS_FILE)
+    games = ("traces.jsonl", VALIDATION_GAMES_FILE, BOARDS_FILE, LABELS_FILE)
     logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
-    names = (*logs, "sft", *ALGORITHM_NAMES, "eval", "results.json", "report.html", "config.json", "manifest.json")
-    return [directory / name for name in names]
+    figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
+    return [directory / name for name in (*logs, "sft", *ALGORITHM_NAMES, *figures, "config.json", "manifest.json")]
 
 
 def check_removable(directory: Path) -> None:
-    """Refuse to start anew in a directory that holds something else than a run.
+    """Refuse to start over in a directory that holds something other than a run.
 
     Raises:
         RunError: If the directory is not empty and holds no run.

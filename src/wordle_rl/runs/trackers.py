@@ -1,4 +1,4 @@
-"""Sample games for reading: every one goes to games.jsonl, and to each experiment tracker as a table or text.
+"""Sample games for reading: every one goes to games.jsonl, and to each experiment tracker as table, text or traces.
 
 The trackers' own libraries are optional and imported where they are asked for. transformers opens and closes their
 runs; here games are only added to the run that is open.
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from wordle_rl.prompt import Prompter
 from wordle_rl.runs import Run
+from wordle_rl.runs.game_traces import facts_of, messages_of
 
 Game = Mapping[str, Any]
 """A row of games.jsonl: stage, step, secret, won, turns, how many were spent, and the reward where one was given."""
@@ -55,18 +57,21 @@ class GameLog:
         self._trackers = ()
 
 
-def game_trackers(report_to: Sequence[str], callbacks: Iterable[object]) -> list[GameTracker]:
+def game_trackers(
+    report_to: Sequence[str], callbacks: Iterable[object], prompter: Prompter | None = None
+) -> list[GameTracker]:
     """Functions that show games in these trackers.
 
     Args:
         report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.
         callbacks: The trainer's, among them TensorBoard's, whose writer is shared.
+        prompter: Wording of the games' prompts, for trackers that show conversations; None: they show tables.
     """
     shared = list(callbacks)
-    return [_TRACKERS[name](shared) for name in report_to]
+    return [_TRACKERS[name](shared, prompter) for name in report_to]
 
 
-def wandb_games(_: Sequence[object]) -> GameTracker:
+def wandb_games(_: Sequence[object], __: Prompter | None = None) -> GameTracker:
     """A table a step in the open Weights & Biases run."""
     wandb = importlib.import_module("wandb")
 
@@ -78,18 +83,26 @@ def wandb_games(_: Sequence[object]) -> GameTracker:
     return log
 
 
-def trackio_games(_: Sequence[object]) -> GameTracker:
-    """A table a step in the open trackio run; older releases of it read nothing but data frames."""
+def trackio_games(_: Sequence[object], prompter: Prompter | None = None) -> GameTracker:
+    """A table a step in the open trackio run, and a trace a game where its release has those.
+
+    Older releases read no tables but data frames.
+    """
     trackio, pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
+    make_trace = getattr(trackio, "Trace", None)
 
     def log(step: int, games: Sequence[Game]) -> None:
         frame = pandas.DataFrame(table_rows(games), columns=list(COLUMNS))
-        trackio.log({_tag(games): trackio.Table(dataframe=frame), "train/global_step": step})
+        shown = {_tag(games): trackio.Table(dataframe=frame), "train/global_step": step}
+        if make_trace is not None and prompter is not None:
+            conversations = [(messages_of(game, prompter), facts_of(game)) for game in games]
+            shown[f"traces/{games[0]['stage']}"] = [make_trace(messages, facts) for messages, facts in conversations]
+        trackio.log(shown)
 
     return log
 
 
-def tensorboard_games(callbacks: Sequence[object]) -> GameTracker:
+def tensorboard_games(callbacks: Sequence[object], _: Prompter | None = None) -> GameTracker:
     """A page of text a step, by the writer of TensorBoard's callback, which it opens when training begins."""
 
     def log(step: int, games: Sequence[Game]) -> None:
@@ -101,7 +114,7 @@ def tensorboard_games(callbacks: Sequence[object]) -> GameTracker:
     return log
 
 
-_TRACKERS: dict[str, Callable[[Sequence[object]], GameTracker]] = {
+_TRACKERS: dict[str, Callable[[Sequence[object], Prompter | None], GameTracker]] = {
     "trackio": trackio_games,
     "wandb": wandb_games,
     "tensorboard": tensorboard_games,

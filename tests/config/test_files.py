@@ -1,0 +1,115 @@
+"""Laws of the one [rl]: what a section of an algorithm says of it counts for that algorithm, and options above all."""
+
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    TRAININGS,
+    ConfigError,
+    RLSettings,
+    RunConfig,
+    Setting,
+    load_config,
+    section_of,
+    setting_names,
+)
+
+MOST_KEYS = 150
+SEVERAL = """
+[rl]
+group_size = 6
+sampling = { temperature = 0.7, top_p = 0.9 }
+[grpo]
+group_size = 8
+[grpo.reward]
+weights = { quick_regret = -6.0 }
+[dagger.sampling]
+temperature = 0.5
+[dagger.optimizer]
+learning_rate = 5e-4
+[dpo]
+epochs = 2
+"""
+
+
+def load(tmp_path: Path, text: str, **options: object) -> RunConfig:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return load_config(path, {tuple(name.split("__")): value for name, value in options.items()})
+
+
+def test_there_are_no_more_settings_than_can_be_looked_through() -> None:
+    assert len(list(setting_names())) <= MOST_KEYS
+
+
+def test_no_section_of_an_algorithm_has_a_setting_of_rl_of_its_own() -> None:
+    for name in ALGORITHM_NAMES:
+        section = section_of(RunConfig.model_fields[name].annotation)
+        assert section is not None
+        assert not {*section.model_fields} & {*RLSettings.model_fields}
+
+
+def test_a_section_has_the_same_defaults_wherever_it_stands() -> None:
+    def compare(section: type, place: Setting = ()) -> None:
+        for name, field in section.model_fields.items():
+            if inner := section_of(field.annotation):
+                assert field.default == inner(), (*place, name)
+                compare(inner, (*place, name))
+
+    for each in (RunConfig, *TRAININGS.values()):
+        compare(each)
+
+
+def test_the_section_of_an_algorithm_counts_for_it_alone(tmp_path: Path) -> None:
+    found = {name: load(tmp_path, SEVERAL, algorithm=name).training for name in ALGORITHM_NAMES}
+    assert {name: each.group_size for name, each in found.items()} == dict.fromkeys(found, 6) | {"grpo": 8}
+    assert [each.sampling.temperature for each in found.values()] == [0.7, 0.7, 0.7, 0.5]
+    assert [each.sampling.top_p for each in found.values()] == [0.9] * 4, "the rest of a section stays"
+    assert [each.optimizer.learning_rate for each in found.values()] == [3e-5, 3e-5, 3e-5, 5e-4]
+    assert found["grpo"].reward.weights == {"quick_regret": -6.0}
+    assert found["dpo"].epochs == 2
+
+
+def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
+    found = load(tmp_path, SEVERAL, rl__group_size=4, rl__sampling__temperature=0.9)
+    assert (found.training.group_size, found.training.sampling.temperature) == (4, 0.9)
+    assert found.training.sampling.top_p == 0.9
+
+
+def test_without_a_group_size_each_algorithm_has_its_own() -> None:
+    sizes = {name: RunConfig(algorithm=name).training.group_size for name in ALGORITHM_NAMES}
+    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "dagger": 1}
+
+
+def test_one_setting_of_a_section_leaves_the_defaults_of_the_others(tmp_path: Path) -> None:
+    ours = load(tmp_path, "[grpo.optimizer]\nweight_decay = 0.1").training.optimizer
+    assert (ours.learning_rate, ours.schedule, ours.weight_decay) == (3e-5, "constant", 0.1)
+
+
+def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or_not(tmp_path: Path) -> None:
+    for name in ALGORITHM_NAMES:
+        with pytest.raises(ConfigError, match=rf"run\.toml: {name}\.optimizer\.learning_rate: Input should be"):
+            load(tmp_path, f"[{name}.optimizer]\nlearning_rate = 0")
+        with pytest.raises(ConfigError, match=rf"run\.toml: unknown setting {name}\.group_sise \(did .*group_size\?\)"):
+            load(tmp_path, f"[{name}]\ngroup_sise = 2")
+
+
+def test_a_setting_that_an_algorithm_does_not_follow_is_refused_in_its_section_and_in_rl(tmp_path: Path) -> None:
+    for algorithm in ("grpo", "dagger"):
+        with pytest.raises(ConfigError, match=r"dagger\.reward: DAgger trains on the teacher's guesses; leave it out"):
+            load(tmp_path, "[dagger.reward]\npreset = 'solver'", algorithm=algorithm)
+    with pytest.raises(ConfigError, match=r"rl\.reward is not for DAgger, which trains on the teacher's guesses"):
+        load(tmp_path, "[rl.reward]\npreset = 'solver'", algorithm="dagger")
+    outcome = load(tmp_path, "[dpo]\njudge = 'outcome'\nreward = { preset = 'solver' }", algorithm="dpo")
+    assert outcome.training.reward.preset == "solver"
+    with pytest.raises(ConfigError, match=r"unless dpo\.judge is 'outcome'"):
+        load(tmp_path, "[dpo]\njudge = 'outcome'\nreward = { preset = 'solver' }", algorithm="dpo", dpo__judge="regret")
+
+
+def test_a_file_for_several_algorithms_may_hold_what_only_some_follow(tmp_path: Path) -> None:
+    text = "[grpo.reward]\npreset = 'solver'\n[dpo]\nepochs = 2"
+    assert [load(tmp_path, text, algorithm=name).training.reward.preset for name in ALGORITHM_NAMES] == [
+        "solver", "sparse", "sparse", "sparse",
+    ]  # fmt: skip
