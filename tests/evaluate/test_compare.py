@@ -102,3 +102,14 @@ def test_a_few_games_won_by_one_side_prove_no_difference() -> None:
     assert found.win_rate_difference.low < 0
     alike = compare(a, a).win_rate_difference
     assert alike.low == -alike.high < 0, "no game that sets players apart is no proof that none would"
+
+
+def test_wins_are_tested_by_secret_where_secrets_repeat() -> None:
+    a = [(secret, LOSE) for secret in ANSWERS[:3]]
+    b = [(secret, [secret]) for secret in ANSWERS[:3]]
+    once = compare(play_script(a), play_script(b))
+    often = compare(play_script(a * 4), play_script(b * 4))
+    assert (once.by_secret, once.wins_test) == (False, "McNemar's exact test")
+    assert (often.by_secret, often.wins_test) == (True, "sign-flip test by secret")
+    assert often.p_value == once.p_value == 0.25, "three secrets, whatever the number of games"
+    assert (often.only_a, often.only_b) == (0, 12)

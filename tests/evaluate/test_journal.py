@@ -100,20 +100,28 @@ def stop_after(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", stopping)
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize(("temperature", "batch_size", "turns"), [(0, 1, 60), (1, 8, 15)])
 def test_the_same_command_goes_on_with_a_model(
-    temperature: int, cli: Callable, finished_run: Path, word_directory, tmp_path: Path, monkeypatch
+    temperature: int,
+    batch_size: int,
+    turns: int,
+    cli: Callable,
+    finished_run: Path,
+    word_directory,
+    tmp_path: Path,
+    monkeypatch,
 ) -> None:
     shutil.copytree(finished_run / "sft", tmp_path / "model")
     command = ["eval", "--player", tmp_path / "model", "--words", word_directory, "--split", "train"]
-    command += ["--max-batch-size", 8, "--max-completion-tokens", 12, "--no-regret", "--temperature", temperature]
+    command += ["--max-batch-size", batch_size, "--max-completion-tokens", 12]
+    command += ["--no-regret", "--temperature", temperature]
     assert cli(*command, "--out", tmp_path / "whole.json")[0] == 0
     assert not list(tmp_path.glob("*.games.jsonl")), "nothing is missing, so nothing is kept"
     with monkeypatch.context() as patch:
-        stop_after(15, patch)
+        stop_after(turns, patch)
         code, out, err = cli(*command, "--out", tmp_path / "m.json")
     assert (code, out) == (130, "")
-    assert "the same command goes on" in err
+    assert "the same command resumes" in err
     kept = num_kept(tmp_path / "m.games.jsonl")
     whole = Evaluation.load(tmp_path / "whole.json").records
     assert 8 <= kept < len(whole)
@@ -133,13 +141,16 @@ def test_the_same_command_goes_on_with_a_model(
 
 
 def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, monkeypatch) -> None:
+    """A game a batch: an untrained model's choices are near ties, and a batch of other games rounds them otherwise."""
     directory, config = tmp_path / "run", load_config(finished_run / "config.json")
-    config = config.model_copy(update={"eval": config.eval.model_copy(update={"max_batch_size": 8})})
+    config = config.model_copy(update={"eval": config.eval.model_copy(update={"max_batch_size": 1})})
     shutil.copytree(finished_run, directory)
     for path in (directory / "config.json", directory / "eval" / "grpo.json"):
         path.unlink()
+    shutil.copytree(directory, tmp_path / "unbroken")
+    unbroken = Pipeline(config, tmp_path / "unbroken", Console(quiet=True))()
     with monkeypatch.context() as patch:
-        stop_after(20, patch)
+        stop_after(60, patch)
         with pytest.raises(KeyboardInterrupt):
             Pipeline(config, directory, Console(quiet=True))()
     journal = directory / "eval" / "grpo.games.jsonl"
@@ -154,11 +165,12 @@ def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(TransformersSampler, "sample", counted)
     results = Pipeline(config, directory, Console(quiet=True))()
-    whole = Evaluation.load(finished_run / "eval" / "grpo.json")
+    whole = Evaluation.load(tmp_path / "unbroken" / "eval" / "grpo.json")
     assert len(asked) == len(whole.records) - len(kept)
     assert Evaluation.load(directory / "eval" / "grpo.json").records == whole.records
     assert results is not None
-    assert results["grpo"] == json.loads((finished_run / "results.json").read_text())["grpo"]
+    assert unbroken is not None
+    assert results["grpo"] == unbroken["grpo"]
     assert not journal.exists()
 
 

@@ -69,7 +69,7 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
     model = str(run_directory / "sft")
     assert settings_of(run_directory / "sft") == ModelSettings(path=model)
     config = RunConfig.model_validate({"model": {"dtype": "bfloat16"}})
-    write_json(run_directory / "config.json", config.model_dump(mode="json"))
+    write_json(run_directory / "config.json", config.stored())
     write_json(run_directory / "manifest.json", {})
     assert settings_of(run_directory / "sft") == ModelSettings(path=model, dtype="bfloat16")
 
@@ -101,8 +101,8 @@ def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory,
 
 def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory) -> None:
     assert [reply_bound(name, None) for name in ("solver", "openai:m", str(run_directory))] == [512] * 3
-    config = RunConfig.model_validate({"eval": {"max_completion_tokens": 7}})
-    write_json(run_directory / "config.json", config.model_dump(mode="json"))
+    config = RunConfig(max_completion_tokens=7)
+    write_json(run_directory / "config.json", config.stored())
     write_json(run_directory / "manifest.json", {})
     assert reply_bound(str(run_directory), None) == reply_bound(str(run_directory / "sft"), None) == 7
     assert reply_bound(str(run_directory), 9) == 9

@@ -269,7 +269,7 @@ def test_ctrl_c_keeps_the_finished_games(cli, serve: InitialState, word_director
     code, out, err = cli(*command)
     assert time.perf_counter() - started < 20
     assert (code, out) == (130, "")
-    assert "the same command goes on" in err
+    assert "the same command resumes" in err
     assert len((tmp_path / "m.games.jsonl").read_text().splitlines()) == 1 + 2
     ill, before = False, len(endpoint.requests)
     assert cli(*command)[0] == 0

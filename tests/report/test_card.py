@@ -85,9 +85,9 @@ def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"step": 0, "share": 1.0}, "those of the SFT model, since no candidate played better"),
+        ({"step": 0, "alpha": 1.0}, "those of the SFT model, since no candidate played better"),
         ({"step": 40, "share": 1.0}, "those of step 40"),
-        ({"step": 40, "share": 0.25}, "those 25 % of the way from the SFT model to step 40"),
+        ({"step": 40, "alpha": 0.25}, "those 25 % of the way from the SFT model to step 40"),
     ],
 )
 def test_the_card_and_the_page_say_which_weights_were_kept(record, chosen, said) -> None:

@@ -6,6 +6,9 @@
     play.py          evaluate(): secrets -> Evaluation
     concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
     journal.py       finished games on disk, so that a stopped evaluation can continue
+    strata.py        held-out secrets by what training games showed of them
+    entropy.py       the temperature at which one model is as random as another
+    controls.py      evaluations that a run's figures are quoted beside
     tables.py        evaluations as CSV
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison
@@ -24,6 +27,9 @@ from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     PART_NAMES,
     RESULT_SPLITS,
+    STRATA,
+    STRICT_CONSTRAINED_PART,
+    ControlFacts,
     Evaluation,
     EvaluationError,
     Figures,
@@ -42,9 +48,12 @@ __all__ = [
     "GAME_COLUMNS",
     "PART_NAMES",
     "RESULT_SPLITS",
+    "STRATA",
+    "STRICT_CONSTRAINED_PART",
     "WASTED_TURN_REGRET",
     "ComparedPlayer",
     "Comparison",
+    "ControlFacts",
     "EvalConditions",
     "Evaluation",
     "EvaluationError",

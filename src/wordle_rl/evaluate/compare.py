@@ -11,7 +11,17 @@ import numpy as np
 from wordle_rl.config import Constrain
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
 from wordle_rl.evaluate.settings import EvalConditions
-from wordle_rl.evaluate.stats import Estimate, mcnemar_exact, paired_bootstrap, paired_score_interval, sign_flip_exact
+from wordle_rl.evaluate.stats import (
+    Estimate,
+    clustered_mcnemar,
+    mcnemar_exact,
+    paired_bootstrap,
+    paired_score_interval,
+    sign_flip_exact,
+)
+
+BY_SECRET_TEST = "sign-flip test by secret"
+"""Name of the test of wins where secrets were played more than once."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,9 @@ class Comparison:
         only_a: Pairs only a won.
         only_b: Pairs only b won.
         neither: Pairs both lost.
-        p_value: McNemar's exact test on `only_a` and `only_b`, two-sided: the probability of a split at least this
-            uneven if both players had equal chances on every secret.
+        by_secret: True if a secret was played more than once, so that wins are tested by secret, not by game.
+        p_value: Two-sided, of wins: the probability of results at least this uneven if both players were alike.
+            McNemar's exact test on `only_a` and `only_b`; by secret, see `stats.clustered_mcnemar`.
         win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval, or, if a secret was
             played more than once, a paired bootstrap that resamples secrets, each with all its games.
         guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; its interval is always
@@ -48,6 +59,7 @@ class Comparison:
     only_a: int
     only_b: int
     neither: int
+    by_secret: bool
     p_value: float
     win_rate_difference: Estimate
     guesses_difference: Estimate
@@ -58,6 +70,11 @@ class Comparison:
     constrain_b: Constrain
     conditions_a: EvalConditions
     conditions_b: EvalConditions
+
+    @property
+    def wins_test(self) -> str:
+        """Name of the test behind `p_value`."""
+        return BY_SECRET_TEST if self.by_secret else "McNemar's exact test"
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -76,10 +93,14 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]
     wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
     cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
-    if of_secret.max() + 1 == len(pairs):
-        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(pairs))
+    by_secret = bool(of_secret.max() + 1 < len(pairs))
+    more_wins = (cost[:, 1] < loss).astype(int) - (cost[:, 0] < loss)  # (pairs,)
+    if by_secret:
+        p_value = clustered_mcnemar(more_wins, of_secret)
+        win_rate_difference = paired_bootstrap(more_wins.astype(float), of_secret)
     else:
-        win_rate_difference = paired_bootstrap((cost[:, 1] < loss) - (cost[:, 0] < loss).astype(float), of_secret)
+        p_value = mcnemar_exact(wins[True, False], wins[False, True])
+        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(pairs))
     return Comparison(
         name_a=a.label,
         name_b=b.label,
@@ -88,7 +109,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         only_a=wins[True, False],
         only_b=wins[False, True],
         neither=wins[False, False],
-        p_value=mcnemar_exact(wins[True, False], wins[False, True]),
+        by_secret=by_secret,
+        p_value=p_value,
         win_rate_difference=win_rate_difference,
         guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
         guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),

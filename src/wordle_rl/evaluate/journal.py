@@ -90,7 +90,7 @@ class Journal:
                 was, wanted = (json.dumps(values.get(name)) for values in (before, now))
                 raise EvaluationError(
                     f"{self.path} holds games with {name} {was}, not {wanted}; "
-                    "name another --out, or pass --overwrite to start anew"
+                    "name another --out, or pass --overwrite to replace them"
                 )
         for number, line in enumerate(lines[1:], start=2):
             try:

@@ -17,7 +17,7 @@ from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
-"""Regret of a turn without marks: it told nothing, so best play needs one guess more than before it."""
+"""Regret of a turn without marks: it revealed nothing, so best play needs one guess more than before it."""
 
 
 def evaluate(
@@ -44,7 +44,7 @@ def evaluate(
         sampler: The player.
         solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
             from one opener take seconds. Every further opener takes about half a second on the default list.
-        regret_games: Measure regret in this many games only, spread evenly over `secrets`; None: in all. For players
+        regret_games: Measure regret in this many games only, evenly spaced in `secrets`; None: in all. For players
             that seldom repeat an opener, such as the random one.
         batch_size: Games in play at once, which bounds memory; None: all. A sampler that restarts its random stream
             (`begin`) repeats it in every batch.

@@ -12,10 +12,10 @@ from wordle_rl.chat.codec import unwritable
 from wordle_rl.config import (
     ConfigError,
     EngineName,
-    EvalSettings,
     GameSettings,
     ModelSettings,
     PatienceSettings,
+    RunConfig,
     SamplingSettings,
     WordSettings,
     check_seed,
@@ -24,13 +24,12 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
-from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.base import Sampler, check_vllm
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.endpoint.providers import find_endpoint
 from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
-from wordle_rl.words.split import split_secrets
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -77,7 +76,7 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
         known = run.words if run is not None else WordSettings()
     else:
         lesson = lineage.lessons[-1]
-        known = WordSettings(source=lesson.source, split_seed=lesson.split_seed)
+        known = lesson.settings
         if source is None:
             _check_there(lesson, player)
     return known if source is None else known.model_copy(update={"source": source})
@@ -92,7 +91,7 @@ def reply_bound(player: str, asked: int | None) -> int:
     if asked is not None:
         return asked
     run = run_around(_find_player(player)) if is_model(player) else None
-    return (run.eval if run is not None else EvalSettings()).max_completion_tokens
+    return (run if run is not None else RunConfig()).max_completion_tokens
 
 
 def _check_there(lesson: TrainedSecrets, player: str) -> None:
@@ -209,7 +208,7 @@ def model_sampler(
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained)
     with _needing_torch():
         from wordle_rl.models.loading import load_codec
-        from wordle_rl.samplers.vllm import check_vllm, make_engine
+        from wordle_rl.samplers.vllm import make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
@@ -237,7 +236,8 @@ def _own_sampler(
 
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
     if prompter.system_prompt and (missing := unwritable(codec, system_prompt(prompter))):
-        raise ConfigError(f"the model's tokenizer has no tokens for {missing} in the system prompt; leave that out")
+        parts = ", ".join(missing)
+        raise ConfigError(f"the model's tokenizer has no tokens for {parts} in the system prompt; leave that out")
 
 
 @contextmanager
@@ -282,5 +282,5 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
     sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
     sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
-    context = GameContext(words, split_secrets(words, known.split_seed), prompter, Solver(words))
+    context = GameContext(words, known.split_of(words), prompter, Solver(words))
     return OpenModel(sampler.model, sampler.codec, context, sampler)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,14 +19,23 @@ from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
-RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out")
+RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
 """The parts of the answers that results are quoted for."""
+STRATA = ("board_shown", "board_not_shown", "never_said")
+"""Names of the strata of held-out secrets, see `evaluate.strata`."""
 CONSTRAINED_PART = "held_out_constrained"
 """The part under which figures of play limited to listed words are stored."""
+STRICT_CONSTRAINED_PART = "strict_constrained"
+"""Name of the part of strict words with guesses limited to listed words."""
 PART_NAMES = {
-    "all": "all secrets",
-    "train": "training secrets",
+    "strict": "strict secrets, named nowhere in training",
+    STRICT_CONSTRAINED_PART: "strict secrets, guesses limited to listed words",
     "held_out": "held-out secrets",
+    "board_shown": "held out, decisive board shown in training",
+    "board_not_shown": "held out, that board not shown",
+    "never_said": "held out, never named in training",
+    "train": "training secrets",
+    "all": "all secrets",
     CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
 }
 """Names of the parts on pages and cards."""
@@ -109,6 +120,28 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class ControlFacts:
+    """Purpose of an evaluation that is a control.
+
+    Attributes:
+        kind: `sft_alone`: the player is a model of supervised fine-tuning alone, from whose teacher nothing was kept;
+            `equal_entropy`: it is drawn at the temperature at which it is as random as `of` is at `temperature_of`.
+        of: The run or model that it is a control for, or the control run, as named.
+        seconds: Seconds of training of a control run; None: not recorded.
+        nats: Mean entropy of a game of this player at its temperature, in nats; None unless entropies are equal.
+        nats_of: The same of the model that it is a control for.
+        temperature_of: The temperature of that model.
+    """
+
+    kind: Literal["sft_alone", "equal_entropy"]
+    of: str
+    seconds: float | None = None
+    nats: float | None = None
+    nats_of: float | None = None
+    temperature_of: float | None = None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Every game of one player.
 
@@ -121,6 +154,7 @@ class Evaluation:
         records: The games, in the order of the secrets asked for.
         conditions: How the player was asked.
         constrain: What the player's tokens were limited to; figures of limited and free play never mix.
+        control: What it controls for; None: it is no control.
     """
 
     name: str
@@ -131,6 +165,7 @@ class Evaluation:
     records: tuple[GameRecord, ...] = field(repr=False)
     conditions: EvalConditions
     constrain: Constrain = "none"
+    control: ControlFacts | None = None
 
     @property
     def label(self) -> str:
@@ -194,7 +229,7 @@ def _fix_of(path: Path) -> str:
 
 
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
-    """Each secret with how often it came before, so that games of one secret can be told apart.
+    """Each secret with how often it came before, to number the games of one secret.
 
     Examples:
         >>> occurrences(["crane", "speed", "crane"])
@@ -243,21 +278,29 @@ def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
     return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
 
 
-def quoted_parts(played: Collection[str], answers: Iterable[str]) -> list[SplitName]:
+def quoted_parts(played: Collection[str], answers: Iterable[str], strict: Collection[str] = ()) -> list[SplitName]:
     """The parts that figures of these secrets may be quoted for.
 
     There is no `all` if only some of the answers were played: the parts may be out of proportion, and the figure would
-    be skewed.
+    be skewed. There is no `strict` if the split has no such words.
     """
-    whole = frozenset(played).issuperset(answers)
-    return [part for part in RESULT_SPLITS if part != "all" or whole]
+    absent = {"all"} if not frozenset(played).issuperset(answers) else set()
+    absent |= set() if strict else {"strict"}
+    return [part for part in RESULT_SPLITS if part not in absent]
 
 
-def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]:
-    """The figures that results are quoted for: of `all` answers, of `train` and of `held_out` secrets.
+def figures_by_split(
+    evaluation: Evaluation, split: Split, strata: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> dict[str, Figures]:
+    """The figures that results are quoted for: of `all` answers, of `train`, `held_out` and `strict` secrets.
 
-    There is no `all` if only some of the answers were played, see `quoted_parts`. A constrained evaluation has a single
-    part, `held_out_constrained`, so that it cannot be mistaken for an unconstrained one.
+    There is no `all` if only some of the answers were played, see `quoted_parts`. A constrained evaluation has parts of
+    its own, `held_out_constrained` and `strict_constrained`, so that it cannot be mistaken for an unconstrained one.
+
+    Args:
+        evaluation: The games.
+        split: The split of their words.
+        strata: Further parts by name, such as the strata of the held-out secrets; empty ones are left out.
 
     Raises:
         EvaluationError: If the games were played with other words than the split's.
@@ -265,9 +308,11 @@ def figures_by_split(evaluation: Evaluation, split: Split) -> dict[str, Figures]
     if evaluation.fingerprint != split.fingerprint:
         raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
     if evaluation.constrain != "none":
-        return {CONSTRAINED_PART: evaluation.figures(split.test)}
-    parts = quoted_parts(evaluation.secrets, split.named("all"))
-    return {part: evaluation.figures(split.named(part)) for part in parts}
+        strict = {STRICT_CONSTRAINED_PART: evaluation.figures(split.strict)} if split.strict else {}
+        return {CONSTRAINED_PART: evaluation.figures(split.test)} | strict
+    parts = quoted_parts(evaluation.secrets, split.named("all"), split.strict)
+    further = {name: evaluation.figures(words) for name, words in strata.items() if words}
+    return {part: evaluation.figures(split.named(part)) for part in parts} | further
 
 
 def is_invalid(turn: TurnRecord) -> bool:

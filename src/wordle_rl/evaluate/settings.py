@@ -16,14 +16,14 @@ class EvalConditions:
     Attributes:
         style: Wording of its prompts.
         shape: Conversation shape.
-        thinking: Whether replies may think aloud.
+        thinking: Whether replies may hold thinking.
         temperature: 0 is greedy; None: left to the endpoint, or no tokens are drawn.
         top_p: Tokens were drawn from the most likely ones that together have this probability; None as for
             `temperature`.
         max_completion_tokens: Limit on a reply; None: a player that draws no tokens, such as the solver.
         engine: What drew the tokens on this machine; None: an endpoint drew them, or no tokens were drawn.
         seed: Seed of random draws; None: nothing was drawn at random, or the seed is not known.
-        system_prompt: What it was told instead of the style's own rules, placeholders as they stand; empty: nothing;
+        system_prompt: System prompt in place of the style's own rules, placeholders as they stand; empty: nothing;
             None: those rules.
     """
 

@@ -1,4 +1,5 @@
-"""Uncertainty of figures: Wilson's interval, McNemar's exact test and Tango's interval, a sign-flip test, a bootstrap.
+"""Uncertainty of figures: Wilson's interval, McNemar's exact test, by secret too, Tango's interval, a sign-flip test, a
+bootstrap.
 
 NumPy and the standard library.
 """
@@ -155,6 +156,43 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
     return min(1.0, 2 * tail_probability)
 
 
+def clustered_mcnemar(
+    diffs: Sequence[int] | npt.NDArray[np.integer], clusters: Sequence[int] | npt.NDArray[np.integer]
+) -> float:
+    """McNemar's exact test where pairs come in clusters, such as several games of each secret.
+
+    Games of one secret are alike: a model that knows a word wins most of its games. McNemar's test takes each for a
+    coin of its own, so with eight games a secret it finds differences that are none several times as often as it says.
+    Here a secret is one observation, the sum of its differences, and its sign is flipped as a whole. The test is exact
+    if both players are alike, in that swapping their games of any secret changes no chance.
+
+    Args:
+        diffs: Wins of the second player minus those of the first, per pair: 1, 0 or -1, shape (n,).
+        clusters: The cluster of each pair, from 0, shape (n,).
+
+    Returns:
+        The two-sided p-value, at most 1. Clusters of one pair each give McNemar's.
+
+    Raises:
+        StatsError: If the shapes differ, or a difference is no whole number.
+
+    Source: M. Eliasziw and A. Donner, Stat. Med. 10 (1991), 1981-1991 (why pairs of a cluster are not to be counted);
+    P. Good, Permutation, Parametric and Bootstrap Tests of Hypotheses (2005), section 3.2 (flips of whole units).
+
+    Examples:
+        >>> clustered_mcnemar([1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1])  # two secrets, both for b: 2 * (1/2)**2
+        0.5
+        >>> clustered_mcnemar([1, 1, 1, 1, 1], [0, 1, 2, 3, 4]) == mcnemar_exact(0, 5)
+        True
+    """
+    values, own = np.asarray(diffs), np.asarray(clusters)
+    if values.shape != own.shape or values.ndim != 1:
+        raise StatsError(f"{values.shape} differences need as many clusters, got shape {own.shape}")
+    if len(values) and not np.issubdtype(values.dtype, np.integer):
+        raise StatsError(f"differences of wins are whole numbers, got {values.dtype}")
+    return sign_flip_exact(np.rint(np.bincount(own, values)).astype(np.int64) if len(values) else [])
+
+
 def paired_score_interval(only_a: int, only_b: int, num_pairs: int, confidence: float = 0.95) -> Estimate:
     """Difference of two win rates on the same words, b minus a, with its score interval.
 
@@ -241,7 +279,7 @@ def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:
 
 
 def _coin_chances(count: int) -> npt.NDArray[np.float64]:
-    """The chance of each number of heads, 0 to `count`, in so many tosses of a fair coin."""
+    """The chance of each number of heads, 0 to `count`, in `count` tosses of a fair coin."""
     return np.array([math.comb(count, k) / 2**count for k in range(count + 1)])
 
 

@@ -15,7 +15,8 @@ from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.words.split import Split
 
-_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in ("rules", "records", "conditions"))
+_NOT_ABOUT = ("rules", "records", "conditions", "control")
+_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in _NOT_ABOUT)
 _RULES = tuple(field.name for field in fields(Rules))
 _CONDITIONS = tuple(field.name for field in fields(EvalConditions))
 _NONE = "-"

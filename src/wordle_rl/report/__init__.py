@@ -1,6 +1,8 @@
 """Output about runs and evaluations: terminal, page, model card, hub.
 
 terminal.py       tables and boards in the terminal
+controls.py       figures of learning by play beside their controls
+claims.py         strata and controls in the terminal
 read.py           content of a run directory, and what is missing in it
 html/             one self-contained page per run
 card.py           model card (README.md) of a trained model

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
 from wordle_rl.data.trace import UNKNOWN_TEACHER
+from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.models.directory import find_model
 from wordle_rl.report import card_sections as sections
 from wordle_rl.report.card_metadata import metadata
@@ -73,7 +74,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         run: The run's records.
         name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `dagger`.
         teachers: How many of the run's teacher games each teacher played; None or empty: not known.
-        proof: What is known of held-out secrets in training; empty: nothing is said of it.
+        proof: What is known of held-out secrets in training; empty: the card leaves it out.
 
     Raises:
         ConfigError: If huggingface_hub is not installed.
@@ -111,9 +112,18 @@ def _teachers(path: Path) -> dict[str, int]:
 def _proof(directory: Path) -> str:
     """Result of an audit of the run, as a sentence."""
     try:
-        leaks = {secret for _, secret in audit(directory).leaks}
+        found = audit(directory)
+        leaks = {secret for _, secret in found.leaks}
+        shown = audit_shown(directory).num_secrets
     except (RunError, ConfigError, WordListError) as error:
         return f"Whether held-out secrets were secrets of training games is not known: {error}."
     if leaks:
         return f"{len(leaks)} of the validation and held-out secrets were trained on, so their figures prove nothing."
-    return "No validation or held-out secret was the secret of a training game."
+    strict = f" None of the {found.num_strict:,} strict words is named in training." if found.num_strict else ""
+    if found.strict_leaks:
+        strict = f" {len({word for _, word in found.strict_leaks})} strict words were named in training."
+    return (
+        "No validation or held-out secret was the secret of a training game. Of the held-out secrets, training shows "
+        f"{shown['board_shown']:,} on their decisive board, names {shown['board_not_shown']:,} elsewhere, and never "
+        f"says {shown['never_said']:,}.{strict}"
+    )

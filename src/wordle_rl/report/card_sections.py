@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, upgraded
 from wordle_rl.data.trace import UNKNOWN_TEACHER
-from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.read import RunRecord, has_sft, kept_weights
 from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs.provenance import calls
@@ -47,12 +48,24 @@ def results(run: RunRecord, name: str) -> str:
     ]
     lines += [_result_row(label, figures[part]) for part, label in PART_NAMES.items() if figures.get(part)]
     said = "Greedy decoding, one game per secret, no retries; Wilson intervals."
-    if figures.get(CONSTRAINED_PART):
+    if figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART):
         said += (
-            " In the row with limited guesses the model could write listed words only: it shows how well the model "
+            " In rows with limited guesses the model could write listed words only: it shows how well the model "
             "plays if spelling is taken care of, and must not be compared with the other rows."
         )
-    return "\n".join([*lines, "", said])
+    return "\n\n".join(["\n".join(lines), said, *_controls(run, name)])
+
+
+def _controls(run: RunRecord, name: str) -> list[str]:
+    """The controls of a model trained by play, and which are not there."""
+    table = control_table(run) if name in ALGORITHM_NAMES else None
+    if table is None:
+        return []
+    head = ["", *table.columns]
+    rows = [head, ["---"] * len(head), *table.rows]
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    said = f"Wins of {table.model} beside its controls, in %; p is of wins against it, played alike."
+    return [said, text, *([table.verdict] if table.verdict else [])]
 
 
 def training(run: RunRecord, name: str, teachers: Mapping[str, int], proof: str) -> str:
@@ -118,8 +131,9 @@ def limitations(run: RunRecord) -> str:
     lines = [
         "- The figures hold for this word list, these prompts and greedy decoding; other lists, wordings and "
         "temperatures were not measured.",
-        "- Training secrets were the secrets of training games: only the held-out rows show how the model plays "
-        "words that were never a secret in training.",
+        "- Training secrets were the secrets of training games. Held-out secrets were not, but training names many of "
+        "them as guesses, some on the very board on which they fall due: only strict secrets, and those never named, "
+        "show how the model plays words that it was not shown.",
         "- One training run with one seed; another seed gives other weights, and intervals do not cover that.",
     ]
     if base_model(run) == "tiny":
@@ -201,18 +215,29 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
 
 
 def _played(run: RunRecord, name: str) -> str:
-    chosen = run.config.get(name, {})
+    settings = upgraded(run.config)
+    own, shared = settings.get(name, {}), settings.get("rl", {})
     times, groups, where = "rounds", "groups_per_round", ""
     if name == "grpo":  # training by rounds runs in one process only
         times, groups, where = "steps", "groups_per_step", " per process"
-    reward = chosen.get("reward", {})
-    paid = "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset')}`"
-    if name == "dagger":
-        paid = "no reward: the solver labels every board"
+    kind = next(training for algorithm, training in TRAININGS.items() if algorithm == name)
+    group_size = shared.get("group_size") or kind.model_fields["group_size"].default
     return (
-        f"- Games of the model itself for {stage_name(name)}: {chosen.get(times):,} {times}, each of "
-        f"{chosen.get(groups)} groups of {chosen.get('group_size')} games{where}; {paid}"
+        f"- Games of the model itself for {stage_name(name)}: {own.get(times):,} {times}, each of "
+        f"{own.get(groups)} groups of {group_size} games{where}; {_paid(name, own.get('judge'), shared)}"
     )
+
+
+def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
+    """The reward of the games, or what takes its place."""
+    if name == "dagger":
+        return "no reward: the solver labels every board"
+    if name == "expert_iteration":
+        return "no reward: the wins of fewest guesses are kept"
+    if name == "dpo" and judge != "outcome":
+        return f"no reward: guesses are judged by {judge}"
+    reward = shared.get("reward", {})
+    return "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset', 'sparse')}`"
 
 
 def _chosen(run: RunRecord, name: str) -> str:

@@ -8,8 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
-from wordle_rl.evaluate import CONSTRAINED_PART, RESULT_SPLITS, Evaluation, quoted_parts
-from wordle_rl.runs import CHOICE_FILE, VALIDATED, read_jsonl, read_object
+from wordle_rl.evaluate import (
+    CONSTRAINED_PART,
+    RESULT_SPLITS,
+    STRATA,
+    STRICT_CONSTRAINED_PART,
+    Evaluation,
+    quoted_parts,
+)
+from wordle_rl.evaluate.controls import evaluations_in
+from wordle_rl.evaluate.strata import STRATA_FILE, Strata
+from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
 
 _PART_SPLITS = ("train", "val", "test")
@@ -32,9 +41,12 @@ class RunRecord:
         config: Every setting, resolved.
         metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step; SFT's rows of
             training and of validation are not taken for each other.
-        games: Rows of games.jsonl, oldest first.
+        games: Rows of games.jsonl, oldest first; `id` is the byte at which the row begins.
         evaluations: Player -> every game it played.
         split_of: Secret -> `train`, `val` or `test`.
+        strict: Strict secrets.
+        strata: The strata of the held-out secrets; None: not known.
+        controls: Evaluations in the directory `controls`, by the names of their files.
         chosen: Which of GRPO's weights were kept, see `runs.CHOICE_FILE`; empty if the last ones were.
         missing: What is not there, one file each.
     """
@@ -48,11 +60,18 @@ class RunRecord:
     games: list[dict[str, Any]]
     evaluations: Mapping[str, Evaluation]
     split_of: Mapping[str, str]
+    strict: frozenset[str]
+    strata: Strata | None
+    controls: Mapping[str, Evaluation]
     chosen: Mapping[str, Any]
     missing: tuple[str, ...]
 
     def secrets_of(self, part: str) -> frozenset[str]:
-        """The secrets of one part of the split; `held_out` is its `test`."""
+        """The secrets of one part of the split; `held_out` is its `test`, `strict` and the strata are some of it."""
+        if part == "strict":
+            return self.strict
+        if part in STRATA:
+            return self.strata.named()[part] if self.strata is not None else frozenset()
         wanted = "test" if part == "held_out" else part
         return frozenset(word for word, name in self.split_of.items() if name == wanted)
 
@@ -91,6 +110,9 @@ def read_run(run_dir: Path) -> RunRecord:
         games=games,
         evaluations={name: evaluations[name] for name in in_order(evaluations)},
         split_of=_split_of(manifest),
+        strict=_strict_of(manifest),
+        strata=_strata_of(run_dir / STRATA_FILE),
+        controls=evaluations_in(run_dir / CONTROLS),
         chosen=read_object(choice) if (choice := run_dir / "grpo" / CHOICE_FILE).is_file() else {},
         missing=tuple(missing),
     )
@@ -101,14 +123,14 @@ def kept_weights(run: RunRecord) -> str:
     """Checkpoint selection of GRPO in words; '' if there was no choice."""
     if not run.chosen:
         return ""
-    step, share = run.chosen.get("step"), float(run.chosen.get("share", 1.0))
+    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", run.chosen.get("share", 1.0)))
     start = "SFT model" if has_sft(run.config) else "base model"
     if step == 0:
         kept = f"those of the {start}, since no candidate played better"
-    elif share == 1.0:
+    elif alpha == 1.0:
         kept = f"those of step {step}"
     else:
-        kept = f"those {in_percent(share, 0)} % of the way from the {start} to step {step}"
+        kept = f"those {in_percent(alpha, 0)} % of the way from the {start} to step {step}"
     return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
 
 
@@ -135,11 +157,14 @@ def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
     results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
     for name, games in run.evaluations.items():
         if games.constrain == "none":
-            limited = {part: found for part, found in results.get(name, {}).items() if part == CONSTRAINED_PART}
+            apart = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
+            limited = {part: found for part, found in results.get(name, {}).items() if part in apart}
             results[name] = {**_measured(games, run), **limited}
         else:
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
             results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
+            if run.strict:
+                results[games.name][STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
     return {name: results[name] for name in in_order(results)}
 
 
@@ -147,7 +172,7 @@ def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
     """The figures of each part of the secrets that was played; without a split there is only one part."""
     if not run.split_of:
         return {"all": asdict(games.figures())}
-    parts = quoted_parts(games.secrets, run.split_of)
+    parts = [*quoted_parts(games.secrets, run.split_of, run.strict), *(STRATA if run.strata is not None else ())]
     chosen = {part: games.only(None if part == "all" else run.secrets_of(part)) for part in parts}
     return {part: asdict(some.figures()) for part, some in chosen.items() if some.records}
 
@@ -175,15 +200,31 @@ def _games(path: Path, missing: list[str]) -> list[dict[str, Any]]:
         missing.append(path.name)
         return []
     games = []
-    for number, row in enumerate(read_jsonl(path), start=1):
+    for number, (offset, row) in enumerate(read_jsonl_offsets(path), start=1):
         needed = {"secret": str, "turns": list, "turns_used": int}
         lacking = [name for name, kind in needed.items() if not isinstance(row.get(name), kind)]
         if lacking:
             raise ReportError(f"{path}:{number} lacks {' and '.join(lacking)}; delete the line")
         if not all(isinstance(turn, dict) for turn in row["turns"]):
             raise ReportError(f"{path}:{number} holds a turn that is no JSON object; delete the line")
-        games.append(row)
+        games.append({"id": offset, **row})
     return games
+
+
+def _strict_of(manifest: Mapping[str, Any]) -> frozenset[str]:
+    split = manifest.get("split")
+    return frozenset(split.get("strict", ())) if isinstance(split, dict) else frozenset()
+
+
+def _strata_of(path: Path) -> Strata | None:
+    """The strata that the run stored, if all that was trained on is on record."""
+    if not path.is_file():
+        return None
+    try:
+        strata = Strata.from_row(read_object(path))
+    except (KeyError, TypeError):
+        raise ReportError(f"{path} holds no strata; delete it, and `wordle-rl report` writes it again") from None
+    return strata if strata.complete else None
 
 
 def _split_of(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -15,7 +15,16 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import CONSTRAINED_PART, Comparison, Figures, GameRecord, MultiComparison, SharedGame, unlike
+from wordle_rl.evaluate import (
+    CONSTRAINED_PART,
+    STRICT_CONSTRAINED_PART,
+    Comparison,
+    Figures,
+    GameRecord,
+    MultiComparison,
+    SharedGame,
+    unlike,
+)
 from wordle_rl.evaluate.stats import Estimate
 from wordle_rl.game import Outcome
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
@@ -35,8 +44,12 @@ _NOTES = {
     Outcome.UNLISTED: "not in the word list",
     Outcome.HARD_MODE: "leaves out a hint",
 }
-_PART_NAMES = {"held_out": "held out", CONSTRAINED_PART: "held out, constrained"}
-_SHORT_NAMES = {"expert_iteration": "expert\niter."}
+_PART_NAMES = {
+    "held_out": "held out",
+    CONSTRAINED_PART: "held out, constrained",
+    STRICT_CONSTRAINED_PART: "strict, constrained",
+}
+SHORT_NAMES = {"expert_iteration": "expert\niter."}
 """Players whose own names would make a table wider than a terminal."""
 _MISSING = "–"
 
@@ -128,10 +141,11 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     more than the last turn (7 of 6).
 
     Args:
-        results: Player -> part (`held_out`, `train`, `all`) -> figures. A part that a player lacks shows dashes.
-        title: Shown above the table.
+        results: Player -> part (`strict`, `held_out`, `train`, `all`) -> figures. A part that a player lacks shows
+        dashes. title: Shown above the table.
     """
-    parts = [part for part in ("held_out", "train", "all") if any(part in figures for figures in results.values())]
+    order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
+    parts = [part for part in order if any(part in figures for figures in results.values())]
     parts += sorted({part for figures in results.values() for part in figures} - set(parts))
     tables = [_results_of([part], results, None if number else title) for number, part in enumerate(parts)]
     return _Fitting(_results_of(parts, results, title), Group(*tables))
@@ -146,7 +160,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
     for part in parts:
         for place, (player, figures) in enumerate(results.items()):
             heading = _PART_NAMES.get(part, part) if place == 0 else ""
-            name = _SHORT_NAMES.get(player, player)
+            name = SHORT_NAMES.get(player, player)
             table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
             columns.append(figures.get(part))
     for label, show in _FIGURE_ROWS:
@@ -198,7 +212,7 @@ def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Renderabl
         ("neither won", str(comparison.neither)),
         (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
         (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
-        ("McNemar's exact test of wins", f"p = {comparison.p_value:.3g}"),
+        (f"{comparison.wins_test} of wins", f"p = {comparison.p_value:.3g}"),
         ("sign-flip test of guesses", f"p = {comparison.guesses_p_value:.3g}"),
     ):
         summary.add_row(Text(label), Text(value))
@@ -227,7 +241,8 @@ def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Ren
             tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
     notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
     notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
-    notes.append("p: McNemar's exact test of wins, not corrected for multiple tests")
+    tests_used = {run.against_base.wins_test for run in found.runs if run.against_base is not None}
+    notes.append(f"p: {' or '.join(sorted(tests_used))} of wins, not corrected for multiple tests")
     shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
     return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
 
@@ -236,14 +251,14 @@ def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Ren
 def game_progress(
     console: Console, title: str, total: int, kept: Iterable[GameRecord]
 ) -> Iterator[Callable[[GameRecord], None]]:
-    """Show games played, wins, errors and the time left, told of every game; see `show_progress`."""
+    """Show games played, wins, errors and the time left, updated by every game; see `show_progress`."""
     before = list(kept)
     with show_progress(console, title, total, done=len(before), transient=True) as tell:
         yield game_counter(tell, total, before)
 
 
 def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
-    """A function to call with each game as it ends: it tells how many are done, kept ones included, won and errors."""
+    """A function to call with each ended game: it reports how many are done, kept ones included, won and errors."""
     before = list(kept)
     done, wins, errors = len(before), sum(record.won for record in before), 0
 
@@ -301,7 +316,7 @@ def percent_text(rate: float | None) -> str:
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals; a dash for none."""
+    """A number with `digits` decimals; a dash for none."""
     return _MISSING if value is None else f"{value:.{digits}f}"
 
 

@@ -6,18 +6,22 @@ the published `original` and `nyt` lists are not shipped but recognised by hash 
 
     lists.py    WordList, checked and fingerprinted
     files.py    its two files, and which published list they are
-    split.py    which answers are training, validation and test secrets
+    split.py    which answers are training, validation and test secrets, and which are named nowhere in training
+    prompt_words.py  words that prompts use themselves
     sources.py  load_words() by name or directory; import_words() into the user's cache
 """
 
 from wordle_rl.words.files import KNOWN_LISTS, KnownList, read_word_list
 from wordle_rl.words.lists import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
+from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
 from wordle_rl.words.sources import import_words, load_words, user_cache_dir
 
 __all__ = [
+    "EXAMPLE_WORDS",
     "KNOWN_LISTS",
     "MAX_WORD_LENGTH",
     "MIN_WORD_LENGTH",
+    "PROMPT_WORDS",
     "KnownList",
     "WordList",
     "WordListError",

@@ -3,8 +3,8 @@
 import functools
 import hashlib
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 MIN_WORD_LENGTH = 3
 """Letters of the shortest words a list may hold."""
@@ -26,6 +26,7 @@ class WordList:
         answers: Possible secrets, sorted.
         guesses: Playable words, sorted; every answer is among them.
         notes: What was folded or completed on reading, each naming file and line.
+        reserved: Answers of the whole list that training never names, see `reserving`; none in the list itself.
 
     Raises:
         WordListError: If a list is empty or repeats a word, a word is not 3 to 10 letters a to z, lengths differ, or an
@@ -36,6 +37,7 @@ class WordList:
     answers: tuple[str, ...] = field(repr=False)
     guesses: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...] = field(default=(), repr=False)
+    reserved: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         for kind in ("answers", "guesses"):
@@ -87,11 +89,23 @@ class WordList:
 
     @functools.cached_property
     def outside(self) -> tuple[str, ...]:
-        """The guesses that are no answers."""
-        return tuple(word for word in self.guesses if word not in self.answer_index)
+        """The guesses that are no answers, without reserved words."""
+        return tuple(word for word in self.guesses if word not in self.answer_index and word not in self.reserved)
+
+    def reserving(self, words: Collection[str]) -> "WordList":
+        """The list by whose rules training plays: these answers may still be guessed, but are secrets of no game."""
+        kept = tuple(word for word in self.answers if word not in words)
+        return replace(self, answers=kept, reserved=frozenset(words)) if words else self
+
+    @functools.cached_property
+    def named(self) -> "WordList":
+        """The list from which training names words: without the reserved ones, as if they did not exist."""
+        if not self.reserved:
+            return self
+        return replace(self, guesses=tuple(word for word in self.guesses if word not in self.reserved))
 
     def __contains__(self, word: object) -> bool:
-        """Say whether a lower-case word may be played."""
+        """True if a lower-case word may be played."""
         return word in self.guess_index
 
     def __eq__(self, other: object) -> bool:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from wordle_rl.words import WordList, WordListError
+from wordle_rl.words import PROMPT_WORDS, WordList, WordListError
 
-SplitName = Literal["all", "train", "val", "test", "held_out"]
+SplitName = Literal["all", "train", "val", "test", "held_out", "strict"]
 
 
 @dataclass(frozen=True)
 class Split:
-    """The answers of a list in three disjoint parts, each shuffled, so that its first n secrets are a fair sample."""
+    """The answers of a list in three disjoint parts, each shuffled, so that its first n secrets are a fair sample.
+
+    `strict` are test secrets that training names nowhere: neither as a secret nor as a guess, whoever makes it.
+    """
 
     train: tuple[str, ...] = field(repr=False)
     val: tuple[str, ...] = field(repr=False)
     test: tuple[str, ...] = field(repr=False)
     seed: int
     fingerprint: str
+    strict: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def never_trained(self) -> frozenset[str]:
@@ -28,16 +33,16 @@ class Split:
         return frozenset(self.val + self.test)
 
     def named(self, name: SplitName) -> tuple[str, ...]:
-        """Return one part by name: `held_out` is `test`, and `all` is every answer in alphabetical order.
+        """Return one part by name: `held_out` is `test`, `strict` some of it, `all` every answer by the alphabet.
 
         Raises:
             WordListError: If there is no such part.
         """
         if name == "all":
             return tuple(sorted(self.train + self.val + self.test))
-        parts = {"train": self.train, "val": self.val, "test": self.test, "held_out": self.test}
+        parts = {"train": self.train, "val": self.val, "test": self.test, "held_out": self.test, "strict": self.strict}
         if name not in parts:
-            raise WordListError(f"no split part {name!r}: give all, train, val, test or held_out")
+            raise WordListError(f"no split part {name!r}: give all, train, val, test, held_out or strict")
         return parts[name]
 
     def of_each_part(self, count: int) -> list[str]:
@@ -53,6 +58,16 @@ class Split:
         part = self.part_of(word)
         return f"{part}_secret" if part in ("val", "test") else None
 
+    def strict_words_in(self, *texts: str | None) -> frozenset[str]:
+        """The strict words that texts name, in whatever case."""
+        if not self.strict:
+            return frozenset()
+        return self._strict.intersection(word for text in texts if text for word in words_of_text(text))
+
+    @cached_property
+    def _strict(self) -> frozenset[str]:
+        return frozenset(self.strict)
+
     @cached_property
     def _part_of(self) -> dict[str, str]:
         return {secret: part for part in ("train", "val", "test") for secret in getattr(self, part)}
@@ -61,34 +76,56 @@ class Split:
         """The training secrets of teacher games, and those of learning by play.
 
         Args:
-            rl_only: Share that only learning by play has, at least 0 and below 1. With 0, both have all of them.
+            rl_only: Fraction that only learning by play has, at least 0 and below 1. With 0, both have all of them.
         """
         num_kept = int(len(self.train) * rl_only)
         num_taught = len(self.train) - num_kept
         return self.train[:num_taught], self.train[num_taught:] if num_kept else self.train
 
 
+_WORD = re.compile(r"[a-z]+")
+
+
+def words_of_text(text: str) -> list[str]:
+    """The words of a text in lower case.
+
+    Examples:
+        >>> words_of_text("Crane? <guess>slate</guess>")
+        ['crane', 'guess', 'slate', 'guess']
+    """
+    return _WORD.findall(text.lower())
+
+
 def split_secrets(
-    words: WordList, seed: int = 0, *, val_size: int | None = None, test_size: int | None = None
+    words: WordList,
+    seed: int = 0,
+    *,
+    strict_fraction: float = 0.0,
+    val_size: int | None = None,
+    test_size: int | None = None,
 ) -> Split:
     """Divide the answers into train, val and test, the same on every machine and Python version.
 
     In the order of the SHA-256 of `fingerprint:seed:answer`, the first answers go to test, the next to val, the rest to
-    train. So the test secrets stay the same when only `val_size` changes.
+    train. So the test secrets stay the same when only `val_size` changes. Strict words are test secrets, drawn by a
+    second such order, so that `strict_fraction` changes no part, unless the test secrets are too few for it. Words that
+    prompts use are never strict.
 
     Args:
         words: The list whose answers are divided.
         seed: Any integer.
+        strict_fraction: Strict words as a fraction of all answers, at least 0 and below 1.
         val_size: Number of val secrets, at least 1; by default 5 % of the answers.
         test_size: Number of test secrets, at least 1; by default 11 % of the answers, or 300 if that is more and there
-            are at least 1,500 answers.
+            are at least 1,500 answers, or the strict words if they are more.
 
     Raises:
-        WordListError: If a part would be empty.
+        WordListError: If a part would be empty, or there are more strict words than test secrets.
     """
     total = len(words.answers)
+    num_strict = round(total * strict_fraction)
     if test_size is None:
-        test_size = max(total * 11 // 100, 300 if total >= 1500 else 1)
+        test_size = max(total * 11 // 100, 300 if total >= 1500 else 1, num_strict)
     if val_size is None:
         val_size = max(total * 5 // 100, 1)
     if test_size < 1 or val_size < 1 or test_size + val_size >= total:
@@ -96,9 +133,19 @@ def split_secrets(
             f"{total} answers cannot give {test_size} test, {val_size} val and at least 1 train secret: "
             "use a longer list or other sizes, each at least 1"
         )
+    if not 0 <= num_strict <= test_size:
+        raise WordListError(f"strict_fraction {strict_fraction} is {num_strict} of {test_size} test secrets; lower it")
     order = sorted(words.answers, key=lambda word: _place(words.fingerprint, seed, word))
     test, val, train = order[:test_size], order[test_size : test_size + val_size], order[test_size + val_size :]
-    return Split(tuple(train), tuple(val), tuple(test), seed=seed, fingerprint=words.fingerprint)
+    unseen = sorted(set(test) - PROMPT_WORDS, key=lambda word: _place(words.fingerprint, seed, f"strict:{word}"))
+    return Split(
+        tuple(train),
+        tuple(val),
+        tuple(test),
+        seed=seed,
+        fingerprint=words.fingerprint,
+        strict=tuple(unseen[:num_strict]),
+    )
 
 
 def _place(fingerprint: str, seed: int, word: str) -> str:

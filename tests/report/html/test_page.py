@@ -46,7 +46,7 @@ def test_the_words_said_most_are_listed_with_the_share_of_games(tmp_path: Path) 
     record = read_run(tmp_path / "run")
     games = record.evaluations["grpo"].records
     word, count = Counter(w for g in games for w in {t.guess for t in g.turns if t.guess}).most_common(1)[0]
-    assert "Words said most" in text
+    assert "Most frequent guesses" in text
     assert f"{word} {100 * count / len(games):.1f} %" in text
 
 
@@ -176,7 +176,14 @@ def test_every_game_can_be_browsed(tmp_path: Path) -> None:
     assert [(source["id"], len(source["games"])) for source in sources] == [("sft", 5), ("grpo", 5), ("training", 3)]
     speed = next(g for g in sources[1]["games"] if g["s"] == "speed")
     lymph = {"g": "lymph", "m": "XXXYX", "r": 0.25}
-    assert speed == {"s": "speed", "p": "test", "w": 1, "n": 2, "t": [lymph, {"g": "speed", "m": "GGGGG", "r": 0.25}]}
+    assert speed == {
+        "i": 3,
+        "s": "speed",
+        "p": "test",
+        "w": 1,
+        "n": 2,
+        "t": [lymph, {"g": "speed", "m": "GGGGG", "r": 0.25}],
+    }
     assert [g["k"] for g in sources[2]["games"]] == [3, 2, 1]
     assert sources[2]["games"][0]["t"] == [{"g": "crane", "m": "GGGGG", "x": 0.5, "c": {"win": 1.0}}]
 
@@ -194,7 +201,9 @@ def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
     failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
     evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
     payload = games_payload(read_run(run_dir))
-    assert payload["sources"][1]["games"] == [{"s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}]
+    assert payload["sources"][1]["games"] == [
+        {"i": 0, "s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}
+    ]
 
 
 # --- small enough ----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def line_chart(
     Args:
         title: Heading.
         note: One sentence that says what is seen.
-        series: At least one curve; more than one are told apart by colour, dashes and a legend.
+        series: At least one curve; more than one are distinguished by colour, dashes and a legend.
         percent: Whether values are rates of 0 to 1, shown in percent.
         smooth: Whether values are noisy, so that a running mean helps the eye.
         log: Whether equal ratios are drawn equally high; values must be positive.

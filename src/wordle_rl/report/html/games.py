@@ -1,8 +1,9 @@
 """The games of a run as one small JSON value for the page's browser.
 
-A game is `{s: secret, p: part of the split, w: 1 won / 0 lost / -1 error, n: turns used, t: turns, …}`, a turn
-`{g: guess, m: marks, o: outcome unless scored, q: reply unless it only names the guess, r: regret, …}`. Fields that
-say nothing are left out. Long replies are cut so that the page stays small enough to open anywhere.
+A game is `{i: id, s: secret, p: part of the split, w: 1 won / 0 lost / -1 error, n: turns used, t: turns, …}`, a turn
+`{g: guess, m: marks, o: outcome unless scored, q: reply unless it only names the guess, r: regret, …}`. The id is the
+number of an evaluated game, and the byte at which the row of a sampled one begins. Fields that say nothing are left
+out. Long replies are cut so that the page stays small enough to open anywhere.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _sampled(name: str, rows: list[Json], split_of: Mapping[str, str]) -> Json:
 
 
 def _evaluated(name: str, evaluation: Evaluation, split_of: Mapping[str, str]) -> Json:
-    games = [_evaluated_game(record, split_of) for record in evaluation.records]
+    games = [{"i": number, **_evaluated_game(record, split_of)} for number, record in enumerate(evaluation.records)]
     note = evaluation.player and f"Played by {evaluation.player}."
     return {"id": name, "label": f"{name} evaluation", "note": note, "games": games}
 
@@ -134,7 +135,8 @@ def _turn(reply: str, guess: str | None, marks: str | None, outcome: str) -> Jso
 
 def _training_game(row: Json, split_of: Mapping[str, str]) -> Json:
     turns = [_training_turn(turn) for turn in row["turns"]]
-    game: Json = {"s": row["secret"], "n": row["turns_used"], "t": turns, "w": int(bool(row.get("won")))}
+    won = int(bool(row.get("won")))
+    game: Json = {"i": row["id"], "s": row["secret"], "n": row["turns_used"], "t": turns, "w": won}
     if row.get("stop_reason") == "request_failed":
         game |= {"w": -1, "e": "request_failed"}
     if row["secret"] in split_of:
@@ -155,8 +157,9 @@ def _training_turn(turn: Json) -> Json:
     )
     if turn.get("given"):
         packed["h"] = 1
-    if is_number(turn.get("reward")):
-        packed["x"] = round(turn["reward"], 4)
+    for key, field in (("x", "reward"), ("a", "advantage")):
+        if is_number(turn.get(field)):
+            packed[key] = round(turn[field], 4)
     components = turn.get("components")
     if isinstance(components, dict):
         shares = {str(name): round(share, 4) for name, share in components.items() if is_number(share) and share}

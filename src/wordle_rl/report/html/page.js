@@ -96,6 +96,7 @@ function replies(game) {
       const facts = ["turn " + (index + 1)];
       if (turn.v) facts.push("contradicts earlier clues");
       if (turn.x !== undefined) facts.push("reward " + turn.x);
+      if (turn.a !== undefined) facts.push("advantage " + turn.a);
       for (const [name, share] of Object.entries(turn.c ?? {})) facts.push(name + " " + share);
       details.append(make("p", "muted", facts.join(" · ")));
       details.append(make("pre", "", turn.q ?? (turn.g ? "<guess>" + turn.g + "</guess>" : "(left out)")));
@@ -104,7 +105,16 @@ function replies(game) {
   return details;
 }
 
-function gameCard(game) {
+function replayLink(source, game) {
+  const { watch } = document.getElementById("games").dataset;
+  if (!watch) return "";
+  const link = make("a", "", "replay");
+  const name = ["training", "validation"].includes(source.id) ? "games" : "eval/" + source.id;
+  link.href = watch + new URLSearchParams({ view: "replay", source: name, game: game.i });
+  return link;
+}
+
+function gameCard(source, game) {
   const card = make("article", "card game");
   const heading = make("h3", "", game.s);
   const ends = { 1: "✓ won in " + game.n, 0: "✗ lost", "-1": "error" };
@@ -112,7 +122,7 @@ function gameCard(game) {
   const facts = [PARTS[game.p], game.k !== undefined && "step " + game.k, game.x !== undefined && "reward " + game.x, game.e];
   const board = make("ol", "board");
   board.append(...game.t.map(boardRow));
-  card.append(heading, make("p", "muted", facts.filter(Boolean).join(" · ")), board, replies(game));
+  card.append(heading, make("p", "muted", facts.filter(Boolean).join(" · ")), board, replies(game), replayLink(source, game));
   return card;
 }
 
@@ -130,16 +140,17 @@ function showGames(sources) {
   const more = document.getElementById("more");
   const field = (name) => form.elements[name].value;
   let chosen = [];
+  let shown = sources[0];
   for (const source of sources) form.elements.source.append(new Option(source.label, source.id));
   form.elements.source.value = sources.find((source) => source.first)?.id ?? sources[0].id;
 
   function showMore() {
     const from = list.children.length;
-    list.append(...chosen.slice(from, from + PAGE_SIZE).map(gameCard));
+    list.append(...chosen.slice(from, from + PAGE_SIZE).map((game) => gameCard(shown, game)));
     more.hidden = list.children.length >= chosen.length;
   }
   function choose() {
-    const source = sources.find((candidate) => candidate.id === field("source"));
+    const source = (shown = sources.find((candidate) => candidate.id === field("source")));
     const word = field("word").trim().toLowerCase();
     chosen = source.games.filter(
       (game) =>

@@ -12,6 +12,7 @@ from pathlib import Path
 from wordle_rl.report.html.games import games_payload, json_for_script
 from wordle_rl.report.html.sections import (
     comparison_section,
+    controls_section,
     frequent_section,
     guesses_section,
     headline,
@@ -22,6 +23,8 @@ from wordle_rl.report.html.stage_curves import curves_of
 from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.runs import write_text_atomically
 
+WATCH_PAGE = "watch.html"
+"""The page that `wordle-rl watch RUN --export RUN/watch.html` writes; a report beside it links to its games."""
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -38,12 +41,18 @@ def write_report(run_dir: Path) -> Path:
             `read_run`.
     """
     path = run_dir / "report.html"
-    write_text_atomically(path, render(read_run(run_dir)))
+    watch_page = f"{WATCH_PAGE}#" if (run_dir / WATCH_PAGE).is_file() else ""
+    write_text_atomically(path, render(read_run(run_dir), watch_page))
     return path
 
 
-def render(run: RunRecord) -> str:
-    """The page as text."""
+def render(run: RunRecord, watch_page: str = "") -> str:
+    """The page as text.
+
+    Args:
+        run: The run.
+        watch_page: Beginning of addresses that replay a game, up to and with the `#` or `&`; empty: there are none.
+    """
     script = _asset("page.js")
     stages = in_order(run.metrics)[::-1]  # the last stage is what readers look for first
     return fill(
@@ -59,10 +68,13 @@ def render(run: RunRecord) -> str:
             "headline": headline(run.results),
             "results": results_section(run.results, kept_weights(run)),
             "comparison": comparison_section(run),
+            "controls": controls_section(run),
             "guesses": guesses_section(run.results),
             "frequent": frequent_section(run.evaluations),
             "curves": "".join(curves_of(run.metrics, stage) for stage in stages),
             "how": run_section(run),
+            "watch": escape(watch_page),
+            "replay": _replay_hint(run, watch_page),
             "games": json_for_script(games_payload(run)),
         },
     )
@@ -94,6 +106,12 @@ def _subtitle(run: RunRecord) -> str:
     line = " · ".join(escape(fact) for fact in facts)
     command = run.manifest.get("command")
     return f"<p>{line}</p>" + (f"<p><code>{escape(str(command))}</code></p>" if command else "")
+
+
+def _replay_hint(run: RunRecord, watch_page: str) -> str:
+    if watch_page:
+        return f'<a href="{escape(watch_page)}view=replay">Replay games turn by turn</a>.'
+    return f"<code>wordle-rl watch {escape(run.name)}</code> replays them turn by turn."
 
 
 def _missing(run: RunRecord) -> str:

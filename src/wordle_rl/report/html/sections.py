@@ -9,15 +9,25 @@ from html import escape
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES
-from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, Evaluation, EvaluationError, compare, quoted_parts
+from wordle_rl.evaluate import (
+    CONSTRAINED_PART,
+    PART_NAMES,
+    STRATA,
+    STRICT_CONSTRAINED_PART,
+    Evaluation,
+    EvaluationError,
+    compare,
+    quoted_parts,
+)
 from wordle_rl.evaluate.stats import Estimate
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.html.charts import NUM_COLORS, format_value, time_bar
 from wordle_rl.report.read import RunRecord
 from wordle_rl.report.terminal import comparison_notes
 from wordle_rl.runs import is_number
 from wordle_rl.runs.progress import in_percent
 
-_SHOWN_PARTS = ("held_out", "train", "all")
+_SHOWN_PARTS = ("strict", "held_out", *STRATA, "train", "all")
 _TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
 _MISSING = "–"
 _MOST = 8
@@ -46,6 +56,9 @@ def headline(results: Results) -> str:
     last = next((name for name in (*ALGORITHM_NAMES, "sft") if name in players), players[-1])
     before = _stage_before(last, players)
     figures = results[last]["held_out"]
+    strict = results[last].get("strict", {}), results[last].get(STRICT_CONSTRAINED_PART, {})
+    if any(found.get("num_games") for found in strict):
+        return _strict_headline(results, last, before)
     cards = (
         ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
         ("guesses per word, losses included", "mean_guesses_with_losses", False, ""),
@@ -58,6 +71,27 @@ def headline(results: Results) -> str:
         for label, key, percent, extra in cards
     )
     label = f"{escape(last)} on words that were never a secret in training"
+    return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
+
+
+def _strict_headline(results: Results, last: str, before: str | None) -> str:
+    """Headline of a run with strict words: these, greedily and with limited guesses, then all held-out secrets."""
+    shown = (
+        ("strict secrets found", "strict", "win_rate"),
+        ("the same, guesses limited to listed words", STRICT_CONSTRAINED_PART, "win_rate"),
+        ("held-out secrets found, shown or not", "held_out", "win_rate"),
+        ("guesses given away per turn, strict", "strict", "mean_regret"),
+    )
+    tiles = ""
+    for label, part, key in shown:
+        figures, percent = results[last].get(part, {}), key == "win_rate"
+        extra = f"95 %: {_interval(figures)}<br>" if percent and _interval(figures) else ""
+        beside = _beside(results, before, key, percent, part)
+        tiles += (
+            f'<div class="card"><p class="label">{label}</p><p class="big">{_value(figures.get(key), percent)}</p>'
+            f"<p class='muted'>{extra}{beside}</p></div>"
+        )
+    label = f"{escape(last)} on words that training names nowhere, neither as secret nor as guess"
     return f'<section><p class="label">{label}</p><div class="cards">{tiles}</div></section>'
 
 
@@ -77,7 +111,9 @@ def results_section(results: Results, kept: str = "") -> str:
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
     body = ""
     for part in (
-        part for part in (*_SHOWN_PARTS, CONSTRAINED_PART) if any(part in figures for figures in results.values())
+        part
+        for part in (*_SHOWN_PARTS, CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
+        if any(part in figures for figures in results.values())
     ):
         body += f"<tr class='part'><th colspan='{len(_COLUMNS) + 2}' scope='colgroup'>{PART_NAMES[part]}</th></tr>"
         for place, (player, parts) in enumerate(results.items()):
@@ -107,7 +143,7 @@ def comparison_section(run: RunRecord) -> str:
     rows = ""
     notes: dict[str, list[str]] = {}  # and the parts they hold for
     before, after = run.evaluations[start], run.evaluations[player]
-    quoted = quoted_parts(before.secrets & after.secrets, run.split_of)
+    quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
     for part in (part for part in _SHOWN_PARTS if part in quoted):
         wanted = None if part == "all" else run.secrets_of(part)
         a, b = before.only(wanted), after.only(wanted)
@@ -143,9 +179,31 @@ def comparison_section(run: RunRecord) -> str:
         f"<section><h2>{heading}, secret by secret</h2><p>Differences are {title} minus {start_title}, on the "
         "same secrets, with 95 % intervals: Tango's score interval for the win rate (a paired bootstrap if secrets "
         "were played more than once) and a paired bootstrap for guesses, where losses count as above. p is from "
-        "McNemar's exact test for wins and from the exact sign-flip test for guesses.</p>"
+        "McNemar's exact test for wins (if secrets were played more than once, a sign-flip test by secret, since games "
+        "of one secret are alike) and from the exact sign-flip test for guesses.</p>"
         "<div class='scroll'><table><thead><tr><td></td>"
         f"{columns}</tr></thead><tbody>{rows}</tbody></table></div>{told}</section>"
+    )
+
+
+def controls_section(run: RunRecord) -> str:
+    """Learning by play beside its controls, and the controls that are not there."""
+    table = control_table(run)
+    if table is None:
+        return ""
+    heads = "".join(f"<th scope='col'>{escape(column)}</th>" for column in table.columns)
+    rows = "".join(
+        f"<tr><th scope='row'>{escape(label)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for label, *cells in table.rows
+    )
+    verdict = f"<p class='missing' role='note'>{escape(table.verdict)}</p>" if table.verdict else ""
+    return (
+        f"<section><h2>{escape(table.model)} and its controls</h2><p>Wins in % on each part, and what else "
+        "comes to as much: the start on the same words; supervised fine-tuning alone with no word kept from its "
+        "teacher; the start drawn at the temperature at which its games are as random as the trained model's. p is of "
+        "wins against the trained model, played alike. <em>Board shown</em>: the word's decisive board stands in the "
+        "training games with the word as label.</p><div class='scroll'><table><thead><tr><td></td>"
+        f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>{verdict}</section>"
     )
 
 
@@ -176,9 +234,9 @@ def frequent_section(evaluations: Mapping[str, Evaluation]) -> str:
     if not rows:
         return ""
     return (
-        "<section><h2>Words said most</h2><p>With the share of evaluated games in which each was guessed, the opener "
-        "included. A player that has collapsed says the same few words in every game.</p><div class='scroll'>"
-        "<table class='said'><thead><tr><th scope='col'>player</th><th scope='col'>words</th>"
+        "<section><h2>Most frequent guesses</h2><p>With the share of evaluated games in which each was guessed, "
+        "the opener included. A player that has collapsed guesses the same few words in every game.</p>"
+        "<div class='scroll'><table class='guesses'><thead><tr><th scope='col'>player</th><th scope='col'>words</th>"
         f"<th scope='col'>different words</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
@@ -245,10 +303,10 @@ def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _beside(results: Results, player: str | None, key: str, percent: bool) -> str:
-    if player is None or "held_out" not in results[player]:
+def _beside(results: Results, player: str | None, key: str, percent: bool, part: str = "held_out") -> str:
+    if player is None or part not in results[player]:
         return ""
-    return f"{escape(player)}: {_value(results[player]['held_out'].get(key), percent)}"
+    return f"{escape(player)}: {_value(results[player][part].get(key), percent)}"
 
 
 def _difference(estimate: Estimate, scale: float, digits: str) -> str:

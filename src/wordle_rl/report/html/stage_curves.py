@@ -22,7 +22,7 @@ _CURVES = {
         "Share of all of them found by greedy play, measured now and then.",
     ),
     "reward": ("Reward", "Mean total reward of the step's games."),
-    "reward_std": ("Spread of rewards", "Standard deviation of the total rewards within a step."),
+    "reward_std": ("Std of rewards", "Standard deviation of the total rewards within a step."),
     "cumulative_wins": ("Wins so far", "Training games won since the start."),
     "mean_guesses": ("Guesses", "Mean guesses of the step's games that were won."),
     "format_compliance": ("Format", "Share of replies with a listed word of the right length."),
@@ -71,7 +71,7 @@ _STAGE_NAMES = {
 }
 _VALIDATION_NOTE = (
     " Validation: teacher games of the validation secrets, which are never trained on; if that curve turns back while "
-    "training goes on improving, games are learnt by heart."
+    "training keeps improving, games are memorised."
 )
 _FAR = 20
 _EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}

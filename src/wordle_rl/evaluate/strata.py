@@ -1,0 +1,243 @@
+"""Held-out secrets in strata: by what a learner's training games showed of them.
+
+A held-out secret is the secret of no training game. It may still be named in them as a guess, most of all where a
+game's own secret lies outside the answers: the teacher then names whatever answer the board leaves, and the learner is
+trained to say it there. If that board is the one on which the secret falls due when it is played, the learner has seen
+the very position and the word to say in it. So held-out figures are quoted by stratum:
+
+- *board shown*: the secret's decisive board stands in the training games, with the secret as the label;
+- *board not shown*: the secret is named somewhere, but not there;
+- *never named* (`never_said`): no turn of a training game names it, taught or not, nor any thought or initial state.
+
+The decisive board of a secret is the board before the last guess of the game that the run's solver teacher plays for it
+without noise: guesses with their marks, in order, from the empty board. It depends on word list and teacher alone,
+never on who is evaluated or how the game ended. Boards are compared as the learner sees them, refused guesses included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import GameSettings, RunConfig, TeacherSettings, stored_config
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.records import STRATA, Evaluation, GameRecord
+from wordle_rl.game import Game
+from wordle_rl.models.directory import run_directory_around
+from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json
+from wordle_rl.runs.lineage import lineage_of
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words.split import words_of_text
+
+Board = tuple[tuple[str, str], ...]
+"""Guesses with their marks, first to last; marks are empty where a guess was not scored."""
+
+STRATA_FILE = "strata.json"
+"""The strata of a run, beside its results."""
+
+TRAINED_ON = ("traces.jsonl", LABELS_FILE, BOARDS_FILE)
+"""Files of a run that hold what its models were trained on, apart from a policy's replies in GRPO."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Labels and mentions of some words in training games.
+
+    Attributes:
+        labels: Every board with the word that was trained there.
+        named: The words that any turn, thought or initial state names.
+    """
+
+    labels: frozenset[tuple[Board, str]] = field(repr=False)
+    named: frozenset[str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Held-out secrets in strata, each a set of words; see the module.
+
+    `complete` is False if a model of the run was trained elsewhere before, where what it was shown is not on record:
+    any secret may then have been shown.
+    """
+
+    board_shown: frozenset[str]
+    board_not_shown: frozenset[str]
+    never_said: frozenset[str]
+    complete: bool = True
+
+    def named(self) -> dict[str, frozenset[str]]:
+        """The strata by name."""
+        return {name: getattr(self, name) for name in STRATA}
+
+    def to_row(self) -> dict[str, Any]:
+        """The strata as a JSON object of sorted lists."""
+        return {name: sorted(words) for name, words in self.named().items()} | {"complete": self.complete}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Strata:
+        """Read `to_row` back."""
+        shown, not_shown, never = (frozenset(map(str, row[name])) for name in STRATA)
+        return cls(shown, not_shown, never, complete=bool(row["complete"]))
+
+
+def store_strata(directory: Path) -> Strata:
+    """Write a run's strata beside its results; errors as of `strata_of_run`, and RunError if they cannot be written."""
+    strata = strata_of_run(directory)
+    write_json(directory / STRATA_FILE, strata.to_row())
+    return strata
+
+
+def strata_of(secrets: Iterable[str], shown: Shown, boards: Mapping[str, Board], *, complete: bool = True) -> Strata:
+    """Divide secrets into strata.
+
+    Args:
+        secrets: Held-out secrets.
+        shown: What training games show of them.
+        boards: Their decisive boards; a secret without one counts as not shown.
+        complete: Whether `shown` is all that was trained on.
+    """
+    all_secrets = frozenset(secrets)
+    on_board = frozenset(s for s in all_secrets if s in boards and (boards[s], s) in shown.labels)
+    never = all_secrets - shown.named
+    return Strata(on_board, all_secrets - on_board - never, never, complete)
+
+
+def strata_of_run(directory: Path, shown: Shown | None = None) -> Strata:
+    """Strata of a run's test secrets, from its records and those of the runs its model comes from.
+
+    Args:
+        directory: The run.
+        shown: What `shown_in_run` found; None: look again.
+
+    Raises:
+        ConfigError: If the run's settings are damaged.
+        RunError: If a record is.
+        WordListError: If its words are not here.
+    """
+    config = stored_config(directory / "config.json")
+    context = GameContext.of(config)
+    learnt = context.for_training
+    shown = shown or shown_in_run(directory, context.split.test)
+    named = [secret for secret in context.split.test if secret in shown.named]
+    teacher = SolverTeacher(learnt.solver)
+    boards = decisive_boards(named, teacher, config.traces.teacher, config.game, context)
+    return strata_of(context.split.test, shown, boards, complete=_sources(directory, config)[1])
+
+
+def decisive_boards(
+    secrets: Sequence[str],
+    teacher: SolverTeacher,
+    settings: TeacherSettings,
+    game: GameSettings,
+    context: GameContext,
+) -> dict[str, Board]:
+    """The board before the winning guess of the teacher's own game without noise, for each secret that it finds.
+
+    Args:
+        secrets: Words to find.
+        teacher: The teacher whose games the learner was trained on.
+        settings: How it plays.
+        game: The rules.
+        context: The words that may be played.
+    """
+    games = {secret: Game(secret, context.words, game.rules) for secret in secrets}
+    running = list(games)
+    while running:
+        advices = teacher.advise([games[secret].turns for secret in running], settings)
+        for secret, advice in zip(running, advices, strict=True):
+            if advice is not None:
+                games[secret].play(advice.guess)
+        running = [s for s, advice in zip(running, advices, strict=True) if advice is not None and not games[s].over]
+    return {secret: _board(found.turns[:-1]) for secret, found in games.items() if found.won}
+
+
+def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
+    """Labels and mentions of some words in the records of a run and of those its model comes from.
+
+    Raises:
+        ConfigError: If a run's settings are damaged.
+        RunError: If a record is.
+    """
+    config = stored_config(directory / "config.json")
+    return shown_in(
+        (row for run in _sources(directory, config)[0] for name in TRAINED_ON for row in _rows(run / name)), words
+    )
+
+
+def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
+    """Labels and mentions of words in rows of games; a turn is a label unless its `taught` is false or it is given."""
+    wanted = frozenset(words)
+    labels: set[tuple[Board, str]] = set()
+    named: set[str] = set()
+    for game in games:
+        board: list[tuple[str, str]] = []
+        if game.get("secret") in wanted:
+            named.add(str(game["secret"]))
+        for turn in game.get("turns", ()):
+            guess = turn.get("guess") or ""
+            if guess in wanted:
+                named.add(guess)
+                if turn.get("taught", not turn.get("given", False)):
+                    labels.add((tuple(board), guess))
+            for text in (turn.get("thinking"), turn.get("reply")):
+                if text:
+                    named.update(wanted.intersection(words_of_text(text)))
+            board.append((guess, turn.get("marks") or ""))
+    return Shown(frozenset(labels), frozenset(named))
+
+
+def own_games_shown(records: Iterable[GameRecord], shown: Shown) -> int:
+    """Won games that stand in the training games turn for turn, their last guess as a label."""
+    won = (record for record in records if record.won and not record.failed)
+    return sum((_board(record.turns[:-1]), record.secret) in shown.labels for record in won)
+
+
+@dataclass(frozen=True)
+class ShownAudit:
+    """Counts of what a run's training games show of its held-out secrets.
+
+    Attributes:
+        num_secrets: Held-out secrets in each stratum.
+        own_games: By evaluated model, won games of held-out secrets that stand in the training games, and won games.
+        complete: Whether all that was trained on is on record, see `Strata`.
+    """
+
+    num_secrets: dict[str, int]
+    own_games: dict[str, tuple[int, int]]
+    complete: bool
+
+
+def audit_shown(directory: Path) -> ShownAudit:
+    """Count what a run's training games show of its held-out secrets; errors as of `strata_of_run`."""
+    config = stored_config(directory / "config.json")
+    test = GameContext.of(config).split.test
+    shown = shown_in_run(directory, test)
+    strata = strata_of_run(directory, shown)
+    own = {}
+    for path in sorted((directory / "eval").glob("*.json")):
+        records = Evaluation.load(path).only(test).records
+        own[path.stem] = (own_games_shown(records, shown), sum(record.won for record in records))
+    return ShownAudit({name: len(words) for name, words in strata.named().items()}, own, strata.complete)
+
+
+def _board(turns: Iterable[Any]) -> Board:
+    return tuple((turn.guess or "", turn.marks or "") for turn in turns)
+
+
+def _sources(directory: Path, config: RunConfig) -> tuple[list[Path], bool]:
+    """A run and those that its model comes from, and whether the records of all of them are here."""
+    found, complete = [directory], True
+    while (base := Path(config.model.path)).is_dir():
+        before = run_directory_around(base)
+        if before is None or before in found:
+            return found, complete and lineage_of(base) is None
+        found.append(before)
+        config = stored_config(before / "config.json")
+    return found, complete
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    if path.is_file():
+        yield from read_jsonl(path)

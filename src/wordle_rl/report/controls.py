@@ -1,0 +1,150 @@
+"""The figures of learning by play beside their controls, as one table for page, card and terminal.
+
+A control is what else would have brought a gain: the start on the same words, supervised fine-tuning alone with nothing
+kept from the teacher, and the start drawn at the temperature at which its games are as random as the trained model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.evaluate import STRATA, ControlFacts, Evaluation, EvaluationError, compare, quoted_parts
+from wordle_rl.evaluate.controls import ControlledFigure, controlled
+from wordle_rl.report.read import RunRecord
+from wordle_rl.runs import is_number
+from wordle_rl.runs.progress import elapsed, in_percent
+
+_PARTS = ("strict", "held_out", *STRATA, "train", "all")
+_TESTED = ("strict", "held_out", "all")
+_SHORT = {"train": "training", "held_out": "held out"}
+_MISSING = "–"
+
+
+@dataclass(frozen=True)
+class ControlTable:
+    """Win rates of a trained model and of its controls, in percent.
+
+    Attributes:
+        model: The algorithm that trained the model, in prose.
+        columns: Headings after the first: parts of the secrets, then p values of wins against the model.
+        rows: Player and sampling, and a cell for each column; the model's own rows have no p values.
+        missing: The controls that are not there, in words; empty if none is.
+    """
+
+    model: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Sentence on the controls that are not there; empty if none is missing."""
+        if not self.missing:
+            return ""
+        return (
+            f"Without {' and '.join(self.missing)}, no gain of {self.model} is shown to come from learning by play: "
+            "docs/evaluation.md says how to make these controls."
+        )
+
+
+def control_table(run: RunRecord) -> ControlTable | None:
+    """The table of a run trained by play; None if it was not, or its games are not there."""
+    name = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
+    if name is None:
+        return None
+    model, title = run.evaluations[name], ALGORITHM_NAMES[name]
+    start = next((run.evaluations[before] for before in ("sft", "base") if before in run.evaluations), None)
+    parts = [part for part in _parts_of(run, model) if part == "all" or run.secrets_of(part)]
+    if "strict" in parts and run.secrets_of("never_said") == run.strict:
+        parts.remove("never_said")
+    tested = [part for part in parts if part in _TESTED]
+    found = controlled(model, [*_constrained(run, name), *run.controls.values()])
+    found.sort(key=lambda figure: (figure.control.constrain, figure.control.conditions.temperature or 0.0))
+    rows = [_row(run, f"{title}, {_how(model)}", model, None, parts, tested)]
+    if start is not None:
+        rows.append(_row(run, f"its start, {start.name}, {_how(start)}", start, model, parts, tested))
+    seen = [model]
+    for figure in found:
+        if figure.model not in seen:
+            seen.append(figure.model)
+            rows.append(_row(run, f"{title}, {_how(figure.model)}", figure.model, None, parts, tested))
+        rows.append(_row(run, _label(run, figure), figure.control, figure.model, parts, tested))
+    kinds = {figure.control.control.kind for figure in found if figure.control.control is not None}
+    missing = []
+    if "sft_alone" not in kinds:
+        missing.append("SFT alone with nothing kept from the teacher")
+    if "equal_entropy" not in kinds:
+        missing.append("the start drawn at equal entropy")
+    columns = (*map(_short, parts), *(f"p, {_short(part)}" for part in tested))
+    return ControlTable(title, columns, tuple(rows), tuple(missing))
+
+
+def _parts_of(run: RunRecord, model: Evaluation) -> Iterator[str]:
+    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
+    yield from (part for part in _PARTS if part in quoted or (part in STRATA and run.strata is not None))
+
+
+def _short(part: str) -> str:
+    return _SHORT.get(part, part.replace("_", " "))
+
+
+def _how(evaluation: Evaluation) -> str:
+    temperature = evaluation.conditions.temperature
+    how = "greedy" if not temperature else f"temperature {temperature:.3g}"
+    return how if evaluation.constrain == "none" else f"{how}, listed words only"
+
+
+def _label(run: RunRecord, figure: ControlledFigure) -> str:
+    control, facts = figure.control, figure.control.control
+    assert isinstance(facts, ControlFacts)  # `controlled` takes no others
+    if facts.kind == "equal_entropy":
+        return f"its start, {_how(control)}: {facts.nats:.2f} nats a game, not {facts.nats_of:.2f}"
+    own = run.facts.get("seconds", {})
+    spent = sum(float(s) for stage, s in own.items() if stage not in ("total", "eval", "setup") and is_number(s))
+    times = f" (training took {elapsed(facts.seconds)}, not {elapsed(spent)})" if facts.seconds and spent else ""
+    return f"SFT alone, nothing kept, {_how(control)}{times if control.constrain == 'none' else ''}"
+
+
+def _constrained(run: RunRecord, name: str) -> list[Evaluation]:
+    """The model's own games with limited guesses, beside which limited controls stand."""
+    return [run.evaluations[f"{name}-constrained"]] if f"{name}-constrained" in run.evaluations else []
+
+
+def _row(
+    run: RunRecord,
+    label: str,
+    player: Evaluation,
+    against: Evaluation | None,
+    parts: Sequence[str],
+    tested: Sequence[str],
+) -> tuple[str, ...]:
+    cells = [_rate(run, player, part) for part in parts]
+    tests = [
+        _p_value(player, against, _secrets(run, part)) if _quoted(run, player, part) else _MISSING for part in tested
+    ]
+    return (label, *cells, *tests)
+
+
+def _secrets(run: RunRecord, part: str) -> frozenset[str] | None:
+    return None if part == "all" else run.secrets_of(part)
+
+
+def _quoted(run: RunRecord, player: Evaluation, part: str) -> bool:
+    """True unless a figure of all secrets would be one of some of them."""
+    return part != "all" or not run.split_of or player.secrets.issuperset(run.split_of)
+
+
+def _rate(run: RunRecord, player: Evaluation, part: str) -> str:
+    rate = player.figures(_secrets(run, part)).win_rate
+    return _MISSING if rate is None or not _quoted(run, player, part) else in_percent(rate)
+
+
+def _p_value(player: Evaluation, against: Evaluation | None, secrets: frozenset[str] | None) -> str:
+    if against is None:
+        return ""
+    try:
+        return f"{compare(player.only(secrets), against.only(secrets)).p_value:.2g}"
+    except EvaluationError:  # no secret of this part was played by both
+        return _MISSING

@@ -1,0 +1,177 @@
+"""Laws of strata: by the decisive board as the learner saw it, whoever is evaluated and however the game ended."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from report_runs import game
+from scripted_evaluations import WORDS
+
+from wordle_rl.config import GameSettings, TeacherSettings, stored_config
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.strata import (
+    Shown,
+    Strata,
+    audit_shown,
+    decisive_boards,
+    own_games_shown,
+    shown_in,
+    shown_in_run,
+    strata_of,
+    strata_of_run,
+)
+from wordle_rl.game import score_guess
+from wordle_rl.runs import write_jsonl
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words.split import split_secrets
+
+HELD_OUT = ("crane", "grape", "speed")
+
+
+def row(secret: str, *guesses: str, **first: object) -> dict:
+    turns = [{"guess": guess, "marks": score_guess(secret, guess), "taught": True} for guess in guesses]
+    turns[0] |= first
+    return {"secret": secret, "turns": turns}
+
+
+def board(secret: str, *guesses: str) -> tuple[tuple[str, str], ...]:
+    return tuple((guess, score_guess(secret, guess)) for guess in guesses)
+
+
+def test_a_word_is_shown_on_its_decisive_board_alone() -> None:
+    boards = {"crane": board("crane", "trace"), "grape": board("grape", "trace"), "speed": board("speed", "abide")}
+    games = [row("crate", "trace", "crane"), row("graze", "fuzzy", "grape"), row("abide", "trace")]
+    assert board("crate", "trace") != board("crane", "trace")
+    strata = strata_of(HELD_OUT, shown_in(games, HELD_OUT), boards)
+    assert strata == Strata(frozenset(), frozenset({"crane", "grape"}), frozenset({"speed"}))
+    games.append(row("crane", "trace", "crane") | {"secret": "drape"})  # as a word outside gives the same marks
+    shown = strata_of(HELD_OUT, shown_in(games, HELD_OUT), boards)
+    assert shown == Strata(frozenset({"crane"}), frozenset({"grape"}), frozenset({"speed"}))
+
+
+def test_a_turn_that_is_not_taught_names_a_word_and_is_no_label() -> None:
+    boards = {"crane": ()}
+    for given in ({"taught": False}, {"taught": True, "given": True}):
+        turn = {"guess": "crane", "marks": "XXXXX"} | given
+        expected = given["taught"]
+        shown = shown_in([{"secret": "trace", "turns": [turn]}], HELD_OUT)
+        assert shown.named == {"crane"}
+        assert bool(shown.labels) is expected
+        assert strata_of(["crane"], shown, boards).board_shown == ({"crane"} if expected else frozenset())
+    prefix = shown_in([{"secret": "trace", "turns": [{"guess": "crane", "marks": "XXXXX", "given": True}]}], HELD_OUT)
+    assert (prefix.named, prefix.labels) == ({"crane"}, frozenset())
+
+
+def test_a_thought_names_a_word_as_well() -> None:
+    games = [row("abide", "trace", thinking="CRANE or Grape?"), row("abide", "trace", reply="<guess>trace</guess>")]
+    assert shown_in(games, HELD_OUT).named == {"crane", "grape"}
+
+
+def test_a_refused_guess_is_on_the_board_as_the_learner_saw_it() -> None:
+    slip = {"guess": "zzzzz", "marks": None, "taught": False}
+    games = [{"secret": "drape", "turns": [slip, {"guess": "crane", "marks": None, "taught": True}]}]
+    assert shown_in(games, HELD_OUT).labels == {((("zzzzz", ""),), "crane")}
+
+
+def test_the_decisive_board_is_where_the_teacher_without_noise_names_the_word() -> None:
+    context = GameContext(WORDS, split_secrets(WORDS), GameSettings().prompter(5), Solver(WORDS, use_cache=False))
+    teacher = SolverTeacher(context.solver)
+    wild = TeacherSettings(opener="trace", noise_rate=0.9, random_opener_rate=1.0, stray_rate=0.1)
+    boards = decisive_boards(WORDS.answers, teacher, wild, GameSettings(), context)
+    assert boards["trace"] == ()
+    assert set(boards) == set(WORDS.answers), "twelve words are all found in six turns"
+    for secret, turns in boards.items():
+        assert all(marks == score_guess(secret, guess) for guess, marks in turns)
+        assert not turns or turns[0][0] == "trace"
+        solo = teacher.advise([_turns(turns)], wild)[0]
+        assert solo is not None
+        assert solo.guess == secret
+    late = decisive_boards(WORDS.answers, teacher, wild, GameSettings(max_turns=1), context)
+    assert late == {"trace": ()}, "a word that is not found in time has no such board"
+
+
+def _turns(board: tuple[tuple[str, str], ...]):
+    from wordle_rl.game import Outcome, Turn
+
+    return [Turn(guess, marks, Outcome.SCORED) for guess, marks in board]
+
+
+def test_own_won_games_count_where_they_stand_turn_for_turn() -> None:
+    shown = shown_in([row("crane", "trace", "crane") | {"secret": "drape"}], HELD_OUT)
+    won, other, lost = game("crane", "trace", "crane"), game("crane", "grape", "crane"), game("crane", *["trace"] * 6)
+    assert own_games_shown([won, other, lost], shown) == 1
+
+
+def test_strata_are_read_back() -> None:
+    strata = Strata(frozenset({"crane"}), frozenset({"grape"}), frozenset({"speed"}), complete=False)
+    assert Strata.from_row(json.loads(json.dumps(strata.to_row()))) == strata
+
+
+def test_strata_of_a_run_are_those_counted_from_its_games_by_hand(finished_run, sixty) -> None:
+    test = split_secrets(sixty).test
+    config = stored_config(finished_run / "config.json")
+    context = GameContext.of(config)
+    teacher = SolverTeacher(context.solver)
+    text = (finished_run / "traces.jsonl").read_text()
+    strata = strata_of_run(finished_run)
+    assert strata.board_shown | strata.board_not_shown | strata.never_said == set(test)
+    boards = decisive_boards(test, teacher, config.traces.teacher, config.game, context)
+    for secret in test:
+        labels = []
+        for line in text.splitlines():
+            turns = json.loads(line)["turns"]
+            labels += [
+                place
+                for place, turn in enumerate(turns)
+                if turn["guess"] == secret and turn["taught"]
+                and [(t["guess"], t["marks"]) for t in turns[:place]] == list(boards.get(secret, ("none",)))
+            ]  # fmt: skip
+        assert (secret in strata.board_shown) == bool(labels)
+        assert (secret in strata.never_said) == (f'"{secret}"' not in text)
+    assert json.loads((finished_run / "strata.json").read_text()) == strata.to_row()
+
+
+def test_a_run_from_another_runs_model_counts_what_that_was_shown(finished_run, tmp_path: Path) -> None:
+    config = stored_config(finished_run / "config.json")
+    later = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
+    directory = tmp_path / "later"
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(later.stored()))
+    write_jsonl(directory / "traces.jsonl", [])
+    assert strata_of_run(directory) == strata_of_run(finished_run)
+    alone = Path(shutil.copytree(finished_run / "sft", tmp_path / "model"))
+    moved = later.model_copy(update={"model": later.model.model_copy(update={"path": str(alone)})})
+    (directory / "config.json").write_text(json.dumps(moved.stored()))
+    found = strata_of_run(directory)
+    assert not found.complete, "what the model learnt before is not on record"
+    assert len(found.never_said) == len(GameContext.of(config).split.test)
+
+
+def test_the_audit_counts_own_games(finished_run) -> None:
+    found = audit_shown(finished_run)
+    test = GameContext.of(stored_config(finished_run / "config.json")).split.test
+    assert sum(found.num_secrets.values()) == len(test)
+    assert set(found.own_games) == {"sft", "grpo"}
+    assert all(0 <= same <= won for same, won in found.own_games.values())
+    assert isinstance(shown_in_run(finished_run, test), Shown)
+
+
+def test_audit_says_of_shown_words_that_they_were_shown(cli, finished_run) -> None:
+    code, out, _ = cli("audit", finished_run)
+    assert code == 0
+    assert "no validation or test secret is the secret of a training game" in out
+    for name in ("board shown", "board not shown", "never said"):
+        assert name in out
+    assert "that grpo won stand in the training games turn for turn" in out
+    code, out, _ = cli("audit", finished_run, "--json")
+    told = json.loads(out)
+    assert set(told["held_out"]["num_secrets"]) == {"board_shown", "board_not_shown", "never_said"}
+
+
+@pytest.mark.parametrize("name", ["board_shown", "board_not_shown", "never_said"])
+def test_results_of_a_run_hold_the_strata_that_are_not_empty(finished_run, name: str) -> None:
+    results = json.loads((finished_run / "results.json").read_text())
+    size = len(strata_of_run(finished_run).named()[name])
+    assert results["grpo"].get(name, {"num_games": 0})["num_games"] == size
