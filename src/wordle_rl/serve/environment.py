@@ -1,0 +1,243 @@
+"""`WordleEnvironment`: a session's games, as OpenEnv asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import EnvironmentMetadata
+from openenv.core.rubrics import Rubric
+from pydantic import ValidationError
+
+import wordle_rl
+from wordle_rl.env import WordleEnv
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.games import NewGame, ServedGames
+from wordle_rl.serve.metrics import Metrics
+from wordle_rl.serve.rewards import GameRubric
+from wordle_rl.serve.tasks import WordTasks
+from wordle_rl.serve.types import ResetOptions, WordleAction, WordleObservation, WordleState
+
+NAME = "wordle_rl"
+"""Name of the environment in OpenEnv's routes."""
+ResultT = TypeVar("ResultT")
+
+
+class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState]):
+    """One session: games of Wordle, one after the other.
+
+    Args:
+        games: What the server offers.
+        metrics: Counts turns and games.
+    """
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+    REQUIRES_SINGLE_THREAD_EXECUTOR = True
+
+    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
+        self._tree: Rubric | None = None
+        super().__init__()
+        self._games, self._metrics = games, metrics
+        self._game: NewGame | None = None
+        self._episode_id: str | None = None
+        self._step_count = 0
+        self._is_closed = False
+
+    def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> WordleObservation:
+        """Begin a game; see `ResetOptions` for what may be asked for.
+
+        Raises:
+            Refusal: If something else is asked for, or the session is closed.
+        """
+        self._check_open()
+        options = read_options({"seed": seed, "episode_id": episode_id, **kwargs})
+        self._game = game = self._games.new_game(options)
+        self._episode_id = options.episode_id or str(uuid.uuid4())
+        self._step_count = 0
+        self._tree = None
+        self._metrics.game_begins()
+        return self._observation(game.env, None)
+
+    async def reset_async(
+        self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
+    ) -> WordleObservation:
+        """Begin a game, in the event loop: it takes microseconds."""
+        return self.reset(seed=seed, episode_id=episode_id, **kwargs)
+
+    def step(self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any) -> WordleObservation:
+        """Take one reply of the policy.
+
+        Raises:
+            Refusal: If there is no running game, or the session is closed.
+        """
+        game = self._running_game()
+        game.env.step(action.message)
+        self._step_count += 1
+        return self._judged(game, action, game.rewards.next())
+
+    async def step_async(
+        self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any
+    ) -> WordleObservation:
+        """Take one reply; a reward that asks the solver is worked out in the solver's thread."""
+        game = self._running_game()
+        game.env.step(action.message)
+        self._step_count += 1
+        if game.asks_solver:
+            reward = await self._in_solver_thread(game.rewards.next)
+        else:
+            reward = game.rewards.next()
+        return self._judged(game, action, reward)
+
+    @property
+    def rubric(self) -> Rubric | None:
+        """The rubric tree of the game, scored after every turn from the first time it is asked for; None: no game.
+
+        A session over the wire asks for none, and pays for none.
+        """
+        if self._tree is None and self._game is not None:
+            self._tree = GameRubric(self._game.rubric, self._game.rewards)
+        return self._tree
+
+    @rubric.setter
+    def rubric(self, value: Rubric | None) -> None:
+        """Have another tree scored after every turn; it changes no reward."""
+        self._tree = value
+
+    @property
+    def state(self) -> WordleState:
+        """The game as its player knows it.
+
+        Raises:
+            Refusal: If the session is closed.
+        """
+        self._check_open()
+        if self._game is None:
+            return WordleState()
+        env = self._game.env
+        return WordleState(
+            episode_id=self._episode_id,
+            step_count=self._step_count,
+            max_turns=env.prompter.rules.max_turns,
+            turns_left=env.observation.turns_left,
+            stop_reason=env.stop_reason and env.stop_reason.value,
+            board=[{"guess": turn.guess, "marks": turn.marks, "outcome": turn.outcome.value} for turn in env.turns],
+            task_id=self._game.task_id,
+            words=self._game.words,
+            hard_mode=env.prompter.rules.hard_mode,
+            style=env.prompter.style.value,
+            reward=self._game.reward,
+        )
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """Name, description and version."""
+        return EnvironmentMetadata(
+            name=NAME,
+            description="Wordle for language models: one reply a turn, rewards per turn, secrets in splits",
+            version=wordle_rl.__version__,
+        )
+
+    def close(self) -> None:
+        """End the session; whatever is asked of it later is refused."""
+        self._is_closed = True
+        self._game = None
+
+    # --- the tasks: OpenEnv's TaskProvider --------------------------------------------------------------------
+
+    def list_splits(self) -> list[dict[str, Any]]:
+        """Parts of the answers."""
+        return self._tasks.list_splits()
+
+    def num_tasks(self, split: str) -> int:
+        """Number of tasks of a part, held out or not."""
+        return self._tasks.num_tasks(split)
+
+    async def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """All tasks of a part; see `WordTasks.list_tasks`."""
+        return await self._in_solver_thread(self._tasks.list_tasks, split)
+
+    async def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """One task; see `WordTasks.get_task`."""
+        return await self._in_solver_thread(self._tasks.get_task, split, index)
+
+    async def get_task_range(
+        self, split: str, start: int | None = None, stop: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Tasks `start` to `stop`; see `WordTasks.get_task_range`."""
+        return await self._in_solver_thread(self._tasks.get_task_range, split, start, stop)
+
+    @property
+    def _tasks(self) -> WordTasks:
+        return self._games.offered().tasks
+
+    async def _in_solver_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._games.solver_thread, function, *arguments)
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _running_game(self) -> NewGame:
+        self._check_open()
+        if self._game is None:
+            raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
+        if self._game.env.stop_reason is not None:
+            raise Refusal(Reason.GAME_OVER, "the game is over; send reset for another")
+        return self._game
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Refusal(Reason.CLOSED, "the session is closed; open another")
+
+    def _judged(self, game: NewGame, action: WordleAction, reward: float) -> WordleObservation:
+        observation = self._observation(game.env, reward)
+        if self._tree is not None:
+            self._tree(action, observation)
+        self._metrics.turn(observation.outcome or "", observation.stop_reason)
+        return observation
+
+    def _observation(self, env: WordleEnv, reward: float | None) -> WordleObservation:
+        seen = facts_of(env, is_new=reward is None, shows_secret=self._games.settings.reveal_secret)
+        return WordleObservation(**seen, reward=reward, done=env.stop_reason is not None)
+
+
+def facts_of(env: WordleEnv, *, is_new: bool, shows_secret: bool) -> dict[str, Any]:
+    """The fields of an observation, but for reward and done.
+
+    Args:
+        env: The game.
+        is_new: True if the policy has not played a turn of it yet.
+        shows_secret: True if the secret may be shown once the game is over.
+    """
+    turn = None if is_new else env.turns[-1]
+    over = env.stop_reason is not None
+    return {
+        "messages": list(env.observation.messages),
+        "turns_left": env.observation.turns_left,
+        "outcome": turn.outcome.value if turn else None,
+        "guess": turn.guess if turn else None,
+        "marks": turn.marks if turn else None,
+        "stop_reason": env.stop_reason.value if env.stop_reason else None,
+        "secret": env.transcript().secret if over and shows_secret else None,
+    }
+
+
+def read_options(values: Mapping[str, Any]) -> ResetOptions:
+    """Options from the data of a reset.
+
+    Raises:
+        Refusal: If a name is unknown or a value impossible.
+    """
+    try:
+        return ResetOptions.model_validate(values)
+    except ValidationError as error:
+        raise refusal_of(error, "this reset cannot be done") from None
+
+
+def refusal_of(error: ValidationError, what: str) -> Refusal:
+    """A refusal that says which fields are wrong, without what was sent in them."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
+    said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
+    return Refusal(Reason.BAD_MESSAGE, f"{what}: {said}", errors=named)

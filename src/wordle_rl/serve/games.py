@@ -1,0 +1,183 @@
+"""`ServedGames`: everything that sessions share, and the game that a reset asks for."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.config.context import GameContext
+from wordle_rl.env import WordleEnv
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import COMPONENTS, PRESETS, Rubric, TurnRewards
+from wordle_rl.rl.initial_states import random_given
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.tasks import WordTasks
+from wordle_rl.serve.types import ResetOptions
+from wordle_rl.words import WordList
+
+_SYSTEM_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class OfferedWords:
+    """A word list that sessions may play, with its split and solver, and its tasks."""
+
+    context: GameContext
+    tasks: WordTasks
+
+    @property
+    def words(self) -> WordList:
+        """The list."""
+        return self.context.words
+
+
+@dataclass(frozen=True)
+class NewGame:
+    """A game that is about to be played.
+
+    Attributes:
+        env: The game.
+        rewards: Its judge.
+        rubric: What the judge weighs.
+        reward: Name of that rubric.
+        words: Name of the word list.
+        task_id: Opaque id of its task.
+        asks_solver: True if judging a turn takes milliseconds.
+    """
+
+    env: WordleEnv
+    rewards: TurnRewards
+    rubric: Rubric
+    reward: str
+    words: str
+    task_id: str
+    asks_solver: bool
+
+
+class ServedGames:
+    """Word lists, rewards and wordings of a server.
+
+    Args:
+        settings: Of the server. Word lists are read at once, solvers compute nothing until they are asked.
+
+    Raises:
+        WordListError: If a word list is missing or faulty.
+        ConfigError: If two lists have the same name, or the key of the ids is in a variable that is not set.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        key = settings.id_key()
+        offers = [self._offer(source, key) for source in (settings.words.source, *settings.word_lists)]
+        self.default_words = offers[0].words.name
+        self._offers = {offer.words.name: offer for offer in offers}
+        if len(self._offers) < len(offers):
+            names = ", ".join(offer.words.name for offer in offers)
+            raise ConfigError(f"word lists need different names, not {names}; leave one of them out of word_lists")
+        self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
+        """The one thread in which solvers are asked, since they share what they remember; started when it is needed."""
+        self._prompters: dict[tuple[object, ...], Prompter] = {}
+        self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
+
+    def _offer(self, source: str, key: bytes) -> OfferedWords:
+        words = self.settings.words.model_copy(update={"source": source})
+        context = GameContext.from_settings(words, self.settings.game)
+        held_out = self.settings.allow_held_out
+        return OfferedWords(context, WordTasks(context.words, context.split, context.solver, key, held_out))
+
+    def with_settings(self, settings: ServeSettings) -> ServedGames:
+        """A copy with other rules and wording, which alone may differ; it shares words, tasks and solvers."""
+        other = copy(self)
+        other.settings, other._prompters = settings, {}
+        return other
+
+    def offered(self, name: str | None = None) -> OfferedWords:
+        """A word list by name; None: the default.
+
+        Raises:
+            Refusal: If it is not offered.
+        """
+        name = self.default_words if name is None else name
+        if name not in self._offers:
+            raise Refusal(
+                Reason.BAD_OPTION, f"no word list of that name is offered; there are {', '.join(self._offers)}"
+            )
+        return self._offers[name]
+
+    def new_game(self, options: ResetOptions) -> NewGame:
+        """The game that a reset asks for.
+
+        Raises:
+            Refusal: If it asks for something that is not offered.
+        """
+        offer = self.offered(options.words)
+        seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
+        task = offer.tasks.pick(options.split or self.settings.split, options.index, seed)
+        secret = offer.tasks.secret(task)
+        context = offer.context.for_part(task.split)
+        prompter = self._prompter(context.words, options)
+        given = self._given(context.words, secret, seed, prompter, options)
+        try:
+            env = WordleEnv(secret, context.words, prompter, given)
+        except ValueError:
+            raise Refusal(
+                Reason.BAD_OPTION,
+                f"given takes fewer than {prompter.rules.max_turns} words that may be played, none of them the secret",
+            ) from None
+        reward, rubric = self._rubric(options.reward)
+        return NewGame(
+            env=env,
+            rewards=TurnRewards(rubric, context.solver, secret, env),
+            rubric=rubric,
+            reward=reward,
+            words=offer.words.name,
+            task_id=offer.tasks.task_id(task),
+            asks_solver=any(COMPONENTS[name].asks_solver for name in rubric.effective_weights),
+        )
+
+    def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
+        key = (words.word_length, options.style, options.hard_mode)
+        if key not in self._prompters:
+            asked = {"style": options.style, "hard_mode": options.hard_mode}
+            changes = {name: value for name, value in asked.items() if value is not None}
+            game: GameSettings = self.settings.game.model_copy(update=changes)
+            self._prompters[key] = game.prompter(words.word_length)
+        return self._prompters[key]
+
+    def _given(
+        self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
+    ) -> tuple[str, ...]:
+        if options.given is not None and options.max_given:
+            raise Refusal(Reason.BAD_OPTION, "given and max_given both say what is on the board; leave one of them out")
+        if options.given is not None:
+            return tuple(word.lower() for word in options.given)
+        if not options.max_given:
+            return ()
+        if options.max_given >= prompter.rules.max_turns:
+            raise Refusal(
+                Reason.BAD_OPTION,
+                f"max_given {options.max_given} leaves none of {prompter.rules.max_turns} turns to play",
+            )
+        rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
+        return random_given(words, secret, rng, options.max_given, hard_mode=prompter.rules.hard_mode)
+
+    def _rubric(self, name: str | None) -> tuple[str, Rubric]:
+        if name is None:
+            own = "custom" if self.settings.reward_weights else self.settings.reward_preset
+            return own, self._own_rubric
+        if name not in self._rubrics:
+            raise Refusal(Reason.BAD_OPTION, f"no reward of that name is offered; there are {', '.join(self._rubrics)}")
+        return name, self._rubrics[name]
+
+    @cached_property
+    def _own_rubric(self) -> Rubric:
+        return self.settings.rubric()
+
+    def close(self) -> None:
+        """Stop the thread of the solvers, if it was started."""
+        self.solver_thread.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,127 @@
+"""The server process: sockets, limits of the operating system, and an end that finishes turns in progress."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from wordle_rl.config import ConfigError
+from wordle_rl.serve.app import Service, create_app
+from wordle_rl.serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+BACKLOG = 4096
+"""Connections that may wait to be accepted."""
+_SPARE_FILES = 256
+
+
+class SessionServer(uvicorn.Server):
+    """uvicorn, which ends the sessions before it ends their connections."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service, self._ready = service, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish turns in progress, notify every session, then close all connections."""
+        await self._service.sessions.drain()
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
+    """A listening socket whose connections are dropped if a peer takes in nothing for so long.
+
+    Raises:
+        ConfigError: If the address cannot be listened on.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigError(f"host {host!r} is no address: {error.strerror or error}; give another") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError, AttributeError):  # Linux alone, and not every sandbox on it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(dead_after_s * 1000))
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; give another") from None
+    listener.setblocking(False)
+    return listener
+
+
+def allow_connections(count: int) -> None:
+    """Raise this process's limit of open files for `count` connections.
+
+    Raises:
+        ConfigError: If the system allows too few.
+    """
+    wanted = count + _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise ConfigError(f"max_sessions {count} needs {wanted} open files, the system allows {hard}; give fewer")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run_server(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serve until the process is signalled to stop.
+
+    Args:
+        settings: Of the server.
+        say: Takes the address, once the server answers.
+
+    Raises:
+        ConfigError: If it cannot listen, or a setting cannot be kept.
+        WordListError: If a word list is missing or faulty.
+    """
+    allow_connections(settings.max_sessions)
+    app = create_app(settings)
+    listener = listen(settings.host, settings.port, settings.ping_interval_s + settings.ping_timeout_s)
+    host, port = listener.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    # uvicorn raises a signal again once it has stopped in order; SIGTERM would then end the process as if it had not.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    # What was imported and loaded stays to the end; collections of garbage need not go through it again and again.
+    gc.collect()
+    gc.freeze()
+    server = SessionServer(configured(app, settings), app.state.service, lambda: say(address))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has stopped in order, and passes it on
+            server.run([listener])
+    finally:
+        listener.close()
+
+
+def configured(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+    """uvicorn's settings: no compression, which costs more than a turn, and pings that find half-open connections."""
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        ws_max_size=settings.max_message_bytes,
+        ws_ping_interval=settings.ping_interval_s,
+        ws_ping_timeout=settings.ping_timeout_s,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )

@@ -1,0 +1,143 @@
+"""Tasks of one word list: secrets by split and index, under ids that reveal nothing, with a coarse difficulty."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
+
+SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
+"""Parts of the answers, with OpenEnv's name of each one's type."""
+
+
+class Difficulty(StrEnum):
+    """Guesses that the solver's best tree takes for a secret, in three classes."""
+
+    EASY = "easy"
+    """At most three."""
+    MEDIUM = "medium"
+    """Four."""
+    HARD = "hard"
+    """Five or more, or none would do."""
+
+    @classmethod
+    def of(cls, num_guesses: int) -> Difficulty:
+        """The class of a number of guesses."""
+        return cls.EASY if num_guesses <= 3 else cls.MEDIUM if num_guesses == 4 else cls.HARD
+
+
+@dataclass(frozen=True)
+class Task:
+    """One secret by its place: part of the answers, and number in it from 0."""
+
+    split: str
+    index: int
+
+
+class WordTasks:
+    """The tasks of a word list, with the methods of OpenEnv's TaskProvider.
+
+    Args:
+        words: The list.
+        split: Its parts; a task's index is the place in its part.
+        solver: Solver of the list, asked for difficulties alone.
+        key: Key of the ids.
+        allowed: Held-out parts that may be played and listed.
+    """
+
+    def __init__(self, words: WordList, split: Split, solver: Solver, key: bytes, allowed: Collection[str]) -> None:
+        self._words, self._split, self._solver = words, split, solver
+        self._key = key
+        self._open = {"train", *allowed}
+
+    def secret(self, task: Task) -> str:
+        """The secret of a task. For the game alone."""
+        return self._part(task.split)[task.index]
+
+    def pick(self, split: str, index: int | None, seed: int) -> Task:
+        """The task of an index, or of a seed where there is no index.
+
+        Raises:
+            Refusal: If there is no such task, or the part is held out here.
+        """
+        self._check_open(split)
+        count = self.num_tasks(split)
+        if index is None:
+            digest = hashlib.sha256(f"{self._words.fingerprint}:{self._split.seed}:{split}:{seed}".encode()).digest()
+            index = int.from_bytes(digest[:8], "big") % count
+        if not 0 <= index < count:
+            raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {count - 1}, not {index}")
+        return Task(split, index)
+
+    def task_id(self, task: Task) -> str:
+        """Opaque id: a keyed hash of the place, which only who has the key can tell apart from another."""
+        place = f"{self._words.fingerprint}:{self._split.seed}:{task.split}:{task.index}"
+        return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
+
+    def list_splits(self) -> list[dict[str, Any]]:
+        """Names and types of the parts, with the number of tasks, and whether they can be played here."""
+        return [
+            {"name": name, "type": kind, "num_tasks": len(self._part(name)), "playable": name in self._open}
+            for name, kind in SPLIT_TYPES.items()
+        ]
+
+    def num_tasks(self, split: str) -> int:
+        """Number of tasks of a part, held out or not.
+
+        Raises:
+            Refusal: If there is no such part.
+        """
+        return len(self._part(split))
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """All tasks of a part.
+
+        Raises:
+            Refusal: If there is no such part, or it is held out here.
+        """
+        return self.get_task_range(split)
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """One task.
+
+        Raises:
+            Refusal: If there is no such task, or the part is held out here.
+        """
+        return self._described(self.pick(split, index, 0))
+
+    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        """Tasks `start` to `stop`, as a slice takes them.
+
+        Raises:
+            Refusal: If there is no such part, or it is held out here.
+        """
+        self._check_open(split)
+        return [self._described(Task(split, index)) for index in range(self.num_tasks(split))[start:stop]]
+
+    def _described(self, task: Task) -> dict[str, Any]:
+        difficulty = self._difficulties[self.secret(task)]
+        return {"id": self.task_id(task), "split": task.split, "index": task.index, "difficulty": difficulty.value}
+
+    @cached_property
+    def _difficulties(self) -> dict[str, Difficulty]:
+        tree = self._solver.tree()
+        return {secret: Difficulty.of(len(path) + (path[-1] != secret)) for secret, path in tree.paths.items()}
+
+    def _part(self, split: str) -> tuple[str, ...]:
+        if split not in SPLIT_TYPES:
+            raise Refusal(Reason.UNKNOWN_TASK, f"no split {split!r}; there are {', '.join(SPLIT_TYPES)}")
+        return self._split.named(split)  # type: ignore[arg-type]  # one of the three
+
+    def _check_open(self, split: str) -> None:
+        self._part(split)
+        if split not in self._open:
+            raise Refusal(Reason.HELD_OUT, f"split {split!r} is held out here; only its number of tasks is shown")

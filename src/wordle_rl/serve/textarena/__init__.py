@@ -1,0 +1,17 @@
+"""The TextArena protocol: what serves openenv's `TextArenaEnv` and to notebooks written for it.
+
+texts.py         every text of the protocol, word for word
+game.py          one game in those texts
+models.py        action, observation, state on the wire
+environment.py   a session
+rubric.py        the signals of a turn
+app.py           the application that `wordle-rl serve` mounts at /textarena
+client.py        a client
+rewards.py       drop-in functions: guess of a completion, marks of an observation
+completions.py   `generate_rollout_completions` for TRL
+"""
+
+from wordle_rl.serve.textarena.client import TextArenaEnv
+from wordle_rl.serve.textarena.models import TextArenaAction, TextArenaMessage, TextArenaObservation, TextArenaState
+
+__all__ = ["TextArenaAction", "TextArenaEnv", "TextArenaMessage", "TextArenaObservation", "TextArenaState"]

@@ -1,0 +1,119 @@
+"""Every text of TextArena's Wordle that a player reads, word for word: models were trained on them.
+
+Source: TextArena 0.7.4 (Copyright (c) 2025 Leon Guertler, MIT licence), `textarena/envs/Wordle/env.py`,
+`textarena/state.py` and the observation wrapper of `Wordle-v0`; the prompt as openenv's `textarena_env` hands it on. A
+test compares them with games recorded from the original. Three lines are ours, where the original says nothing and a
+player needs to know:
+
+- an invalid move costs its turn, so the guesses left follow its text;
+- a winning guess is answered with its marks, as every other guess is;
+- hard mode has a reason of its own.
+"""
+
+from __future__ import annotations
+
+from wordle_rl.game import Outcome, Turn
+
+ENV_ID = "Wordle-v0"
+"""Name of the game, and the prompt of every observation but the first."""
+
+GAME_TAG = "[GAME]"
+"""Tag before each line of the history, the player's own messages included."""
+
+_ROLE_TAGS = ("[Player]", GAME_TAG)
+
+_OPENING = """\
+You are Playing Wordle.
+A secret {letters}-letter word has been chosen. You have {turns} attempts to guess it.
+For each guess, wrap your word in square brackets (e.g., '[apple]').
+Feedback for each letter will be given as follows:
+  - G (green): correct letter in the correct position
+  - Y (yellow): letter exists in the word but in the wrong position
+  - X (wrong): letter is not in the word
+Enter your guess to begin.
+"""
+
+_INVALID = (
+    "You attempted an invalid move. Reason: {reason} "
+    "Please resubmit a valid move and remember to follow the game rules to avoid penalties."
+)
+
+
+def opening(letters: int, turns: int) -> str:
+    """History of a game that has just begun."""
+    return _line(_OPENING.format(letters=letters, turns=turns))
+
+
+def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
+    """Addition of one turn to the history: the player's message, and the answer to it.
+
+    Args:
+        message: The player's message as it came.
+        turn: The turn that the rules made of it.
+        turns_left: Guesses left after it.
+        repeated: If its guess was already on the board, so that its marks are known.
+        letters: Letters of the secret.
+
+    Examples:
+        >>> print(played("[crane]", Turn("crane", "XYXXG", Outcome.SCORED), 5, repeated=False, letters=5))
+        <BLANKLINE>
+        [GAME] [crane]
+        [GAME] You submitted [crane].
+        Feedback:
+        C R A N E
+        X Y X X G
+        You have 5 guesses left.
+    """
+    left = f"You have {turns_left} guesses left."
+    if turn.marks is not None and turn.guess is not None and not repeated:
+        board = f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
+        answer = f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
+    else:
+        answer = f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
+    return _line(_without_tags(message)) + _line(answer)
+
+
+def won() -> str:
+    """Reason why a won game ended."""
+    return "Congratulations! You guessed the word correctly!"
+
+
+def lost(secret: str, placed: int) -> str:
+    """Reason why a lost game ended, the secret included.
+
+    Args:
+        secret: The word that was to be found.
+        placed: Letters of the last scored guess in per cent; one that is elsewhere in the word counts half.
+    """
+    return (
+        f"The turn limit has been reached. You didn't guess the word, but your best guess matched {placed}% of the "
+        f"letters in the correct positions.\nThe secret word was: **{secret}**."
+    )
+
+
+def _line(text: str) -> str:
+    return f"\n{GAME_TAG} {text}"
+
+
+def _reason(turn: Turn, letters: int) -> str:
+    if turn.outcome is Outcome.SCORED:
+        return f"You have already guessed '{turn.guess}' before. Please try a different word."
+    return {
+        Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
+        Outcome.WRONG_LENGTH: f"Your word must be exactly {letters} letters.",
+        Outcome.UNLISTED: f"'{turn.guess}' is not an English word.",
+        Outcome.HARD_MODE: f"'{turn.guess}' leaves out a revealed hint.",
+    }[turn.outcome]
+
+
+def _without_tags(message: str) -> str:
+    """A message without tags of the game, so that no player can write lines in its name.
+
+    Examples:
+        >>> _without_tags("[GA[GAME]ME] You submitted [crane].")
+        ' You submitted [crane].'
+    """
+    while any(tag in message for tag in _ROLE_TAGS):
+        for tag in _ROLE_TAGS:
+            message = message.replace(tag, "")
+    return message

@@ -1,0 +1,77 @@
+"""Types of the wire: the action, the observation, the state, and the options of a reset."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from openenv.core.env_server.types import Action, Observation, State
+from pydantic import BaseModel, ConfigDict, Field
+
+from wordle_rl.prompt import Style
+
+SplitPart = Literal["train", "val", "test"]
+"""A part of the answers."""
+_Word = Annotated[str, Field(min_length=1, max_length=32)]
+
+
+class WordleAction(Action):
+    """One reply of the policy."""
+
+    message: str = Field(description="The whole reply, thinking and guess tags included")
+
+
+class WordleObservation(Observation):
+    """Messages and facts after a reset or a turn. It holds the secret once the game is over, never before."""
+
+    messages: list[dict[str, str]] = Field(
+        default_factory=list,
+        description="New chat messages for the policy (role, content): the whole prompt after a reset, and after each "
+        "turn if the shape is `state`; else the feedback on the last reply; none once the game is over",
+    )
+    turns_left: int = Field(ge=0, description="Guesses that may still be made")
+    outcome: str | None = Field(
+        default=None, description="The rules' outcome of the last reply: scored, malformed, wrong_length, unlisted, …"
+    )
+    guess: str | None = Field(default=None, description="Guess read from the last reply, if there was one")
+    marks: str | None = Field(default=None, description="Marks of that guess, one of G, Y, X per letter, if scored")
+    stop_reason: str | None = Field(default=None, description="Reason why the game ended: solved or out_of_turns")
+    secret: str | None = Field(default=None, description="The secret, once the game is over and the server shows it")
+
+
+class WordleState(State):
+    """The session's game as its player knows it."""
+
+    max_turns: int = Field(default=0, ge=0, description="Guesses of a game")
+    turns_left: int = Field(default=0, ge=0, description="Guesses that may still be made")
+    stop_reason: str | None = Field(default=None, description="Reason why the game ended; null while it runs")
+    board: list[dict[str, Any]] = Field(
+        default_factory=list, description="Turns so far, prefix guesses included: guess, marks, outcome"
+    )
+    task_id: str | None = Field(default=None, description="Opaque id of the task that is played")
+    words: str | None = Field(default=None, description="Name of the word list")
+    hard_mode: bool = Field(default=False, description="Every revealed hint must be used")
+    style: str | None = Field(default=None, description="Wording of the prompts")
+    reward: str | None = Field(default=None, description="Reward preset; `custom` for weights of the server's own")
+
+
+class ResetOptions(BaseModel):
+    """Options of a reset; anything else is refused.
+
+    The same seed gives the same secret and the same prefix guesses, in every session and after a restart; so does the
+    same `split` and `index`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="Determines what is not named")
+    episode_id: str | None = Field(default=None, min_length=1, max_length=255, description="Name of the episode")
+    split: SplitPart | None = Field(default=None, description="Part of the answers the secret is from")
+    index: int | None = Field(default=None, ge=0, description="Number of the task in its split")
+    words: str | None = Field(default=None, max_length=255, description="Name of a word list that the server offers")
+    hard_mode: bool | None = Field(default=None, description="Every revealed hint must be used")
+    style: Annotated[Style, Field(strict=False)] | None = Field(default=None, description="Wording of the prompts")
+    reward: str | None = Field(default=None, max_length=64, description="Name of a reward preset")
+    given: list[_Word] | None = Field(
+        default=None, max_length=20, description="Guesses already on the board when play begins"
+    )
+    max_given: int = Field(default=0, ge=0, le=20, description="0 to this many random guesses already on the board")

@@ -1,0 +1,256 @@
+"""The application behind the page: `create_watch_app`.
+
+    GET  /                                   the page
+    GET  /api/about                          players, words, rules
+    GET  /api/runs                           names of runs
+    GET  /api/runs/RUN                       sources of games, metrics; 304 while nothing has changed
+    GET  /api/runs/RUN/games?source=&after=  games of a source, from an offset on
+    GET  /api/review?run=&board=             every turn of a board as the solver of the run's words sees it
+    POST /api/watch                          a game of a player, a line of JSON a turn
+    POST /api/play, /api/play/GAME           a game by hand
+    GET  /runs/RUN/report.html               the report of a run, linked with the page
+
+A wrong request is answered by `{"error": …}` and a 4xx status. Bodies are JSON and say so, so that a page of another
+site cannot send one. Responses hold no secret of a running game.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from wordle_rl.config import ConfigError
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate import EvaluationError
+from wordle_rl.report import ReportError, read_run
+from wordle_rl.report.html.page import render as render_report
+from wordle_rl.runs import RunError
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.watch.hand_play import HandGames
+from wordle_rl.serve.watch.live_game import live_events
+from wordle_rl.serve.watch.page import page_headers, render_page
+from wordle_rl.serve.watch.players import Players
+from wordle_rl.serve.watch.requests import (
+    BusyError,
+    HandGameRequest,
+    HandGuess,
+    NotFoundError,
+    RequestError,
+    WatchRequest,
+    body_of,
+)
+from wordle_rl.serve.watch.review import Reviewer, parse_board
+from wordle_rl.serve.watch.run_files import Source, find_runs, games_of, mark_of, sources_of, summary_of, words_source
+from wordle_rl.solver import Solver, SolverError
+from wordle_rl.words import WordListError
+from wordle_rl.words.split import SplitName
+
+MAX_WATCHED = 8
+"""Games of players that are streamed at once."""
+
+Json = dict[str, Any]
+Handler = Callable[[Request], Awaitable[Response]]
+_REFUSED = (
+    RequestError, ConfigError, RunError, ReportError, EvaluationError, WordListError, SolverError,
+)  # fmt: skip
+
+
+def create_watch_app(settings: ServeSettings) -> Starlette:
+    """The application of the page; may be mounted anywhere, as all its addresses are relative.
+
+    Args:
+        settings: Words, rules, the directory of runs, further players.
+
+    Raises:
+        WordListError: If there is no such word list.
+    """
+    watch = Watch(settings, GameContext.from_settings(settings.words, settings.game))
+    routes = [
+        Route("/", _page),
+        Route("/api/about", _answered(watch.about)),
+        Route("/api/runs", _answered(watch.runs)),
+        Route("/api/runs/{run}", _answered(watch.run)),
+        Route("/api/runs/{run}/games", _answered(watch.games)),
+        Route("/api/review", _answered(watch.review)),
+        Route("/api/watch", _answered(watch.watch), methods=["POST"]),
+        Route("/api/play", _answered(watch.open_game), methods=["POST"]),
+        Route("/api/play/{game}", _answered(watch.guess), methods=["POST"]),
+        Route("/runs/{run}/report.html", _answered(watch.report)),
+    ]
+    return Starlette(routes=routes)
+
+
+class Watch:
+    """Handlers of the page's requests.
+
+    Args:
+        settings: The directory of runs, further players.
+        context: Words, split, wording and solver of games that no run decides.
+    """
+
+    def __init__(self, settings: ServeSettings, context: GameContext) -> None:
+        self._directory, self._context = settings.runs, context
+        self._source_of_words = settings.words.source
+        self._parts: tuple[SplitName, ...] = ("train", *settings.allow_held_out)
+        self._players = Players(settings.runs, context, settings.players, settings.players_url or None)
+        self._reviewers: dict[str, Reviewer] = {}
+        answers = tuple(word for part in self._parts for word in context.split.named(part))
+        self._hand_games = HandGames(self._reviewer(context.solver), answers, settings.game.max_turns)
+        self._num_watched = 0
+
+    async def about(self, _: Request) -> Response:
+        """Players, words and rules."""
+        words = self._context.words
+        players = await to_thread.run_sync(self._players.ids)
+        return _json(
+            {
+                "players": [{"id": identity, "label": label} for identity, label in players.items()],
+                "parts": self._parts,
+                "words": words.name,
+                "word_length": words.word_length,
+                "num_answers": len(words.answers),
+                "max_turns": self._context.prompter.rules.max_turns,
+            }
+        )
+
+    async def runs(self, _: Request) -> Response:
+        """Names of runs, newest first."""
+        return _json({"runs": list(await to_thread.run_sync(find_runs, self._directory))})
+
+    async def run(self, request: Request) -> Response:
+        """Summary of a run; 304 while its files are as they were."""
+        run = self._run(request.path_params["run"])
+        return await _unless_unchanged(request, partial(mark_of, run), lambda: _json(summary_of(run)))
+
+    async def games(self, request: Request) -> Response:
+        """Games of a source from an offset on; 304 while the file is as it was."""
+        source = self._source(request)
+        after = _number(request, "after")
+        stat = source.path.stat()
+        mark = f"{stat.st_ino:x}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{after:x}"
+        return await _unless_unchanged(request, lambda: mark, lambda: _json(games_of(source, after)))
+
+    async def review(self, request: Request) -> Response:
+        """A board as the solver sees it, turn by turn."""
+        name = request.query_params.get("run")
+        source = words_source(self._run(name)) if name else self._source_of_words
+        solver = await to_thread.run_sync(self._players.solver_of, source)
+        try:
+            turns = parse_board(request.query_params.get("board", ""), solver.words.word_length)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        max_turns = _number(request, "max_turns", self._context.prompter.rules.max_turns)
+        reviewed = await to_thread.run_sync(self._reviewer(solver), turns, max_turns)
+        return _json({"turns": [asdict(turn) for turn in reviewed]})
+
+    async def watch(self, request: Request) -> Response:
+        """Stream a game of a player."""
+        wanted = await body_of(request, WatchRequest)
+        if self._num_watched >= MAX_WATCHED:
+            raise BusyError(f"{MAX_WATCHED} games are being watched; try again when one has ended")
+        if wanted.part not in self._parts:
+            raise RequestError(f"no secrets of part {wanted.part!r} here; ask for one of {', '.join(self._parts)}")
+        seat = await to_thread.run_sync(self._players.seat, wanted.player, wanted.temperature, wanted.seed)
+        secret = wanted.secret_among(seat.words, seat.split)
+        events = live_events(seat, secret, self._reviewer(seat.solver))
+        return StreamingResponse(self._streamed(events), media_type="application/x-ndjson", headers=_NEVER_KEPT)
+
+    async def open_game(self, request: Request) -> Response:
+        """Begin a game by hand."""
+        wanted = await body_of(request, HandGameRequest)
+        return _json(self._hand_games.open(wanted.dictionary, wanted.hard_mode, wanted.seed))
+
+    async def guess(self, request: Request) -> Response:
+        """Play a word by hand."""
+        wanted = await body_of(request, HandGuess)
+        return _json(self._hand_games.guess(request.path_params["game"], wanted.guess))
+
+    async def report(self, request: Request) -> Response:
+        """The report of a run as it stands."""
+        name = request.path_params["run"]
+        run = self._run(name)
+        page = await to_thread.run_sync(lambda: render_report(read_run(run), watch_page=f"../../#run={quote(name)}&"))
+        return HTMLResponse(page, headers={"X-Content-Type-Options": "nosniff"})
+
+    def _run(self, name: str) -> Path:
+        found = find_runs(self._directory).get(name)
+        if found is None:
+            raise NotFoundError(f"no run {name[:80]!r}")
+        return found
+
+    def _source(self, request: Request) -> Source:
+        asked = request.query_params.get("source", "games")
+        found = sources_of(self._run(request.path_params["run"])).get(asked)
+        if found is None:
+            raise NotFoundError(f"the run has no source {asked[:80]!r}")
+        return found
+
+    def _reviewer(self, solver: Solver) -> Reviewer:
+        return self._reviewers.setdefault(solver.words.fingerprint, Reviewer(solver))
+
+    async def _streamed(self, events: Iterator[Json]) -> AsyncIterator[bytes]:
+        """Events as lines; a game whose viewer has left is not played on."""
+        self._num_watched += 1
+        try:
+            while (event := await to_thread.run_sync(next, events, None)) is not None:
+                yield json.dumps(event, allow_nan=False).encode() + b"\n"
+        finally:
+            self._num_watched -= 1
+
+
+_NEVER_KEPT = {"Cache-Control": "no-store"}
+
+
+async def _page(_: Request) -> Response:
+    page = render_page()
+    return HTMLResponse(page.html, headers=page_headers(page))
+
+
+def _answered(handler: Handler) -> Handler:
+    """A handler whose refusals are answered as JSON."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except NotFoundError as error:
+            return _json({"error": str(error)}, status=404)
+        except BusyError as error:
+            return _json({"error": str(error)}, status=503)
+        except _REFUSED as error:
+            return _json({"error": str(error)}, status=400)
+
+    return answer
+
+
+async def _unless_unchanged(request: Request, mark: Callable[[], str], respond: Callable[[], Response]) -> Response:
+    """The response with an ETag, or 304 if the client has it already."""
+    tag = f'"{await to_thread.run_sync(mark)}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    response = await to_thread.run_sync(respond)
+    response.headers.update(headers)
+    return response
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    body = json.dumps(value, allow_nan=False)  # as ASCII, so that half a character of a reply cannot break it
+    return Response(body, status, {"X-Content-Type-Options": "nosniff", **_NEVER_KEPT}, "application/json")
+
+
+def _number(request: Request, name: str, default: int = 0) -> int:
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise RequestError(f"{name} {text[:40]!r} is no number")
+    return int(text)

@@ -1,0 +1,89 @@
+"""The page: one HTML file with its style and script, with the games of a run inside or none.
+
+Nothing is loaded from elsewhere, and only this script may run, whatever gets into the page. A page without games asks
+the server that it came from.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from wordle_rl.report.html.page import fill
+
+SCRIPTS = ("dom", "board", "rules", "store", "play", "watch", "filters", "replay", "groups", "compare", "main")
+"""The files of the script, in the order in which they need each other."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as text, and the policy that its server sends with it."""
+
+    html: str
+    policy: str
+
+
+def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and play") -> Page:
+    """The page.
+
+    Args:
+        exported: Games and words, see `export.exported_run`; None: the page asks its server.
+        title: Heading.
+    """
+    script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    style = (files("wordle_rl.report.html") / "page.css").read_text(encoding="utf-8") + _asset("watch.css")
+    policy = _policy(script, connects=exported is None)
+    html = fill(
+        _asset("page.html"),
+        {
+            "policy": policy,
+            "title": escape(title),
+            "style": style,
+            "script": script,
+            "data": "" if exported is None else _packed(exported),
+        },
+    )
+    return Page(html, policy)
+
+
+def page_headers(page: Page) -> dict[str, str]:
+    """Headers to send a page with."""
+    return {
+        "Content-Security-Policy": page.policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
+
+
+def _policy(script: str, *, connects: bool) -> str:
+    """A policy under which nothing but this script runs, and nothing is asked of anyone but the page's own server."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    server = "'self'" if connects else "'none'"
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'sha256-{digest}'",
+            "style-src 'unsafe-inline'",
+            "img-src data:",
+            f"connect-src {server}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _packed(value: dict[str, Any]) -> str:
+    """JSON, compressed, in letters that mean nothing to HTML; the same for the same value."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _asset(name: str) -> str:
+    return (files("wordle_rl.serve.watch") / "static" / name).read_text(encoding="utf-8")

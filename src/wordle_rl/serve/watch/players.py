@@ -1,0 +1,172 @@
+"""Players that can be watched: the built-in ones, the models of the runs, and others that the owner names.
+
+A page names a player by its id in this list, never by a path.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, SamplingSettings
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.players import make_player, open_model, reply_bound, words_of
+from wordle_rl.models.directory import is_model, weights_mark
+from wordle_rl.prompt import Prompter
+from wordle_rl.runs import trained_model
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.simple import PLAYER_NAMES
+from wordle_rl.serve.watch.run_files import find_runs
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split
+
+if TYPE_CHECKING:
+    from wordle_rl.samplers.guess_probabilities import GuessProbabilities
+
+MAX_MODELS = 2
+"""Models kept in memory; one that was not asked for the longest makes way."""
+_LABELS = {
+    "solver": "solver: best play",
+    "consistent": "consistent: any answer that fits",
+    "random": "random: any listed word",
+}
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A player who sits down to one game.
+
+    Attributes:
+        label: Name of the player.
+        sampler: Plays; hold `lock` while it does.
+        prompter: Wording and rules.
+        words: The word list.
+        split: Its secrets.
+        solver: The solver of the word list.
+        lock: Keeps games of one model from running it at once.
+        probabilities: Finds the likeliest guesses, where the player is a model of this machine.
+    """
+
+    label: str
+    sampler: Sampler
+    prompter: Prompter
+    words: WordList
+    split: Split
+    solver: Solver
+    lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
+    probabilities: GuessProbabilities | None = None
+
+
+class Players:
+    """The players of a page.
+
+    Args:
+        runs: Directory of runs, or one run; its models can be watched.
+        context: Words, wording and solver of the players that are no models.
+        others: Further players, as `make_player` knows them: model directories, `openai:MODEL`.
+        base_url: Address of `openai:MODEL`.
+    """
+
+    def __init__(
+        self, runs: Path, context: GameContext, others: Sequence[str] = (), base_url: str | None = None
+    ) -> None:
+        self._runs, self._context = runs, context
+        self._others, self._base_url = tuple(others), base_url
+        self._open: OrderedDict[str, _OpenModel] = OrderedDict()
+        self._solvers = {context.words.fingerprint: context.solver}
+        self._lock = threading.Lock()
+
+    def ids(self) -> dict[str, str]:
+        """Labels by id."""
+        models = {identity: f"model {identity}" for identity in self._models()}
+        return {**models, **{other: other for other in self._others}, **_LABELS}
+
+    def seat(self, identity: str, temperature: float, seed: int) -> Seat:
+        """A player for one game. A model is loaded if it is not in memory, or has been trained on since.
+
+        Args:
+            identity: One of `ids`.
+            temperature: Of a model; 0 is greedy.
+            seed: Of everything the player draws.
+
+        Raises:
+            ConfigError: If there is no such player, or it cannot be had.
+        """
+        if identity not in self.ids():
+            raise ConfigError(f"no player {identity!r}; known are {', '.join(self.ids())}")
+        name = str(self._models().get(identity, identity))
+        if not is_model(name):
+            return self._without_weights(name, temperature, seed)
+        with self._lock:
+            opened = self._opened(identity, Path(name))
+        from wordle_rl.samplers.transformers import TransformersSampler
+
+        sampling = SamplingSettings(temperature=temperature, max_completion_tokens=opened.max_completion_tokens)
+        sampler = TransformersSampler(opened.probabilities.model, opened.probabilities.codec, sampling, seed)
+        context = opened.context
+        return Seat(
+            identity, sampler, context.prompter, context.words, context.split, context.solver, opened.lock,
+            opened.probabilities,
+        )  # fmt: skip
+
+    def solver_of(self, source: str) -> Solver:
+        """The solver of a word list; one for each list.
+
+        Raises:
+            WordListError: If there is no such list.
+        """
+        words = load_words(source)
+        return self._solvers.setdefault(words.fingerprint, Solver(words))
+
+    def _models(self) -> dict[str, Path]:
+        found = {}
+        for name, run in find_runs(self._runs).items():
+            for stage in (*ALGORITHM_NAMES, "sft"):
+                if (run / stage).is_dir() and trained_model(run / stage) == run / stage:
+                    found[f"{name}/{stage}"] = run / stage
+        return found
+
+    def _without_weights(self, name: str, temperature: float, seed: int) -> Seat:
+        context = self._context
+        if name not in PLAYER_NAMES:
+            known = words_of(name)
+            words = load_words(known.source)
+            context = GameContext(words, known.split_of(words), context.prompter, self.solver_of(known.source))
+        sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
+        player = make_player(
+            name, context.words, None, sampling, solver=context.solver, base_url=self._base_url, seed=seed
+        )
+        return Seat(player.label, player.sampler, player.prompter, context.words, context.split, context.solver)
+
+    def _opened(self, identity: str, directory: Path) -> _OpenModel:
+        mark = weights_mark(trained_model(directory) or directory)
+        kept = self._open.pop(identity, None)
+        if kept is None or kept.mark != mark:
+            kept = _load(directory, mark)
+        self._open[identity] = kept
+        while len(self._open) > MAX_MODELS:
+            self._open.popitem(last=False)
+        return kept
+
+
+@dataclass(frozen=True)
+class _OpenModel:
+    mark: str
+    context: GameContext
+    probabilities: GuessProbabilities
+    max_completion_tokens: int
+    lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
+
+
+def _load(directory: Path, mark: str) -> _OpenModel:
+    opened = open_model(directory)
+    from wordle_rl.samplers.guess_probabilities import GuessProbabilities
+
+    found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
+    return _OpenModel(mark, opened.context, found, reply_bound(str(directory), None))

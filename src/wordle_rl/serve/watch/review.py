@@ -1,0 +1,113 @@
+"""Review of a game's turns: candidates left, information of each guess, the solver's guess beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.solver import Solver
+
+MAX_TURNS = 64
+"""Longest board that is reviewed."""
+_MAX_KEPT = 50_000
+_SHOWN = 24
+
+Board = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReview:
+    """One turn as the solver sees it.
+
+    Attributes:
+        candidates: Answers that fit the board before the guess.
+        left: Those that fit after it.
+        bits: Information of the guess, in bits; None if it was not scored.
+        best: The solver's guess on that board; None if no answer fits.
+        best_bits: Its information. The guess with most information may have more; the solver plays for few guesses.
+        some: The first candidates after the guess, by alphabet.
+    """
+
+    candidates: int
+    left: int
+    bits: float | None
+    best: str | None
+    best_bits: float | None
+    some: tuple[str, ...]
+
+
+class Reviewer:
+    """Reviews turns with one solver; what it found is kept by board. Several threads may ask."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self._best: dict[tuple[Board, int], tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
+        """Review every turn of a game.
+
+        Raises:
+            SolverError: If a scored guess or its marks do not suit the word list.
+        """
+        with self._lock:
+            return list(self._reviews(turns, max_turns))
+
+    def count(self, turns: Sequence[Turn]) -> int:
+        """The number of answers that fit a board."""
+        with self._lock:
+            return len(self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks]))
+
+    def _reviews(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
+        known, used, reviews = self.solver.candidates([]), 0, []
+        board: Board = ()
+        for turn in turns:
+            guess, marks = _scored(turn)
+            best, best_bits = self._best_on(board, known, max(1, max_turns - used))
+            after = self.solver.narrow(known, guess, marks) if marks else known
+            bits = self.solver.information_of(guess, known) if marks else None
+            some = tuple(self.solver.words.answers[i] for i in after[:_SHOWN].tolist())
+            reviews.append(TurnReview(len(known), len(after), bits, best, best_bits, some))
+            known, used = after, used + turn.costs_turn
+            board = (*board, (guess, marks)) if marks else board
+        return reviews
+
+    def _best_on(self, board: Board, known: NDArray[np.int32], turns_left: int) -> tuple[str | None, float | None]:
+        if not len(known):
+            return None, None
+        key = (board, turns_left)
+        if key not in self._best:
+            if len(self._best) >= _MAX_KEPT:
+                self._best.clear()
+            guess = self.solver.best_guess(known, turns_left)
+            self._best[key] = guess, self.solver.information_of(guess, known)
+        return self._best[key]
+
+
+def _scored(turn: Turn) -> tuple[str, str]:
+    return (turn.guess or "", turn.marks or "") if turn.outcome is Outcome.SCORED else ("", "")
+
+
+def parse_board(text: str, word_length: int) -> list[Turn]:
+    """Turns from `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored.
+
+    Raises:
+        ValueError: If the text is none of that form.
+    """
+    turns = []
+    for part in text.split(",") if text else ():
+        guess, dot, marks = part.partition(".")
+        well_formed = dot and (not guess or (guess.isascii() and guess.isalpha())) and len(guess) <= MAX_TURNS
+        if not well_formed or (
+            marks and (len(marks) != word_length or len(guess) != len(marks) or set(marks) - set("GYX"))
+        ):
+            raise ValueError(f"no board {part[:40]!r}; write guess.marks, guess.marks with marks of G, Y and X")
+        turns.append(Turn(guess.lower() or None, marks or None, Outcome.SCORED if marks else Outcome.MALFORMED))
+    if len(turns) > MAX_TURNS:
+        raise ValueError(f"{len(turns)} turns; give at most {MAX_TURNS}")
+    return turns

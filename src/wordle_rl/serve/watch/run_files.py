@@ -1,0 +1,241 @@
+"""The games of runs as they lie in their directories, read as they grow.
+
+A source is one file of games: `games` (sample games of training), `eval/NAME`, `traces`. Lines are read from a byte
+offset on, whole lines alone, so that a reader who remembers its offset gets what is new. The id of a game is its
+offset in a file of lines, its number in an evaluation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import MODEL_NAMES
+from wordle_rl.runs import RunError, is_number, is_run, read_object
+
+CHUNK_BYTES = 1 << 20
+"""Lines sent at once; a longer line is sent alone."""
+TAIL_BYTES = 16 << 20
+"""Of a longer file of lines only so much is read, the newest."""
+_NUM_METRICS = 200
+_METRICS_BYTES = 1 << 18
+_LINES = {"games": ("games.jsonl", "sample games of training"), "traces": ("traces.jsonl", "teacher games")}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of games."""
+
+    id: str
+    label: str
+    path: Path
+
+    @property
+    def has_lines(self) -> bool:
+        """True for a file that grows line by line."""
+        return self.id in _LINES
+
+    def summary(self) -> Json:
+        """Facts that change when the file does."""
+        stat = self.path.stat()
+        return {"id": self.id, "label": self.label, "size": stat.st_size, "version": version_of(self.path)}
+
+
+def find_runs(directory: Path) -> dict[str, Path]:
+    """Run directories by name, newest first: the directory itself if it is one, else those in it."""
+    if _holds_games(directory):
+        return {directory.resolve().name: directory}
+    if not directory.is_dir():
+        return {}
+    found = [path for path in directory.iterdir() if path.is_dir() and _holds_games(path)]
+    return {path.name: path for path in sorted(found, key=_newest, reverse=True)}
+
+
+def sources_of(run: Path) -> dict[str, Source]:
+    """The files of games in a run, by id; evaluations of the stage trained last come first."""
+    found = [Source(name, label, run / file) for name, (file, label) in _LINES.items() if (run / file).is_file()]
+    evaluations = {path.stem: path for path in (run / "eval").glob("*.json")}
+    last_first = [name for name in reversed(MODEL_NAMES) if name in evaluations]
+    for name in (*last_first, *sorted(set(evaluations) - set(MODEL_NAMES))):
+        found.append(Source(f"eval/{name}", f"evaluation of {name}", evaluations[name]))
+    return {source.id: source for source in found}
+
+
+def summary_of(run: Path) -> Json:
+    """All there is to know of a run before its games are read."""
+    config = _object_or_empty(run / "config.json")
+    manifest = _object_or_empty(run / "manifest.json")
+    split = manifest.get("split")
+    parts = ("train", "val", "test")
+    return {
+        "name": run.resolve().name,
+        "sources": [source.summary() for source in sources_of(run).values()],
+        "max_turns": config.get("game", {}).get("max_turns", 6),
+        "split": {part: split.get(part, []) for part in parts} if isinstance(split, dict) else {},
+        "metrics": last_metrics(run / "metrics.jsonl"),
+        "updated": _newest(run),
+        "finished": (run / "results.json").is_file(),
+    }
+
+
+def words_source(run: Path) -> str:
+    """The word list of a run."""
+    return str(_object_or_empty(run / "config.json").get("words", {}).get("source", "default"))
+
+
+def mark_of(run: Path) -> str:
+    """A mark of the state of a run's files, computed from their sizes and times."""
+    names = ["config.json", "manifest.json", "results.json", "metrics.jsonl"]
+    paths = [*(run / name for name in names), *(source.path for source in sources_of(run).values())]
+    facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in paths if (stat := _stat(path)) is not None]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:20]
+
+
+def version_of(path: Path) -> str:
+    """A mark that stays as long as a file of lines only grows: a file that was replaced has another."""
+    with path.open("rb") as file:
+        first = file.read(512).partition(b"\n")[0]
+    return hashlib.sha256(first + str(path.stat().st_ino).encode()).hexdigest()[:16]
+
+
+def read_lines(path: Path, after: int) -> Json:
+    """Games of a file of lines, from an offset on.
+
+    Args:
+        path: The file.
+        after: Offset of the first line wanted; 0: of the newest TAIL_BYTES.
+
+    Returns:
+        `{"games", "next", "size", "skipped", "faults"}`: rows with their `id`, the offset to ask for next, the size of
+        the file, the bytes left out at its beginning, and what is wrong with lines that were left out.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        skipped = 0
+        if not after and size > TAIL_BYTES:
+            file.seek(size - TAIL_BYTES)
+            skipped = size - TAIL_BYTES + len(file.readline())
+        file.seek(max(after, skipped))
+        offset = file.tell()
+        games: list[Json] = []
+        faults: list[str] = []
+        start = offset
+        while offset - start < CHUNK_BYTES and (line := file.readline()).endswith(b"\n"):
+            try:
+                games.append({"id": offset, **read_row(line)})
+            except ValueError as error:
+                faults.append(f"{path.name}, byte {offset}: {error}")
+            offset += len(line)
+    return {"games": games, "next": offset, "size": size, "skipped": skipped, "faults": faults}
+
+
+def read_evaluation(path: Path) -> Json:
+    """All games of an evaluation, in the form of `read_lines`; `player` is who played.
+
+    Raises:
+        RunError: If the file is no evaluation.
+    """
+    stored = read_object(path)
+    records = stored.get("records")
+    if not isinstance(records, list):
+        raise RunError(f"{path} is no evaluation: it has no records; evaluate again")
+    games: list[Json] = []
+    faults: list[str] = []
+    for number, record in enumerate(records):
+        try:
+            games.append({"id": number, **checked_row(record)})
+        except ValueError as error:
+            faults.append(f"{path.name}, game {number}: {error}")
+    return {
+        "games": games, "next": 0, "size": 0, "skipped": 0, "faults": faults, "player": str(stored.get("player", "")),
+    }  # fmt: skip
+
+
+def games_of(source: Source, after: int = 0) -> Json:
+    """Games of a source, from an offset on where it is a file of lines."""
+    return read_lines(source.path, after) if source.has_lines else read_evaluation(source.path)
+
+
+def every_game(source: Source) -> Iterator[Json]:
+    """All games of a source that are still read, chunk by chunk."""
+    after, ended = 0, False
+    while not ended:
+        chunk = games_of(source, after)
+        yield from chunk["games"]
+        ended = not source.has_lines or chunk["next"] == after
+        after = chunk["next"]
+
+
+def read_row(line: bytes) -> Json:
+    """A game from a line of JSON.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    try:
+        row = json.loads(line.decode(), parse_constant=lambda _: None)
+    except ValueError as error:
+        raise ValueError(f"not valid JSON ({error})") from None
+    return checked_row(row)
+
+
+def checked_row(row: object) -> Json:
+    """A game whose fields a page can rely on.
+
+    Raises:
+        ValueError: If a field that every game has is missing or of another type.
+    """
+    if not isinstance(row, dict):
+        raise ValueError(f"holds {type(row).__name__}, expected a JSON object")
+    if not isinstance(row.get("secret"), str) or not isinstance(row.get("turns"), list):
+        raise ValueError("lacks a secret or turns")
+    for turn in row["turns"]:
+        if not isinstance(turn, dict):
+            raise ValueError("holds a turn that is no JSON object")
+        texts = (turn.get("guess"), turn.get("marks"), turn.get("reply"), turn.get("thinking"))
+        if not all(text is None or isinstance(text, str) for text in texts):
+            raise ValueError("holds a turn whose guess, marks, reply or thinking is no text")
+        if turn.get("marks") and len(turn["marks"]) != len(turn.get("guess") or ""):
+            raise ValueError("holds a turn with other marks than letters")
+    return row
+
+
+def last_metrics(path: Path) -> list[Json]:
+    """The last rows of metrics.jsonl, their numbers alone; those of a file that is being written may be cut."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _METRICS_BYTES))
+        lines = file.read().split(b"\n")
+    rows = []
+    for line in lines[-_NUM_METRICS - 1 : -1]:
+        try:
+            row = json.loads(line)
+        except ValueError:  # the first one may begin in its middle; a damaged one is the report's to name
+            continue
+        if isinstance(row, dict):
+            rows.append({name: value for name, value in row.items() if name == "stage" or is_number(value)})
+    return rows
+
+
+def _object_or_empty(path: Path) -> Json:
+    return read_object(path) if path.is_file() else {}
+
+
+def _holds_games(path: Path) -> bool:
+    return is_run(path) or (path / "games.jsonl").is_file() or any((path / "eval").glob("*.json"))
+
+
+def _newest(run: Path) -> float:
+    paths = (run / "metrics.jsonl", run / "games.jsonl", run / "results.json", run / "config.json", run / "eval")
+    return max((stat.st_mtime for path in paths if (stat := _stat(path)) is not None), default=0.0)
+
+
+def _stat(path: Path) -> Any:
+    return path.stat() if path.exists() else None

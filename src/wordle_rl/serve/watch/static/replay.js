@@ -1,0 +1,148 @@
+// Replay: the games of a source as a list, and one of them turn by turn.
+
+const PAGE = 40;
+
+class ReplayView {
+  constructor(store, go) {
+    this.store = store;
+    this.go = go;
+    this.list = byId("games");
+    this.viewer = byId("viewer");
+    this.shown = PAGE;
+    this.filters = new Filters(byId("filters"), byId("plot"), (change) => {
+      this.shown = PAGE;
+      go({ ...change, game: "", turn: "" }, true);
+    });
+    byId("more").addEventListener("click", () => {
+      this.shown += PAGE;
+      this.draw();
+    });
+    byId("order").addEventListener("input", () => go({ order: byId("order").value }, true));
+    byId("follow").addEventListener("change", () => this.draw());
+    document.addEventListener("keydown", (event) => this.heard(event));
+  }
+  async show(state, summary, source, known) {
+    [this.state, this.summary, this.source, this.known] = [state, summary, source, known];
+    if (this.seen !== summary.name + source) this.shown = PAGE;
+    this.seen = summary.name + source;
+    this.draw();
+  }
+  draw() {
+    const { state, known } = this;
+    const partOf = partsOf(this.summary);
+    this.filters.write(state, known.games, partOf);
+    byId("order").value = state.order ?? "";
+    const passing = this.filters.chosen(state, known.games, partOf);
+    this.filters.drawPlot(state, passing);
+    this.chosen = ordered(passing.filter((game) => this.filters.inBar(state, game)), state.order);
+    const skipped = known.skipped ? ` The first ${(known.skipped / 1e6).toFixed(1)} MB of the file are left out.` : "";
+    fill(byId("games-count"), `${this.chosen.length.toLocaleString("en")} of ${count(known.games.length, "game")}.${skipped}`);
+    fill(byId("faults"), ...known.faults.slice(0, 5).map((fault) => make("li", {}, fault)));
+    const follows = byId("follow").checked && this.chosen.length;
+    const wanted = follows ? newest(this.chosen) : known.games.find((game) => String(game.id) === state.game);
+    this.game = wanted ?? this.chosen[0];
+    fill(this.list, ...this.chosen.slice(0, this.shown).map((game) => this.row(game)));
+    byId("more").hidden = this.chosen.length <= this.shown;
+    this.drawGame();
+  }
+  row(game) {
+    const facts = [game.step !== undefined && `${game.stage} ${game.step}`, game.group !== undefined && `group ${game.group}`, Number.isFinite(game.reward) && `reward ${number(game.reward)}`];
+    const address = this.go.address({ game: game.id, turn: "" });
+    return make("li", {}, make("a", { href: address, "aria-current": game === this.game ? "true" : undefined }, miniBoard(game, game.secret.length),
+      make("span", {}, make("b", {}, game.secret.toUpperCase()), " ", make("span", { class: resultOf(game) }, endOf(game)), make("small", {}, facts.filter(Boolean).join(" · ")))));
+  }
+  heard(event) {
+    if (byId("replay").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    const moves = { ArrowLeft: () => this.turnTo(this.turn - 1), ArrowRight: () => this.turnTo(this.turn + 1), j: () => this.step(1), k: () => this.step(-1) };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    moves[event.key]();
+  }
+  step(by) {
+    const next = this.chosen[this.chosen.indexOf(this.game) + by];
+    if (next) this.go({ game: next.id, turn: "" });
+  }
+  turnTo(turn) {
+    if (this.game && turn >= 1 && turn <= this.game.turns.length) this.go({ game: this.game.id, turn }, true);
+  }
+  async drawGame() {
+    const game = this.game;
+    if (!game) return fill(this.viewer, make("p", { class: "muted" }, "No game passes the filters."));
+    const last = game.turns.length;
+    this.turn = Math.min(last, Math.max(1, Number(this.state.turn) || last));
+    this.drawTurns(game, this.reviews?.game === game ? this.reviews.found : []);
+    if (this.reviews?.game === game) return;
+    try {
+      const found = await this.store.review(this.summary.name, game.turns, this.summary.max_turns);
+      this.reviews = { game, found };
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.reviews = { game, found: [], refused: error.message };
+    }
+    if (game === this.game) this.drawTurns(game, this.reviews.found);
+  }
+  drawTurns(game, reviews) {
+    const end = make("span", { class: resultOf(game) }, endOf(game));
+    const facts = [game.stage && `${game.stage}, step ${game.step}`, game.group !== undefined && `group ${game.group}, game ${game.game} of ${game.group_size}`,
+      Number.isFinite(game.reward) && `reward ${number(game.reward, 3)}`, partsOf(this.summary)(game) && `${PARTS[partsOf(this.summary)(game)]} word`, game.error, game.stop_reason];
+    const group = game.group === undefined ? null : make("a", { href: this.go.address({ view: "groups", group: groupKey(game), game: "", turn: "" }) }, "the whole group");
+    const turns = game.turns.map((turn, i) => this.turnRow(game, turn, i, reviews[i]));
+    fill(this.viewer, make("h3", {}, game.secret.toUpperCase() + " ", end), make("p", { class: "muted" }, facts.filter(Boolean).join(" · "), group && " · ", group),
+      this.controls(game), make("ol", { class: "turns" }, ...turns), this.reviews?.refused && make("p", { class: "missing" }, this.reviews.refused),
+      this.known.player && make("p", { class: "muted" }, "Played by " + this.known.player));
+  }
+  controls(game) {
+    const move = (label, turn, name) => button(label, () => this.turnTo(turn), { "aria-label": name, disabled: turn < 1 || turn > game.turns.length || turn === this.turn });
+    return make("div", { class: "controls" }, move("«", 1, "first turn"), move("‹", this.turn - 1, "turn before"), make("span", { "aria-live": "polite" }, `turn ${this.turn} of ${game.turns.length}`),
+      move("›", this.turn + 1, "next turn"), move("»", game.turns.length, "last turn"), button("Play", () => this.roll(game)), button("Copy link", () => copyLink(this.go.address({ game: game.id, turn: this.turn }))));
+  }
+  async roll(game) {
+    for (let turn = 1; turn <= game.turns.length && this.game === game && !byId("replay").hidden; turn++) {
+      this.turnTo(turn);
+      await new Promise((go) => setTimeout(go, 900));
+    }
+  }
+  turnRow(game, turn, index, review) {
+    const isNow = index + 1 === this.turn;
+    const row = make("li", { class: (index + 1 > this.turn ? "ahead " : "") + (turn.given ? "given" : ""), "aria-current": isNow ? "step" : undefined },
+      make("a", { class: "jump", href: this.go.address({ game: game.id, turn: index + 1 }), "aria-label": `turn ${index + 1}` }, String(index + 1)), tilesOf(turn, game.secret.length),
+      make("span", { class: "marks" }, [...notesOf(turn), Number.isFinite(turn.regret) && `regret ${number(turn.regret)}`, Number.isFinite(turn.reward) && `reward ${signed(turn.reward)}`,
+        Number.isFinite(turn.advantage) && `advantage ${signed(turn.advantage)}`].filter(Boolean).join(" · ")));
+    if (isNow) row.append(this.details(turn, review));
+    return row;
+  }
+  details(turn, review) {
+    const thought = thoughtOf(turn);
+    const components = Object.entries(turn.components ?? {}).filter(([, value]) => value);
+    return make("div", { class: "detail" }, thought && make("blockquote", {}, thought), reviewOf(review, turn),
+      components.length > 0 && make("p", { class: "muted" }, "components before weights: " + components.map(([name, value]) => `${name} ${number(value, 4)}`).join(", ")),
+      turn.reply && make("pre", {}, turn.reply));
+  }
+}
+
+const newest = (games) => games.reduce((best, game) => (game.id > best.id ? game : best));
+const regretOf = (game) => game.turns.reduce((sum, turn) => sum + (turn.regret ?? 0), 0);
+const ORDERS = {
+  newest: (a, b) => b.id - a.id,
+  most: (a, b) => plotTurns(b) - plotTurns(a),
+  reward: (a, b) => (a.reward ?? 0) - (b.reward ?? 0),
+  regret: (a, b) => regretOf(b) - regretOf(a),
+  word: (a, b) => (a.secret < b.secret ? -1 : 1),
+};
+const ordered = (games, order) => (ORDERS[order] ? [...games].sort(ORDERS[order]) : games);
+
+const PARTS_OF = new WeakMap();
+function partsOf(summary) {
+  if (!PARTS_OF.has(summary)) PARTS_OF.set(summary, new Map(Object.entries(summary.split).flatMap(([part, words]) => words.map((word) => [word, part]))));
+  return (game) => PARTS_OF.get(summary).get(game.secret);
+}
+
+async function copyLink(address) {
+  const link = new URL(address, location.href).href;
+  try {
+    await navigator.clipboard.writeText(link);
+    say("Link copied.");
+  } catch {
+    window.prompt("The link:", link); // a page of a file may not write to the clipboard
+  }
+}

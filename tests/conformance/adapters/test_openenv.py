@@ -1,0 +1,105 @@
+"""Laws of OpenEnv targets: a server is examined by address alone, and ours passes every check."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openenv")
+
+from faulty_games import WORDS
+from wordle_server import RunningServer, secret_of, wordle_server
+
+from wordle_rl.config import WordSettings
+from wordle_rl.conformance.adapters.openenv import OpenEnvTarget
+from wordle_rl.conformance.dialects import Dialect
+from wordle_rl.conformance.examiner import Examiner, Settings
+from wordle_rl.conformance.results import Status
+from wordle_rl.conformance.suite import examine
+from wordle_rl.conformance.target import SessionLostError, TargetError
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.solver import Solver
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory) -> ServeSettings:
+    directory: Path = tmp_path_factory.mktemp("some-words")
+    (directory / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
+    (directory / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
+    return ServeSettings(words=WordSettings(source=str(directory)), reward_preset="notebook")
+
+
+@pytest.fixture(scope="module")
+def server(settings: ServeSettings) -> Iterator[RunningServer]:
+    with wordle_server(settings) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_our_server_passes_every_check(server: RunningServer) -> None:
+    target = OpenEnvTarget(server.address)
+    examiner = Examiner(target, Solver(WORDS, use_cache=False), Dialect(), Settings(games=10))
+    report = examine(examiner, {})
+    assert {each.check_id: each.evidence for each in report.results if each.status is not Status.PASS} == {}
+    assert report.target == server.address
+
+
+def test_a_session_plays_and_shows_its_state(server: RunningServer) -> None:
+    session = OpenEnvTarget(server.address).open(5)
+    secret = secret_of(server.service, 5)
+    other = next(word for word in WORDS.answers if word != secret)
+    step = session.send(f"<guess>{other}</guess>")
+    assert other in step.text
+    assert (step.done, step.refused) == (False, False)
+    assert "turns_left" in session.beside()
+    assert secret not in session.opening.raw + step.raw + session.beside()
+    last = session.send(f"<guess>{secret}</guess>")
+    assert last.done
+    assert last.earned > step.earned
+    after = session.send(f"<guess>{other}</guess>")
+    assert after.refused
+    assert "over" in after.text
+    session.close()
+
+
+def test_tasks_are_opened_by_index(server: RunningServer) -> None:
+    target = OpenEnvTarget(server.address, split="train")
+    tasks = server.service.games.offered().tasks
+    session = target.open(2)
+    assert session.send(f"<guess>{tasks.secret(tasks.pick('train', 2, 0))}</guess>").done
+    session.close()
+    with pytest.raises(TargetError, match="no session"):
+        OpenEnvTarget(server.address, split="test").open(0)
+
+
+def test_what_a_server_shows_outside_sessions_is_searched(server: RunningServer) -> None:
+    around = OpenEnvTarget(server.address).surroundings()
+    tasks = server.service.games.offered().tasks
+    assert "WordleAction" in around
+    assert all(task["id"] in around for task in tasks.get_task_range("train", 0, 20))
+    # `start` is a word of the list and a key of the schema; a listing would name them all.
+    assert len([word for word in WORDS.answers if f'"{word}"' in around]) < 3
+
+
+def test_a_token_is_borne(settings: ServeSettings, monkeypatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "tell-nobody")
+    with wordle_server(settings.model_copy(update={"token_variable": "SOME_TOKEN"})) as running:
+        session = OpenEnvTarget(running.address, token="tell-nobody").open(0)
+        assert not session.send("<guess>crane</guess>").done
+        session.close()
+        with pytest.raises(TargetError):
+            OpenEnvTarget(running.address, token="another").open(0)
+
+
+def test_a_connection_that_breaks_is_a_lost_session(settings: ServeSettings) -> None:
+    with wordle_server(settings) as running:
+        session = OpenEnvTarget(running.address).open(0)
+    with pytest.raises(SessionLostError):
+        session.send("<guess>crane</guess>")
+    session.close()
+
+
+@pytest.mark.parametrize("url", ["nowhere", "ftp://127.0.0.1"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(TargetError, match="no address"):
+        OpenEnvTarget(url)

@@ -1,0 +1,69 @@
+"""Laws of the command: exit codes, the report as JSON and as a page, refusals in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from faulty_games import WORDS
+
+from wordle_rl.__main__ import main
+from wordle_rl.conformance.suite import CHECKS
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    directory = tmp_path / "words"
+    directory.mkdir()
+    (directory / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
+    (directory / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
+    return str(directory)
+
+
+def test_a_target_that_conforms_gives_0_a_report_and_a_page(words: str, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "report"
+    asked = ["conformance", "faulty_games:RightGame", "--words", words, "--games", "8", "--out", str(out)]
+    assert main(asked) == 0
+    assert "conforms (20 pass)" in capsys.readouterr().out
+    report = json.loads((out / "conformance.json").read_text())
+    assert report["conforms"] is True
+    assert [each["check_id"] for each in report["results"]] == [check.check_id for check in CHECKS]
+    assert report["facts"]["words"]["answers"] == len(WORDS.answers)
+    assert report["counts"] == {"pass": 20, "fail": 0, "skip": 0, "error": 0}
+    assert "It conforms" in (out / "conformance.html").read_text()
+
+
+def test_a_target_that_fails_a_check_gives_1(words: str, capsys) -> None:
+    asked = ["conformance", "faulty_games:SevenTurns", "--words", words, "--games", "2", "--json"]
+    assert main([*asked, "--only", "wordle.turn_limit"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [(each["check_id"], each["status"]) for each in report["results"]] == [("wordle.turn_limit", "fail")]
+    assert "7 guesses instead of 6" in report["results"][0]["evidence"][0]
+
+
+def test_a_check_brings_those_it_depends_on(words: str, capsys) -> None:
+    asked = ["conformance", "faulty_games:RightGame", "--words", words, "--games", "2", "--json"]
+    assert main([*asked, "--only", "semantic.replayability"]) == 0
+    ids = [each["check_id"] for each in json.loads(capsys.readouterr().out)["results"]]
+    assert ids == ["runtime.seed_control", "semantic.replayability"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "package.module:factory"),
+        (["no_such_module:make"], "cannot be imported"),
+        (["ftp://somewhere"], "begin it with http"),
+        (["http://127.0.0.1:9"], "is a server there"),
+        (["faulty_games:RightGame", "--games", "0"], "at least 1"),
+        (["faulty_games:RightGame", "--only", "wordle.luck"], "no check wordle.luck"),
+        (["faulty_games:RightGame", "--words", "no-such-list"], "no-such-list"),
+        (["faulty_games:RightGame", "--split", "train"], "for servers"),
+    ],
+)
+def test_a_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, capsys) -> None:
+    if arguments[0].startswith(("http", "ftp")):
+        pytest.importorskip("openenv")
+    assert main(["conformance", *arguments]) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert "\n" not in said

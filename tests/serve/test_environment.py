@@ -1,0 +1,129 @@
+"""Laws of the environment in the process itself: OpenEnv's interface, and the rubric tree that no observation holds."""
+
+import json
+
+import pytest
+from openenv.core.rubrics import Rubric
+
+from wordle_rl.config import WordSettings
+from wordle_rl.reward import COMPONENTS, PRESETS
+from wordle_rl.serve.app import Service
+from wordle_rl.serve.environment import WordleEnvironment
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.types import WordleAction
+
+
+@pytest.fixture(scope="module")
+def service() -> Service:
+    return Service.of(ServeSettings())
+
+
+def guess(word: str) -> WordleAction:
+    return WordleAction(message=f"<guess>{word}</guess>")
+
+
+def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service) -> None:
+    environment = service.environment()
+    assert environment.rubric is None
+    environment.reset(seed=3, reward="notebook")
+    assert dict(environment.rubric.named_rubrics()).keys() == PRESETS["notebook"].effective_weights.keys()
+    observation = environment.step(guess("crane"))
+    assert environment.rubric.last_score == observation.reward
+    greens = environment.rubric.get_rubric("greens").last_score
+    assert greens == observation.marks.count("G") / 5
+    sent = json.dumps(observation.model_dump())
+    assert not [name for name in COMPONENTS if f'"{name}"' in sent]
+
+
+def test_hooks_on_the_tree_see_every_turn(service) -> None:
+    environment = service.environment()
+    environment.reset(seed=3)
+    seen = []
+    environment.rubric.register_forward_hook(lambda _, action, observation, score: seen.append((action.message, score)))
+    paid = [environment.step(guess(word)).reward for word in ("crane", "slips")]
+    assert seen == [("<guess>crane</guess>", paid[0]), ("<guess>slips</guess>", paid[1])]
+
+
+def test_another_tree_is_scored_beside_the_reward(service) -> None:
+    class Vowels(Rubric):
+        def forward(self, action, observation) -> float:
+            return 0.5
+
+    environment = service.environment()
+    environment.reset(seed=3)
+    environment.rubric = Vowels()
+    assert environment.step(guess("crane")).reward == 0.0
+    assert environment.rubric.last_score == 0.5
+
+
+def test_every_session_of_the_same_seed_plays_the_same_game(service) -> None:
+    def game(environment: WordleEnvironment) -> list[object]:
+        seen = [environment.reset(seed=9, episode_id="e", max_given=2, reward="strict_xml")]
+        seen += [environment.step(guess(word)) for word in ("slips", "mould", "zzzzz")]
+        return [*seen, environment.state.model_copy(update={"task_id": None})]
+
+    assert game(service.environment()) == game(Service.of(ServeSettings()).environment())
+
+
+def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:
+    environment = service.environment()
+    environment.reset(seed=1)
+    environment.step(guess("crane"))
+    assert environment.reset(seed=2).turns_left == 6
+    assert (environment.state.step_count, environment.state.board) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"words": "original"}, Reason.BAD_OPTION),
+        ({"reward": "shaped_curriculum"}, Reason.BAD_OPTION),
+        ({"given": ["crane"] * 6}, Reason.BAD_OPTION),
+        ({"given": ["qqqqq"]}, Reason.BAD_OPTION),
+        ({"given": ["crane"], "max_given": 1}, Reason.BAD_OPTION),
+        ({"max_given": 6}, Reason.BAD_OPTION),
+        ({"split": "test"}, Reason.HELD_OUT),
+        ({"split": "train", "index": 10**6}, Reason.UNKNOWN_TASK),
+        ({"style": "rhymes"}, Reason.BAD_MESSAGE),
+        ({"hard_mode": "yes"}, Reason.BAD_MESSAGE),
+    ],
+)
+def test_what_is_not_offered_is_refused_and_the_game_goes_on(service, options, reason) -> None:
+    environment = service.environment()
+    environment.reset(seed=1)
+    environment.step(guess("crane"))
+    with pytest.raises(Refusal) as refused:
+        environment.reset(**options)
+    assert refused.value.reason is reason
+    assert environment.state.step_count == 1
+
+
+def test_no_training_session_has_a_strict_word_on_its_board() -> None:
+    boards = []
+    for fraction in (0.0, 0.1):
+        offering = Service.of(ServeSettings(words=WordSettings(strict_fraction=fraction)))
+        environment = offering.environment()
+        drawn: set[str] = set()
+        for seed in range(400):
+            environment.reset(seed=seed, max_given=5)
+            drawn |= {turn["guess"] for turn in environment.state.board}
+        boards.append(drawn)
+        strict = set(offering.games.offered().context.split.strict)
+    assert strict & boards[0], "without the rule they would stand on boards"
+    assert not strict & boards[1]
+
+
+def test_the_secret_as_a_prefix_guess_is_refused_in_words_that_do_not_name_it(service) -> None:
+    tasks = service.games.offered().tasks
+    secret = tasks.secret(tasks.pick("train", 0, 0))
+    with pytest.raises(Refusal) as refused:
+        service.environment().reset(split="train", index=0, given=[secret])
+    assert secret not in json.dumps(refused.value.as_json())
+
+
+def test_held_out_secrets_are_played_where_the_owner_allows_it() -> None:
+    allowed = Service.of(ServeSettings(allow_held_out=("test",))).environment()
+    assert allowed.reset(split="test", index=0).done is False
+    with pytest.raises(Refusal):
+        allowed.reset(split="val", index=0)

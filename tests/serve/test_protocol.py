@@ -1,0 +1,164 @@
+"""Laws of the messages: whatever is sent gets a defined answer, and the session and its neighbours play on."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wordle_rl.serve.app import Service
+from wordle_rl.serve.batch import BatchProtocol
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.protocol import EnvironmentProtocol, encode, refused
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.types import WordleAction
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+option_names = st.sampled_from(
+    [
+        "seed",
+        "episode_id",
+        "split",
+        "index",
+        "words",
+        "hard_mode",
+        "style",
+        "reward",
+        "given",
+        "max_given",
+        "self",
+        "env",
+    ]
+)
+likely = st.one_of(
+    json_values,
+    st.sampled_from(
+        ["train", "val", "test", "compact", "sparse", "default", "crane", [], ["crane"], 0, 1, 3, 2**63, -1]
+    ),
+)
+messages = st.one_of(
+    st.fixed_dictionaries({"type": st.just("reset"), "data": st.dictionaries(option_names, likely, max_size=4)}),
+    st.fixed_dictionaries({"type": st.just("step"), "data": st.dictionaries(st.just("message"), likely)}),
+    st.fixed_dictionaries({"type": st.just("step"), "data": json_values}),
+    st.fixed_dictionaries({"type": json_values}, optional={"data": json_values}),
+    st.dictionaries(st.text(max_size=8), json_values, max_size=3),
+    json_values,
+)
+texts = st.one_of(
+    messages.map(json.dumps), st.text(max_size=60), st.binary(max_size=40).map(lambda raw: raw.decode("latin-1"))
+)
+
+ODD = (
+    "", " ", "null", "[]", "1", "1e999", "NaN", "{", '{"type":', "\x00", '"\\ud800"', "9" * 5000, "[" * 100_000,
+    '{"type":"reset","data":[]}', '{"type":"reset","data":null}', '{"type":"step"}', '{"type":["step"]}',
+    '{"type":"step","data":{"message":"\\ud83d"}}', '{"type":"step","data":{"message":"x","extra":1}}',
+    '{"type":"step","data":{"message":null}}', '{"type":"reset","data":{"seed":1.5}}',
+    '{"type":"reset","data":{"seed":"1"}}', '{"type":"reset","data":{"given":["\\u0000"]}}',
+    '{"type":"reset","data":{"max_given":20}}', '{"type":"mcp","data":{}}',
+    json.dumps({"type": "reset", "data": {"seed": 10**4000}}), json.dumps({"x" * 100_000: 1}),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def service() -> Service:
+    return Service.of(ServeSettings())
+
+
+def answered(protocol: EnvironmentProtocol | BatchProtocol, text: str) -> dict | None:
+    """The answer to a message; a refusal as the socket would send it."""
+    try:
+        said = asyncio.run(protocol.answer(text))
+    except Refusal as refusal:
+        said = refused(refusal)
+    return None if said is None else json.loads(said)
+
+
+def session(service: Service) -> EnvironmentProtocol:
+    return EnvironmentProtocol(service.environment(), WordleAction)
+
+
+def check_defined(answer: dict | None) -> None:
+    if answer is not None:
+        assert answer.keys() == {"type", "data"}
+        if answer["type"] == "error":
+            assert answer["data"]["reason"] in {reason.value for reason in Reason} - {"failed"}
+            assert len(answer["data"]["message"]) < 1000
+            assert isinstance(answer["data"]["code"], str)
+
+
+@settings(max_examples=50)
+@given(sent=st.lists(texts, max_size=10))
+def test_whatever_is_sent_is_answered_and_the_session_plays_on(service, sent) -> None:
+    protocol = session(service)
+    for text in sent:
+        check_defined(answered(protocol, text))
+    begun = answered(protocol, '{"type":"reset","data":{"seed":3}}')
+    assert begun["type"] == "observation"
+    step = answered(protocol, '{"type":"step","data":{"message":"<guess>crane</guess>"}}')
+    assert step["data"]["observation"]["outcome"] == "scored"
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_an_odd_message_is_refused(service, text) -> None:
+    protocol = session(service)
+    for begin in (False, True):
+        if begin:
+            answered(protocol, '{"type":"reset"}')
+        answer = answered(protocol, text)
+        assert answer["type"] == "error"
+        check_defined(answer)
+
+
+@given(message=st.text(max_size=200))
+def test_any_reply_takes_one_turn(service, message) -> None:
+    protocol = session(service)
+    answered(protocol, '{"type":"reset","data":{"seed":5}}')
+    answer = answered(protocol, json.dumps({"type": "step", "data": {"message": message}}))
+    if any("\ud800" <= letter <= "\udfff" for letter in message):
+        assert answer["data"]["reason"] == "bad_json"
+    else:
+        assert answer["data"]["observation"]["turns_left"] == 5
+
+
+@settings(max_examples=50)
+@given(sent=st.lists(texts, max_size=10))
+def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
+    protocol = BatchProtocol(service.games, service.metrics)
+    for text in sent:
+        check_defined(answered(protocol, text))
+    begun = answered(protocol, '{"type":"reset","data":{"games":[{"seed":3},{}]}}')
+    assert begun["data"]["dones"] == [False, False]
+
+
+def test_sessions_of_one_server_do_not_see_each_other(service) -> None:
+    one, other = session(service), session(service)
+    for protocol, seed in ((one, 1), (other, 2)):
+        answered(protocol, json.dumps({"type": "reset", "data": {"seed": seed, "episode_id": f"e{seed}"}}))
+    for _ in range(3):
+        answered(one, '{"type":"step","data":{"message":"<guess>crane</guess>"}}')
+    state = answered(other, '{"type":"state"}')["data"]
+    assert (state["episode_id"], state["step_count"], state["board"]) == ("e2", 0, [])
+
+
+def test_a_closed_environment_refuses(service) -> None:
+    environment = service.environment()
+    protocol = EnvironmentProtocol(environment, WordleAction)
+    answered(protocol, '{"type":"reset"}')
+    environment.close()
+    for text in ('{"type":"reset"}', '{"type":"step","data":{"message":"x"}}', '{"type":"state"}'):
+        assert answered(protocol, text)["data"]["reason"] == "closed"
+
+
+def test_close_ends_the_session(service) -> None:
+    assert answered(session(service), '{"type":"close"}') is None
+
+
+def test_messages_are_written_as_json() -> None:
+    assert json.loads(encode({"type": "x", "data": {"words": "ä🟩", "none": None, "share": 0.1}})) == {
+        "type": "x", "data": {"words": "ä🟩", "none": None, "share": 0.1},
+    }  # fmt: skip

@@ -1,0 +1,65 @@
+"""Laws of the process: one command serves, a signal ends it in order, and what it cannot do is one line."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from wordle_rl.__main__ import main
+from wordle_rl.serve.client import WordleClient
+from wordle_rl.serve.server import allow_connections, listen
+from wordle_rl.serve.types import WordleAction
+
+SERVE = [sys.executable, "-W", "error::ResourceWarning", "-m", "wordle_rl", "serve", "--port", "0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_one_command_serves_until_a_signal(signal_number) -> None:
+    process = subprocess.Popen(SERVE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().removeprefix("serving at ").partition(";")[0]
+        with WordleClient(address).sync() as env:
+            env.reset(seed=1)
+            assert env.step(WordleAction(message="<guess>crane</guess>")).observation.marks is not None
+        process.send_signal(signal_number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_port_that_is_taken_is_one_line(capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.startswith(f"error: cannot listen on 127.0.0.1 port {port}")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--reward-preset", "nothing"], "unknown reward_preset"),
+        (["--split", "test"], "held out"),
+        (["--words.source", "no-such-list"], "no word list"),
+        (["--token-variable", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
+        (["--max-sessions", "0"], "max-sessions"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(options, said, capsys) -> None:
+    assert main(["serve", "--port", "0", *options]) == 2
+    assert said in " ".join(capsys.readouterr().err.split()).replace("max_sessions", "max-sessions")
+
+
+def test_a_listener_drops_peers_that_take_in_nothing() -> None:
+    with listen("127.0.0.1", 0, 7.5) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7500
+
+
+def test_more_connections_than_files_are_refused() -> None:
+    with pytest.raises(ValueError, match="give fewer"):
+        allow_connections(2**40)

@@ -1,0 +1,154 @@
+"""Laws of the sessions: a full server, an idle session, a half-open socket, a shutdown end in one way."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from wordle_server import RunningServer, ask, refusal, say, wordle_server
+
+from wordle_rl.serve.settings import ServeSettings
+
+
+def sessions_left(running: RunningServer, count: int, within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while len(running.service.sessions) != count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(running.service.sessions) == count
+
+
+def metric(running: RunningServer, line: str) -> float:
+    (found,) = [row for row in running.service.metrics.text().decode().splitlines() if row.startswith(f"{line} ")]
+    return float(found.split()[1])
+
+
+def test_a_full_server_says_so_and_takes_the_next_when_one_has_left() -> None:
+    with wordle_server(ServeSettings(max_sessions=2)) as running:
+        with running.connect() as first, running.connect("/batch") as second:
+            ask(first, "reset")
+            ask(second, "reset", games=[{}])
+            with running.connect() as third:
+                answer = json.loads(third.recv())
+                assert refusal(answer) == "full"
+                assert answer["data"]["code"] == "CAPACITY_REACHED"
+                assert (answer["data"]["active_sessions"], answer["data"]["max_sessions"]) == (2, 2)
+                with pytest.raises(ConnectionClosed) as closed:
+                    third.recv()
+                assert closed.value.rcvd.code == 1013
+            assert ask(first, "reset")["type"] == "observation"
+        assert sessions_left(running, 0)
+        with running.connect() as again:
+            assert ask(again, "reset")["type"] == "observation"
+        assert metric(running, 'wordle_refusals_total{reason="full"}') == 1
+
+
+def test_an_idle_session_ends_with_a_reason_and_a_busy_one_stays() -> None:
+    settings = ServeSettings(idle_timeout_s=1.0)
+    with wordle_server(settings) as running, running.connect() as idle, running.connect() as busy:
+        ask(idle, "reset")
+        ask(busy, "reset")
+        for _ in range(6):
+            time.sleep(0.4)
+            assert ask(busy, "state")["type"] == "state"
+        answer = json.loads(idle.recv(timeout=5))
+        assert refusal(answer) == "idle"
+        with pytest.raises(ConnectionClosed) as closed:
+            idle.recv()
+        assert closed.value.rcvd.code == 1001
+        assert len(running.service.sessions) == 1
+
+
+def handshake(port: int) -> socket.socket:
+    """A WebSocket opened by hand, which from then on neither reads nor answers pings."""
+    raw = socket.create_connection(("127.0.0.1", port))
+    raw.sendall(
+        b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n" % port
+    )
+    assert b" 101 " in raw.recv(4096)
+    return raw
+
+
+def test_a_half_open_connection_is_found_by_pings() -> None:
+    with wordle_server(ServeSettings(ping_interval_s=0.3, ping_timeout_s=0.3)) as running:
+        raw = handshake(running.port)
+        assert sessions_left(running, 1)
+        with running.connect() as alive:
+            assert sessions_left(running, 2)
+            assert sessions_left(running, 1, within_s=5)
+            assert ask(alive, "reset")["type"] == "observation"
+        raw.close()
+
+
+def test_a_connection_dropped_mid_turn_frees_its_session() -> None:
+    with wordle_server() as running:
+        for _ in range(20):
+            raw = handshake(running.port)
+            raw.sendall(b"\x81\xfe\x04\x00abcd" + b"x" * 10)  # a frame that announces 1,024 bytes and sends ten
+            raw.close()
+        assert sessions_left(running, 0)
+
+
+def test_messages_sent_ahead_are_answered_in_their_order() -> None:
+    with wordle_server() as running, running.connect() as ahead:
+        ahead.send(json.dumps({"type": "reset", "data": {"seed": 1}}))
+        for word in ("crane", "slips", "mould"):
+            ahead.send(json.dumps({"type": "step", "data": {"message": f"<guess>{word}</guess>"}}))
+        ahead.send("no json")
+        ahead.send(json.dumps({"type": "state"}))
+        answers = [json.loads(ahead.recv(timeout=10)) for _ in range(6)]
+        assert [answer["data"]["observation"]["guess"] for answer in answers[1:4]] == ["crane", "slips", "mould"]
+        assert refusal(answers[4]) == "bad_json"
+        assert answers[5]["data"]["step_count"] == 3
+
+
+def test_binary_and_overlong_messages_have_a_defined_end() -> None:
+    with wordle_server(ServeSettings(max_message_bytes=2048)) as running:
+        with running.connect() as odd, running.connect() as other:
+            odd.send(b"\x00\x01")
+            assert refusal(json.loads(odd.recv())) == "bad_json"
+            odd.send("x" * 4096)
+            with pytest.raises(ConnectionClosed) as closed:
+                odd.recv()
+            assert closed.value.rcvd.code == 1009
+            assert ask(other, "reset")["type"] == "observation"
+        assert sessions_left(running, 0)
+
+
+def test_one_socket_used_by_several_threads_stays_one_session() -> None:
+    with wordle_server() as running, running.connect() as shared, running.connect() as other:
+        ask(shared, "reset", seed=1)
+        ask(other, "reset", seed=1)
+        sent = json.dumps({"type": "step", "data": {"message": "<guess>crane</guess>"}})
+        threads = [threading.Thread(target=lambda: [shared.send(sent) for _ in range(10)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        answers = [json.loads(shared.recv(timeout=10)) for _ in range(40)]
+        for thread in threads:
+            thread.join()
+        played = [answer for answer in answers if answer["type"] == "observation"]
+        assert len(played) == 6
+        assert [refusal(answer) for answer in answers[6:]] == ["game_over"] * 34
+        assert say(other, "crane")["observation"]["turns_left"] == 5
+
+
+def test_a_shutdown_answers_what_was_asked_refuses_what_is_new_and_says_goodbye() -> None:
+    settings = ServeSettings(shutdown_timeout_s=60.0)
+    with wordle_server(settings) as running, running.connect() as thinking, running.connect() as quiet:
+        ask(thinking, "reset", seed=1, reward="shaped")  # judging its first turn takes the solver a while
+        ask(quiet, "reset")
+        thinking.send(json.dumps({"type": "step", "data": {"message": "<guess>slips</guess>"}}))
+        deadline = time.monotonic() + 5
+        while not any(session.busy for session in running.service.sessions._open) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        running.server.should_exit = True
+        answer = json.loads(thinking.recv(timeout=30))
+        assert answer["type"] == "observation"
+        assert answer["data"]["observation"]["guess"] == "slips"
+        for socket_ in (thinking, quiet):
+            assert refusal(json.loads(socket_.recv(timeout=30))) == "shutting_down"
+            with pytest.raises(ConnectionClosed) as closed:
+                socket_.recv()
+            assert closed.value.rcvd.code == 1012

@@ -1,0 +1,84 @@
+"""Laws of OpenEnv's own validation: our package passes what openenv implements, and what it does not is known."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from openenv.cli._validation import validate_running_environment
+from openenv.validation import Level, run_validation
+from wordle_server import wordle_server
+
+from wordle_rl import __version__
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.validation import unimplemented_checks, validate
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+PACKAGE = Path(__file__).resolve().parents[2] / "environments" / "openenv"
+IMPLEMENTED = {
+    "static.manifest", "runtime.startup", "runtime.reward_well_formed", "runtime.observation_schema",
+    "runtime.state_contract", "runtime.network_policy",
+}  # fmt: skip
+
+
+def test_the_package_passes_the_static_level() -> None:
+    report = run_validation(PACKAGE, max_level=Level.STATIC)
+    assert (report.verdict.value, [result.status.value for result in report.results]) == ("pass", ["pass"])
+
+
+def test_a_running_server_passes_openenvs_probe() -> None:
+    with wordle_server() as running:
+        report = validate_running_environment(running.address)
+    assert report["passed"], report
+    assert report["standard_profile"] == "openenv-http/1.x"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of websockets, for what openenv's collector calls
+def test_the_graders_that_openenv_implements_pass_through_a_local_process(capsys) -> None:
+    report = validate(PACKAGE, patience=8)
+    graded = {result.check_id: result.status.value for result in report.results if result.status.value != "skip"}
+    assert graded == dict.fromkeys(IMPLEMENTED, "pass"), [result.evidence for result in report.results]
+    missing = unimplemented_checks()
+    assert not IMPLEMENTED & set(missing)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{len(missing)} checks that openenv lists and nothing implements: {', '.join(missing)}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of websockets, for what openenv's collector calls
+def test_the_graders_see_a_fault(tmp_path) -> None:
+    """A reward outside the declared range fails, so a pass says something."""
+    package = shutil.copytree(PACKAGE, tmp_path / "package")
+    manifest = package / "openenv.yaml"
+    manifest.write_text(manifest.read_text().replace("range: [0.0, 1.5]", "range: [0.5, 1.5]"))
+    graded = {result.check_id: result.status.value for result in validate(package, patience=8).results}
+    assert graded["runtime.reward_well_formed"] == "fail"
+
+
+def test_the_package_declares_the_version_and_the_tasks_there_are() -> None:
+    words, text = load_words(), (PACKAGE / "openenv.yaml").read_text()
+    assert f"version: {__version__}\n" in text
+    assert f"=={__version__}" in (PACKAGE / "Dockerfile").read_text()
+    split = split_secrets(words)
+    for name in ("train", "val", "test"):
+        assert f"{name}: {len(split.named(name))}\n" in text
+    assert f"default-{words.fingerprint[:16]}\n" in text
+    assert ServeSettings().reward_preset == "sparse"
+
+
+def test_canaries_stay_at_the_floor() -> None:
+    """Canned replies lose every game of a hundred seeds, the oracle's would win at once."""
+    from wordle_rl.env import WordleEnv
+    from wordle_rl.prompt import Prompter
+
+    words = load_words()
+    canaries = json.loads((PACKAGE / "validation" / "canaries.json").read_text())
+    for secret in split_secrets(words).train[:100]:
+        for name, replies in canaries.items():
+            env = WordleEnv(secret, words, Prompter())
+            for reply in replies:
+                env.step(reply)
+            assert env.stop_reason == "out_of_turns", name

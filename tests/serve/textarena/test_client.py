@@ -1,0 +1,123 @@
+"""Laws of the wire: what openenv's own client sends and reads, recorded, and ours beside it, over real sockets."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from wordle_server import RunningServer, wordle_server
+
+from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnv
+
+SENT = [
+    {"type": "reset", "data": {"seed": 11}},
+    {"type": "step", "data": {"message": "[crane]"}},
+    {"type": "step", "data": {"message": "I say slate"}},
+    {"type": "step", "data": {"message": "[split]"}},
+    {"type": "state"},
+]
+"""Messages of the class `TextArenaEnv` of openenv's repository (commit 385de5e of 2026-06-13, on openenv 0.10.0) for
+the calls that `test_our_client_sends_the_same` makes."""
+
+READ = {
+    "data": {"observation", "reward", "done"},
+    "observation": {"prompt", "messages", "current_player_id", "legal_players", "info", "metadata"},
+    "message": {"sender_id", "content", "category"},
+    "state": {
+        "episode_id", "step_count", "env_id", "num_players", "max_turns", "turn", "last_reward", "last_info",
+        "raw_state",
+    },
+}  # fmt: skip
+"""Keys that it reads of an answer."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with wordle_server() as running:
+        yield running
+
+
+@pytest.fixture
+def address(server: RunningServer) -> str:
+    return f"{server.address}/textarena"
+
+
+def test_every_key_that_openenvs_client_reads_is_answered(server: RunningServer) -> None:
+    with server.connect("/textarena/ws") as socket:
+        for message in SENT:
+            socket.send(json.dumps(message))
+            answer = json.loads(socket.recv())
+            if message["type"] == "state":
+                assert answer["type"] == "state"
+                assert set(answer["data"]) == READ["state"]
+                continue
+            assert answer["type"] == "observation"
+            assert set(answer["data"]) >= READ["data"]
+            assert set(answer["data"]["observation"]) == READ["observation"]
+            assert [set(said) for said in answer["data"]["observation"]["messages"]] == [READ["message"]]
+
+
+def test_our_client_sends_the_same(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
+    class Listening(TextArenaEnv):
+        async def _send(self, message):
+            sent.append(message)
+            await super()._send(message)
+
+    with Listening(base_url=address).sync() as env:
+        env.reset(seed=11)
+        for said in ("[crane]", "I say slate", "[split]"):
+            env.step(TextArenaAction(message=said))
+        env.state()
+    assert sent == SENT
+
+
+def test_the_notebooks_plain_calls_work(address: str) -> None:
+    env = TextArenaEnv(base_url=address)
+    result = env.reset(seed=3)
+    assert result.observation.prompt.startswith("[GAME] You are Playing Wordle.")
+    while not result.done:
+        result = env.step(TextArenaAction(message="pass"))
+    assert (result.reward, result.observation.prompt) == (0.0, "Wordle-v0")
+    secret = env.state().raw_state["game_state"]["secret_word"]
+    env.reset(seed=3)
+    assert env.step(TextArenaAction(message=f"[{secret}]")).reward == 1.0
+    env.close()
+
+
+def test_a_group_shares_its_secret_over_sessions(address: str) -> None:
+    async def game(seed: int) -> str:
+        async with TextArenaEnv(base_url=address) as env:
+            result = await env.reset(seed=seed)
+            while not result.done:
+                result = await env.step(TextArenaAction(message="pass"))
+            return (await env.state()).raw_state["game_state"]["secret_word"]
+
+    async def groups() -> list[list[str]]:
+        return [list(await asyncio.gather(*(game(seed) for _ in range(4)))) for seed in range(3)]
+
+    secrets = asyncio.run(groups())
+    assert [len(set(group)) for group in secrets] == [1, 1, 1]
+    assert len({group[0] for group in secrets}) == 3
+
+
+def test_sessions_play_beside_each_other(address: str) -> None:
+    def guesses_left(number: int) -> int:
+        with TextArenaEnv(base_url=address).sync() as env:
+            env.reset(seed=number)
+            for _ in range(number):
+                env.step(TextArenaAction(message="pass"))
+            return 6 - env.state().turn
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(guesses_left, range(6))) == [6, 5, 4, 3, 2, 1]
+
+
+def test_a_refusal_names_its_reason_and_leaves_the_session_open(address: str) -> None:
+    with TextArenaEnv(base_url=address).sync() as env:
+        with pytest.raises(RuntimeError, match="no game has begun"):
+            env.step(TextArenaAction(message="[crane]"))
+        with pytest.raises(RuntimeError, match="style"):
+            env.reset(style="english")
+        assert env.reset(seed=1).done is False

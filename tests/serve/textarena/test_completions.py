@@ -1,0 +1,121 @@
+"""Laws of `generate_rollout_completions`: one completion a prompt, of exactly the tokens it is given."""
+
+import inspect
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.serve.textarena.completions import completion_logprobs, generate_rollout_completions
+
+PROMPT = "a guess?<|reply|>"
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> GRPOTrainer:
+    tokenizer = make_tokenizer()
+    config = GRPOConfig(
+        output_dir=str(tmp_path_factory.mktemp("grpo")),
+        per_device_train_batch_size=2,
+        num_generations=2,
+        max_completion_length=5,
+        temperature=0.7,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to="none",
+    )
+    return GRPOTrainer(
+        model=make_model(tokenizer, hidden_size=32, num_heads=2),
+        processing_class=tokenizer,
+        reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
+        train_dataset=Dataset.from_dict({"prompt": ["a", "b"]}),
+        args=config,
+        rollout_func=lambda prompts, trainer: {},
+    )
+
+
+def test_what_is_used_of_trl_is_there(trainer: GRPOTrainer) -> None:
+    parameters = inspect.signature(trainer._generate_single_turn).parameters
+    assert list(parameters)[:4] == ["prompt_ids", "images", "multimodal_fields", "num_generations"]
+    assert trainer.generation_config.max_new_tokens == 5
+    source = inspect.getsource(type(trainer))
+    assert "vllm_generation.generate(" in source
+    from trl.generation import vllm_generation
+
+    assert "self.generation_kwargs" in inspect.getsource(vllm_generation.VLLMGeneration.generate)
+
+
+def test_token_ids_are_taken_as_they_are_and_text_is_tokenized_without_additions(trainer: GRPOTrainer) -> None:
+    ids = trainer.processing_class(PROMPT, add_special_tokens=False)["input_ids"]
+    chat = [{"role": "user", "content": "a guess?"}]
+    outputs = generate_rollout_completions(trainer, [ids, PROMPT, chat, ids[:3]])
+    assert [output["prompt_ids"] for output in outputs] == [ids, ids, ids, ids[:3]]
+    for output in outputs:
+        assert 1 <= len(output["completion_ids"]) == len(output["logprobs"]) <= 5
+        kept = trainer.processing_class.decode(output["completion_ids"], skip_special_tokens=True)
+        assert output["text"] == kept
+
+
+def test_log_probabilities_are_the_models_at_the_temperature_of_sampling(trainer: GRPOTrainer) -> None:
+    for overrides, temperature in ({}, 0.7), ({"temperature": 1.3}, 1.3):
+        prompts = [PROMPT, "another one, longer?<|reply|>"]
+        for output in generate_rollout_completions(trainer, prompts, generation_overrides=overrides):
+            ids = torch.tensor([output["prompt_ids"] + output["completion_ids"]])
+            with torch.no_grad():
+                logprobs = (trainer.model.eval()(ids).logits[0, :-1] / temperature).log_softmax(-1)
+            first = len(output["prompt_ids"]) - 1
+            expected = [float(logprobs[first + i, token]) for i, token in enumerate(output["completion_ids"])]
+            assert output["logprobs"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_model_is_left_in_its_mode(trainer: GRPOTrainer) -> None:
+    for is_training in (True, False):
+        trainer.model.train(is_training)
+        completion_logprobs(trainer, [[5, 6]], [[7]], 1.0)
+        assert trainer.model.training is is_training
+
+
+def test_settings_of_sampling_hold_for_one_call(trainer: GRPOTrainer) -> None:
+    before = trainer.generation_config.to_dict()
+    (short,) = generate_rollout_completions(trainer, [PROMPT], generation_overrides={"max_tokens": 1})
+    assert len(short["completion_ids"]) == 1
+    assert trainer.generation_config.to_dict() == before
+    with pytest.raises(ValueError, match="no setting of sampling"):
+        generate_rollout_completions(trainer, [PROMPT], generation_overrides={"speed": 3})
+    assert trainer.generation_config.to_dict() == before
+
+
+def test_vllm_is_asked_where_the_trainer_has_it() -> None:
+    """Its log-probabilities are handed on, and settings for one call go where TRL looks for them."""
+    asked = []
+
+    def answer(prompt_ids, images, multimodal_fields, num_generations):
+        asked.append((prompt_ids, num_generations, dict(engine.generation_kwargs)))
+        return [[9, 10] for _ in prompt_ids], [[-0.5, -0.25] for _ in prompt_ids]
+
+    engine = SimpleNamespace(generation_kwargs={"seed": 1})
+    trainer = SimpleNamespace(
+        use_vllm=True, vllm_generation=engine, processing_class=make_tokenizer(), _generate_single_turn=answer
+    )
+    outputs = generate_rollout_completions(trainer, [[5], [6, 7]], generation_overrides={"max_tokens": 3})
+    assert asked == [([[5], [6, 7]], 1, {"seed": 1, "max_tokens": 3})]
+    assert [output["logprobs"] for output in outputs] == [[-0.5, -0.25]] * 2
+    assert engine.generation_kwargs == {"seed": 1}
+
+
+def test_what_cannot_be_sampled_is_refused(trainer: GRPOTrainer) -> None:
+    assert generate_rollout_completions(trainer, []) == []
+    for prompts, options, fault in (
+        ([""], {}, "empty"),
+        ([[]], {}, "empty"),
+        ([PROMPT], {"as_chat": True}, "as_chat"),
+        ([[{"role": "user", "content": "a"}]], {"as_chat": False}, "as_chat"),
+        ([PROMPT], {"generation_overrides": {"n": 4}}, "repeat the prompt"),
+    ):
+        with pytest.raises(ValueError, match=fault):
+            generate_rollout_completions(trainer, prompts, **options)

@@ -1,0 +1,173 @@
+"""Laws of a session: tasks, rewards, state, and what it never says."""
+
+import json
+import random
+
+import pytest
+
+from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.games import ServedGames
+from wordle_rl.serve.metrics import Metrics
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.textarena.app import in_textarena_words
+from wordle_rl.serve.textarena.environment import TextArenaEnvironment
+from wordle_rl.serve.textarena.game import Reading
+from wordle_rl.serve.textarena.models import TextArenaAction
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SETTINGS = ServeSettings()
+GAMES = ServedGames(in_textarena_words(SETTINGS))
+
+
+def environment(reading: Reading = Reading.STRICT) -> TextArenaEnvironment:
+    return TextArenaEnvironment(GAMES, Metrics(), reading)
+
+
+def say(session: TextArenaEnvironment, message: str):
+    return session.step(TextArenaAction(message=message))
+
+
+def lost(session: TextArenaEnvironment) -> str:
+    """Lose the running game; its secret."""
+    while not say(session, "pass").done:
+        pass
+    return session.state.raw_state["game_state"]["secret_word"]
+
+
+def secret_of(**task: object) -> str:
+    session = environment()
+    session.reset(**task)
+    return lost(session)
+
+
+def test_the_same_seed_is_the_same_secret_in_every_session() -> None:
+    secrets = [secret_of(seed=seed) for seed in range(20)]
+    assert secrets == [secret_of(seed=seed) for seed in range(20)]
+    assert len(set(secrets)) > 15
+    assert secret_of(split="train", index=7) == secret_of(split="train", index=7)
+
+
+def test_secrets_are_training_secrets_unless_the_owner_allows_others() -> None:
+    part_of = split_secrets(load_words(), SETTINGS.words.split_seed).part_of
+    assert {part_of(secret_of(seed=seed)) for seed in range(30)} == {"train"}
+    with pytest.raises(Refusal) as refused:
+        environment().reset(split="test", index=0)
+    assert refused.value.reason is Reason.HELD_OUT
+
+
+def test_rewards_add_up_to_one_for_a_win_and_to_nothing_for_a_loss() -> None:
+    session = environment()
+    for secret, guesses in ((secret_of(seed=5), ["[slate]", "[crane]"]), (None, ["[slate]", "no"] * 3)):
+        session.reset(seed=5)
+        rewards = [say(session, guess).reward for guess in guesses]
+        if secret:
+            rewards.append(say(session, f"[{secret}]").reward)
+        assert sum(rewards) == rewards[-1] == float(bool(secret))
+
+
+def test_the_signals_of_a_turn_lie_in_the_rubric_and_not_in_the_observation() -> None:
+    session = environment()
+    secret = secret_of(seed=5)
+    session.reset(seed=5)
+    observation = say(session, f"[{secret}]")
+    assert {name: leaf.last_score for name, leaf in session.rubric.named_rubrics()} == {
+        "greens": 1.0,
+        "yellows": 0.0,
+        "repetitions": 1.0,
+        "correct": 1.0,
+    }
+    assert observation.info == {}
+    assert set(observation.metadata) == {"env_id", "turn"}
+
+
+def test_no_byte_before_the_end_holds_the_secret() -> None:
+    """Observations, states and refusals of games that are played to the end with other guesses than the secret."""
+    rng = random.Random(0)
+    guesses = load_words().guesses
+    for seed in range(25):
+        secret, session = secret_of(seed=seed), environment()
+        said = [session.reset(seed=seed, episode_id=f"game {seed}").model_dump_json()]
+        while True:
+            word = rng.choice([word for word in rng.sample(guesses, 20) if word != secret])
+            observation = say(session, rng.choice([f"[{word}]", "no guess", "[zzzzz]", "[abc]"]))
+            if observation.done:
+                break
+            said += [observation.model_dump_json(), session.state.model_dump_json(), repr(session.state)]
+            with pytest.raises(Refusal) as refused:
+                session.reset(seed=-1)
+            said.append(json.dumps(refused.value.as_json()))
+        assert all(secret not in text.lower() for text in said)
+        assert session.state.raw_state["game_state"]["secret_word"] == secret
+
+
+def test_a_server_may_keep_its_secrets_to_itself() -> None:
+    settings = ServeSettings(reveal_secret=False)
+    session = TextArenaEnvironment(ServedGames(in_textarena_words(settings)), Metrics())
+    session.reset(seed=5)
+    for _ in range(6):
+        last = say(session, "pass")
+    assert last.done
+    assert secret_of(seed=5) not in session.state.model_dump_json() + last.model_dump_json()
+
+
+def test_the_state_counts_steps_and_turns() -> None:
+    session = environment()
+    assert (session.state.step_count, session.state.raw_state) == (0, {})
+    session.reset(seed=1, episode_id="mine")
+    for count in range(1, 4):
+        say(session, "[slate]")
+        state = session.state
+        assert (state.episode_id, state.step_count, state.turn, state.max_turns) == ("mine", count, count, 6)
+    assert len(state.raw_state["game_state"]["guess_history"]) == 1, "a repeat is on the board already"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"style": "english"}, Reason.BAD_OPTION),
+        ({"reward": "sparse"}, Reason.BAD_OPTION),
+        ({"sead": 3}, Reason.BAD_MESSAGE),
+        ({"seed": "3"}, Reason.BAD_MESSAGE),
+        ({"index": 10**9}, Reason.UNKNOWN_TASK),
+    ],
+)
+def test_a_reset_refuses_what_it_does_not_offer(options: dict[str, object], reason: Reason) -> None:
+    with pytest.raises(Refusal) as refused:
+        environment().reset(**options)
+    assert refused.value.reason is reason
+
+
+def test_a_message_needs_a_running_game_and_an_open_session() -> None:
+    session = environment()
+    reasons = []
+    for prepare in (lambda: None, lambda: (session.reset(seed=1), lost(session)), session.close):
+        prepare()
+        with pytest.raises(Refusal) as refused:
+            say(session, "[crane]")
+        reasons.append(refused.value.reason)
+    assert reasons == [Reason.NO_GAME, Reason.GAME_OVER, Reason.CLOSED]
+
+
+def test_a_session_may_ask_for_hard_mode_and_for_a_board() -> None:
+    session = environment()
+    session.reset(seed=1, hard_mode=True, given=["slate"])
+    assert session.state.turn == 1
+    secret = secret_of(seed=1)
+    assert secret != "slate"
+    history = say(session, "[slate]").messages[0].content
+    assert "You submitted [slate]" in history
+
+
+def test_lenient_is_for_comparisons_and_has_to_be_asked_for() -> None:
+    for reading, answer in ((Reading.STRICT, "wrong format"), (Reading.LENIENT, "You submitted [slate]")):
+        session = environment(reading)
+        session.reset(seed=1)
+        assert answer in say(session, "I think slate [slate]").messages[0].content
+
+
+def test_the_wording_is_textarenas_whatever_the_server_plays_elsewhere() -> None:
+    settings = ServeSettings.model_validate({"game": {"style": "compact", "thinking": "required", "max_turns": 4}})
+    session = TextArenaEnvironment(ServedGames(in_textarena_words(settings)), Metrics())
+    assert "You have 4 attempts" in session.reset(seed=1).prompt
+    assert "wrong format" not in say(session, "[slate]").messages[0].content

@@ -1,0 +1,100 @@
+"""Laws of the drop-in functions: strict where the original guesses, the original's reading where it is asked for."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textarena_games import new_game, recorded, replayed
+
+from wordle_rl.serve.textarena.game import TextArenaGame
+from wordle_rl.serve.textarena.rewards import (
+    NO_GUESS,
+    extract_feedback_counts,
+    extract_guess,
+    extract_wordle_feedback,
+)
+
+
+def observed(*contents: str) -> SimpleNamespace:
+    return SimpleNamespace(messages=[SimpleNamespace(content=content) for content in contents])
+
+
+def history(game: TextArenaGame) -> SimpleNamespace:
+    return observed(game.history)
+
+
+@pytest.mark.parametrize(
+    ("completion", "strict", "lenient"),
+    [
+        ("[crane]", "[crane]", "[crane]"),
+        ("  [CRANE]\n", "[crane]", "[crane]"),
+        ("<think>\n\n</think>\n\n[crane]", "[crane]", "[crane]"),
+        ("a or o? [slate]</think>[crane]", "[crane]", "[slate]"),
+        ("<think>[slate]?</think>[crane]", "[crane]", "[slate]"),
+        ("<think>[slate]", NO_GUESS, "[slate]"),
+        ("My guess is [crane].", NO_GUESS, "[crane]"),
+        ("crane", NO_GUESS, "[crane]"),
+        ("I would say crane", NO_GUESS, "[iwoul]"),
+        ("[planes]", "[planes]", "[plane]"),
+        ("[crane] [slate]", NO_GUESS, "[crane]"),
+        ("[]", NO_GUESS, "[dunno]"),
+        ("", NO_GUESS, "[dunno]"),
+        ("no", NO_GUESS, "[dunno]"),
+    ],
+)
+def test_a_completion_has_one_guess_or_none(completion: str, strict: str, lenient: str) -> None:
+    assert extract_guess(completion) == strict
+    assert extract_guess(completion, lenient=True) == lenient
+
+
+@given(st.text(alphabet="abz[]<>/thinkG \n", max_size=40))
+def test_a_guess_is_bracketed_letters_and_is_read_back_as_itself(completion: str) -> None:
+    guess = extract_guess(completion)
+    assert guess == NO_GUESS or guess[1:-1].isalpha()
+    assert extract_guess(guess) == guess
+
+
+def test_what_stands_for_no_guess_is_a_word_in_no_reading() -> None:
+    game = new_game("crane")
+    assert game.step(NO_GUESS).guess is None
+    assert "wrong format" in game.history
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_lenient_feedback_is_what_the_original_reads(name: str) -> None:
+    """The original's signals are counts of its own reading of its own observations, which were recorded with them."""
+    game = recorded()[name]
+    said = game.reset["added"]
+    for step in game.steps:
+        said += step["added"]
+        greens, yellows = extract_feedback_counts(extract_wordle_feedback(observed(said), lenient=True))
+        assert greens / 5 == pytest.approx(step["reward_signals"]["wordle.greens"])
+        assert yellows / 5 == pytest.approx(step["reward_signals"]["wordle.yellows"])
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_strict_feedback_is_that_of_the_last_turn_or_none(name: str) -> None:
+    ours, _ = replayed(recorded()[name])
+    turn = ours.turns[-1]
+    repeated = turn.guess in {earlier.guess for earlier in ours.turns[:-1]}
+    marks = "" if turn.marks is None or repeated else turn.marks
+    counts = extract_feedback_counts(extract_wordle_feedback(history(ours)))
+    assert counts == (marks.count("G"), marks.count("Y"))
+
+
+def test_feedback_of_textarena_0_6_is_read_too() -> None:
+    """One message a turn, which shows the whole board; in it the last guess counts."""
+    board = "C R A N E\nX Y X X X\n\nS P A R E\nG X X G X"
+    answer = f"Player 0 submitted [spare].\nFeedback:\n{board}\n\nYou have 4 guesses left."
+    feedback = extract_wordle_feedback(observed("[spare]", answer))
+    assert extract_feedback_counts(feedback) == (2, 0)
+
+
+@pytest.mark.parametrize("feedback", ["", "G G G G G", "nothing\nto see", "C R A N E\nX Y X X"])
+def test_counts_need_letters_above_marks(feedback: str) -> None:
+    assert extract_feedback_counts(feedback) in ((0, 0), (0, 1))
+
+
+def test_an_observation_without_messages_has_no_feedback() -> None:
+    assert extract_wordle_feedback(observed()) == extract_wordle_feedback(observed(), lenient=True) == ""

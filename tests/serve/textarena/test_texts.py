@@ -1,0 +1,74 @@
+"""Laws of the texts: byte for byte those of the original, but for the lines that are named here."""
+
+import pytest
+from textarena_games import new_game, recorded, recorded_versions, replayed
+
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.serve.textarena import texts
+
+VALID = ("win in three", "win at once", "win on the last turn", "loss", "repeated letters")
+INVALID = ("wrong length", "unlisted", "repeat", "invalid before any guess", "brackets without a word")
+
+
+def test_the_recording_says_what_it_is_of() -> None:
+    versions = recorded_versions()
+    assert versions["textarena"] == "0.7.4"
+    assert versions["openenv"] == "0.10.0"
+    assert "2026-06-13" in versions["textarena_env"]
+
+
+@pytest.mark.parametrize("name", recorded())
+def test_the_opening_is_the_originals(name: str) -> None:
+    game = recorded()[name]
+    ours = new_game(game.secret)
+    assert (ours.history, ours.prompt) == (game.reset["added"], game.reset["prompt"])
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_every_turn_but_the_winning_one_reads_as_in_the_original(name: str) -> None:
+    game = recorded()[name]
+    ours, added = replayed(game)
+    open_turns = [step for step in game.steps if not (step["done"] and step["reward"] == 1.0)]
+    assert added[: len(open_turns)] == [step["added"] for step in open_turns]
+    assert len(added) == len(game.steps)
+    assert ours.prompt == game.steps[-1]["prompt"] == "Wordle-v0"
+    assert ours.reason == game.reason
+
+
+@pytest.mark.parametrize("name", [name for name in VALID if name != "loss"])
+def test_a_winning_guess_is_answered_with_its_marks_in_the_words_of_any_other(name: str) -> None:
+    game = recorded()[name]
+    _, added = replayed(game)
+    won, left = game.secret, 6 - len(game.steps)
+    board = f"{' '.join(won.upper())}\nG G G G G"
+    theirs = game.steps[-1]["added"]
+    assert added[-1] == f"{theirs}\n[GAME] You submitted [{won}].\nFeedback:\n{board}\nYou have {left} guesses left."
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_move_reads_as_in_the_original_and_then_says_the_guesses_left(name: str) -> None:
+    game = recorded()[name]
+    _, added = replayed(game)
+    turn = next(i for i, step in enumerate(game.steps) if "invalid move" in step["added"])
+    assert added[turn] == f"{game.steps[turn]['added']}\nYou have {5 - turn} guesses left."
+
+
+def test_other_lengths_are_named_in_the_opening_and_in_the_refusal() -> None:
+    assert "A secret 7-letter word has been chosen. You have 9 attempts" in texts.opening(7, 9)
+    refusal = texts.played("[crane]", Turn("crane", None, Outcome.WRONG_LENGTH), 8, repeated=False, letters=7)
+    assert "Your word must be exactly 7 letters." in refusal
+
+
+def test_every_outcome_has_a_reason() -> None:
+    for outcome in Outcome:
+        if outcome.broke_rules:
+            said = texts.played("[crane]", Turn("crane", None, outcome), 3, repeated=False, letters=5)
+            assert "Reason: " in said
+            assert said.endswith("You have 3 guesses left.")
+
+
+@pytest.mark.parametrize("forged", ["[GAME] x", "[GA[GAME]ME] x", "[[Player]GAME] x", "[Pla[GAME]yer] x"])
+def test_no_player_can_speak_for_the_game(forged: str) -> None:
+    said = texts.played(f"[crane]\n{forged}", Turn("crane", "XXXXX", Outcome.SCORED), 5, repeated=False, letters=5)
+    assert said.count("[GAME]") == 2
+    assert "[Player]" not in said

@@ -1,0 +1,197 @@
+"""Laws of what the page asks for: wrong requests have defined answers, a running game's secret stays where it is."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from report_runs import make_run, training_game
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from wordle_rl.config import GameSettings, WordSettings
+from wordle_rl.game import score_guess
+from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.watch import app as app_module
+from wordle_rl.serve.watch.app import create_watch_app
+
+
+@pytest.fixture
+def client(word_directory: Path, tmp_path: Path) -> TestClient:
+    make_run(tmp_path / "runs" / "one")
+    config = {"words": {"source": str(word_directory)}, "game": {"max_turns": 6}}
+    (tmp_path / "runs" / "one" / "config.json").write_text(json.dumps(config))
+    settings = ServeSettings(words=WordSettings(source=str(word_directory)), runs=tmp_path / "runs")
+    return TestClient(Starlette(routes=[Mount("/watch", create_watch_app(settings))]))
+
+
+def events(client: TestClient, **wanted: object) -> list[dict]:
+    with client.stream("POST", "/watch/api/watch", json=wanted) as response:
+        assert response.status_code == 200, response.read()
+        return [json.loads(line) for line in response.iter_lines()]
+
+
+def test_the_page_comes_with_its_policy(client: TestClient) -> None:
+    response = client.get("/watch/")
+    assert response.status_code == 200
+    policy = response.headers["content-security-policy"]
+    assert policy in response.text.replace("&#x27;", "'")
+    assert "default-src 'none'" in policy
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_run_is_sent_once_until_it_changes(client: TestClient, tmp_path: Path) -> None:
+    first = client.get("/watch/api/runs/one")
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert client.get("/watch/api/runs/one", headers=tag).status_code == 304
+    with (tmp_path / "runs" / "one" / "games.jsonl").open("a") as file:
+        file.write(json.dumps(training_game(4)) + "\n")
+    changed = client.get("/watch/api/runs/one", headers=tag)
+    assert changed.status_code == 200
+    before, now = (response.json()["sources"][0]["size"] for response in (first, changed))
+    games = client.get(f"/watch/api/runs/one/games?source=games&after={before}").json()
+    assert [game["step"] for game in games["games"]] == [4]
+    assert games["next"] == now
+    again = client.get("/watch/api/runs/one/games?source=games")
+    same = {"If-None-Match": again.headers["etag"]}
+    assert client.get("/watch/api/runs/one/games?source=games", headers=same).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("api/runs/none", 404),
+        ("api/runs/..", 404),
+        ("api/runs/%2e%2e", 404),
+        ("api/runs/one/games?source=none", 404),
+        ("api/runs/one/games?source=../config", 404),
+        ("api/runs/one/games?after=x", 400),
+        ("api/runs/one/games?after=-1", 400),
+        ("api/runs/one/games?after=99999999999999999999", 400),
+        ("api/review?board=xx", 400),
+        ("api/review?run=/nowhere", 404),
+        ("api/review?board=.&max_turns=a", 400),
+        ("runs/none/report.html", 404),
+    ],
+)
+def test_a_wrong_address_has_a_defined_answer(client: TestClient, path: str, status: int) -> None:
+    response = client.get(f"/watch/{path}")
+    assert response.status_code == status
+    assert status == 404 or response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"1", b'{"player": 5}', b'{"player": "nobody"}', b'{"player": "/etc"}', b'{"player": "../x"}',
+     b'{"player": "solver", "secret": "zzzzz"}', b'{"player": "solver", "temperature": 9}',
+     b'{"player": "solver", "part": "test"}', b'{"player": "solver", "extra": 1}', b'{"player": "\xff"}', b"x" * 5000],
+)  # fmt: skip
+def test_a_wrong_request_for_a_game_is_refused(client: TestClient, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    response = client.post("/watch/api/watch", content=body, headers=headers)
+    assert response.status_code == 400
+    assert response.json()["error"]
+
+
+def test_another_sites_form_cannot_begin_a_game(client: TestClient) -> None:
+    response = client.post("/watch/api/play", content=b"{}", headers={"content-type": "text/plain"})
+    assert response.status_code == 400
+    assert "application/json" in response.json()["error"]
+
+
+def test_a_game_is_told_turn_by_turn(client: TestClient, sixty) -> None:
+    start, *turns, end = events(client, player="solver", secret=sixty.answers[5])
+    assert (start["event"], start["candidates"], start["has_probabilities"]) == ("start", 60, False)
+    assert [turn["turn"] for turn in turns] == list(range(1, len(turns) + 1))
+    for turn in turns:
+        assert turn["marks"] == score_guess(sixty.answers[5], turn["guess"])
+        assert turn["left"] <= turn["candidates"]
+        assert turn["guess"] in turn["reply"]
+    assert (end["event"], end["won"], end["secret"]) == ("end", True, sixty.answers[5])
+
+
+def test_two_secrets_that_are_marked_alike_are_told_alike(client: TestClient, sixty) -> None:
+    """Until the end, events depend on the secret by its marks alone."""
+    told: dict[tuple[str, ...], set[str]] = {}
+    for secret in sixty.answers:
+        *before, _ = events(client, player="solver", secret=secret)
+        for turn in before:
+            turn.pop("seconds", None)
+        seen: list[str] = []
+        for event in before:
+            seen.append(f"{event.get('guess')}{event.get('marks')}")
+            told.setdefault(tuple(seen), set()).add(json.dumps(event))
+    assert len(told) > 60
+    assert all(len(versions) == 1 for versions in told.values())
+
+
+def test_the_same_seed_is_the_same_game(client: TestClient) -> None:
+    def game(seed: int) -> list[tuple]:
+        return [(event.get("guess"), event.get("secret")) for event in events(client, player="consistent", seed=seed)]
+
+    assert game(3) == game(3)
+    assert len({game(seed)[-1] for seed in range(8)}) > 2
+
+
+def test_a_game_by_hand_says_nothing_of_its_secret_before_the_end(client: TestClient, sixty) -> None:
+    for seed in range(12):
+        opened = client.post("/watch/api/play", json={"dictionary": "strict", "seed": seed})
+        said = [opened]
+        path = f"/watch/api/play/{opened.json()['id']}"
+        for word in (*sixty.guesses[seed : seed + 4], "zzzzz", "\U0001f600", sixty.guesses[80]):
+            said.append(client.post(path, json={"guess": word}))
+            if said[-1].json()["over"]:
+                break
+        *before, last = said
+        secret = last.json()["secret"]
+        heard = b"".join(response.content + repr(response.headers).encode() for response in before).lower()
+        guessed = {response.json().get("guess") for response in said}
+        assert secret in guessed or secret.encode() not in heard
+        assert client.post(path, json={"guess": "crane"}).status_code == 404
+
+
+def test_too_many_watchers_are_refused_and_leave_room_when_they_go(client: TestClient, monkeypatch) -> None:
+    monkeypatch.setattr(app_module, "MAX_WATCHED", 1)
+    gate, entered = threading.Event(), threading.Event()
+    original = app_module.live_events
+
+    def slow(*arguments):
+        entered.set()
+        gate.wait(20)
+        yield from original(*arguments)
+
+    monkeypatch.setattr(app_module, "live_events", slow)
+    first = threading.Thread(target=lambda: events(client, player="solver", seed=1))
+    first.start()
+    assert entered.wait(20)
+    refused = client.post("/watch/api/watch", json={"player": "solver"})
+    gate.set()
+    first.join(20)
+    assert refused.status_code == 503
+    assert "watched" in refused.json()["error"]
+    assert events(client, player="solver", seed=2)[-1]["event"] == "end"
+
+
+def test_only_parts_that_the_owner_allows_are_drawn_from(word_directory: Path, tmp_path: Path, split) -> None:
+    settings = ServeSettings(
+        words=WordSettings(source=str(word_directory)),
+        runs=tmp_path,
+        allow_held_out=("test",),
+        game=GameSettings(max_turns=3),
+    )
+    client = TestClient(create_watch_app(settings))
+    assert client.get("/api/about").json()["parts"] == ["train", "test"]
+    with client.stream("POST", "/api/watch", json={"player": "random", "part": "test", "seed": 4}) as response:
+        last = json.loads(list(response.iter_lines())[-1])
+    assert last["secret"] in split.test
+    assert last["turns_used"] <= 6
+
+
+def test_the_report_of_a_run_links_to_the_games_of_the_page(client: TestClient) -> None:
+    page = client.get("/watch/runs/one/report.html").text
+    assert 'data-watch="../../#run=one&amp;"' in page
+    assert "default-src 'none'" in page
