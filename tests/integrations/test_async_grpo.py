@@ -109,7 +109,7 @@ def test_a_game_is_the_one_our_rollout_plays_token_for_token(here, word_director
             assert sequence.completion_mask == [*before, *segment.loss_mask]
             assert sequence.old_log_probs == pytest.approx([*before, *segment.sampler_logprobs], abs=1e-4)
         assert said == [t for seq in sequences for t, m in zip(seq.input_ids, seq.completion_mask, strict=True) if m]
-        rubric = config.grpo.reward.schedule().rubric_at(7)
+        rubric = config.rl.reward.schedule().rubric()
         assert reward == pytest.approx(rubric.score(game.transcript, loop._solver).total)
         assert tools == [0, 0]
     written = rows(run_directory / "secrets.jsonl")
@@ -136,10 +136,10 @@ def test_a_game_never_asks_for_more_than_the_server_takes(here, word_directory, 
 
 
 def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_path) -> None:
-    loop = here(settings(tmp_path, word_directory, grpo__max_given="3"))
+    loop = here(settings(tmp_path, word_directory, **{"rl.starts__max_prefix_guesses": "3"}))
     secret = loop.words.answers[0]
     assert loop._start(secret, 5) == loop._start(secret, 5)
-    assert len({loop._start(secret, group).given for group in range(20)}) > 3
+    assert len({loop._start(secret, group).prefix_guesses for group in range(20)}) > 3
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
         ({"grpo__scale_advantages": "false"}, "grpo.scale_advantages"),
         ({"game__shape": '"state"'}, "game.shape"),
         ({"grpo__loss_type": '"grpo"'}, "grpo.loss_type"),
-        ({"grpo__focus": "0.5"}, "grpo.focus"),
+        ({"grpo__prioritized_fraction": "0.5"}, "grpo.prioritized_fraction"),
         ({"grpo__max_refills": "1"}, "grpo.max_refills"),
         ({"grpo__max_importance_ratio": "2.0"}, "grpo.max_importance_ratio"),
         ({"grpo__beta": "0.1"}, "grpo.beta"),
@@ -158,14 +158,14 @@ def test_a_group_shares_its_board_and_groups_differ(here, word_directory, tmp_pa
             "turn_candidates",
         ),
         ({"grpo__validate_every_steps": "2"}, "grpo.validate_every_steps"),
-        ({"grpo__scout_every_steps": "2"}, "grpo.scout_every_steps"),
-        ({"traces__rl_only_share": "0.2"}, "traces.rl_only_share"),
+        ({"grpo__probe_every_steps": "2"}, "grpo.probe_every_steps"),
+        ({"traces__rl_only_fraction": "0.2"}, "traces.rl_only_fraction"),
         ({"grpo__steps": "0"}, "algorithm"),
         ({"grpo__engine": '"transformers"'}, "grpo.engine"),
         ({"grpo.vllm__sleep": "true"}, "grpo.vllm"),
-        ({"grpo.sampling__max_batch_size": "8"}, "grpo.sampling.max_batch_size"),
-        ({"grpo__sample_games": "2"}, "grpo.sample_games"),
-        ({"grpo.reward__preset": '"shaped_curriculum"'}, "grpo.reward"),
+        ({"grpo.sampling__max_batch_size": "8"}, "rl.sampling.max_batch_size"),
+        ({"grpo__sample_games": "2"}, "rl.sample_games"),
+        ({"grpo.reward__preset": '"shaped_curriculum"'}, "rl.reward"),
     ],
 )
 def test_a_setting_that_would_not_be_followed_is_refused(changes, named, word_directory, tmp_path) -> None:
@@ -176,7 +176,13 @@ def test_a_setting_that_would_not_be_followed_is_refused(changes, named, word_di
 
 
 def test_a_setting_that_would_be_followed_may_be_given(word_directory, tmp_path) -> None:
-    followed = {"loss_type": '"bnpo"', "focus": "0.0", "max_refills": "0", "max_importance_ratio": "0.0"}
+    followed = {
+        "loss_type": '"bnpo"',
+        "prioritized_fraction": "0.0",
+        "epsilon": "0.1",
+        "max_refills": "0",
+        "max_importance_ratio": "0.0",
+    }
     followed["sample_games"] = "0"
     changes = {f"grpo__{name}": value for name, value in followed.items()} | {"game__shape": '"transcript"'}
     check_settings(settings(tmp_path, word_directory, **changes))
@@ -221,7 +227,7 @@ def test_a_server_too_short_for_a_game_is_refused_before_anything_is_written(
     given = [str(config), "--out", str(run_directory), "--server", endpoint.url.removesuffix("/v1")]
     assert main(given) == 2
     shown = capsys.readouterr().err
-    assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the server takes 110" in shown
+    assert "may take 111 tokens with max_completion_tokens 12, the server takes 110" in shown
     assert "--max-model-len" in shown
     assert sorted(run_directory.rglob("*")) == before
 
@@ -246,7 +252,7 @@ def test_a_model_that_is_there_is_not_trained_over(
     shutil.copytree(run_directory / "sft", run_directory / "grpo")
     monkeypatch.setattr(module, "check_vllm", lambda _: None)
     assert main([str(config), "--out", str(run_directory)]) == 2
-    assert f"remove {run_directory}/grpo to train it anew" in capsys.readouterr().err
+    assert f"remove {run_directory}/grpo to train it again" in capsys.readouterr().err
 
 
 def test_the_command_takes_a_config_and_options_that_count_more(word_directory, tmp_path, capsys, monkeypatch) -> None:
@@ -304,7 +310,7 @@ def test_how_far_games_run_ahead_and_how_long_is_waited_is_set(
     )  # fmt: skip
     with pytest.raises(TrainerReachedError):
         module.make_trainer(config, Run(run_directory), asynchronous, 128, StopRequest())
-    games = config.grpo.groups_per_step * config.grpo.group_size
+    games = config.grpo.groups_per_step * config.training.group_size
     expected = {
         "max_inflight_tasks": 3 * games, "queue_maxsize": 5 * games, "max_staleness": 6, "child_ready_timeout": 7,
         "heartbeat_stale_after_s": 8, "request_timeout": 9, "weight_sync_timeout": 10, "vllm_server_timeout": 11,
@@ -319,7 +325,7 @@ def test_a_stopped_asynchronous_training_says_that_it_continues(tmp_path, monkey
 
     monkeypatch.setattr(module, "train", press)
     assert main(["--out", str(tmp_path / "run")]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err
 
 
 def test_trl_still_has_the_seams_that_are_used() -> None:

@@ -1,6 +1,15 @@
 """Thin adapters to trainers that bring a loop of their own; they may use every room, and no room uses them.
 
-async_grpo.py      TRL's asynchronous GRPO: refusals, trainer, command
-async_settings.py  its server, how far games run ahead, time-outs
-async_rollouts.py  our games in the process that asks its vLLM server
+games.py               games by split and index, paid turn by turn; what the files below share
+gymnasium_env.py       Gymnasium: `Wordle-v0`
+verifiers_taskset.py   verifiers 0.4, and so prime-rl: taskset and environment
+skyrl_env.py           SkyRL: a `BaseTextEnv`, and rows
+nemo_gym_server.py     NeMo Gym: a resources server, and rows
+token_env.py           games over token ids, without any package
+tinker_env.py          Tinker: the same in its cookbook's types
+trl_environment.py     TRL's `environment_factory` over the OpenEnv server
+async_grpo.py          TRL's asynchronous GRPO: refusals, trainer, command
+async_settings.py      its server, how far games run ahead, time-outs
+async_rollouts.py      our games in the process that asks its vLLM server
+verl/                  verl on Ray: GRPO and PPO on one GPU up to many machines
 """

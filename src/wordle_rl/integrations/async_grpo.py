@@ -7,7 +7,7 @@
     wordle-rl run CONFIG.toml --out RUN
 
 TRL brings the trainer, the sending of weights, and a process that keeps the server busy; here that process plays our
-games by `rollout`, token for token, with our rewards. Its trainer credits whole games and divides by their spread, so
+games by `rollout`, token for token, with our rewards. Its trainer credits whole games and divides by their std, so
 settings that say otherwise are refused. Its attention is FlashAttention 3, so the trainer's GPU must be a Hopper.
 """
 
@@ -30,7 +30,7 @@ from wordle_rl.chat.lengths import longest_game
 from wordle_rl.cli import console
 from wordle_rl.cli.program import Command, Program
 from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.pipeline import finish_model
@@ -40,14 +40,13 @@ from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
-from wordle_rl.samplers.vllm import check_vllm
+from wordle_rl.samplers.base import check_vllm
 from wordle_rl.training.checkpoints import last_checkpoint, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
 from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import split_secrets
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
@@ -67,14 +66,14 @@ def check_settings(config: RunConfig) -> None:
     Raises:
         ConfigError: With the setting and its fix.
     """
-    grpo, given = config.grpo, config.grpo.model_fields_set
+    grpo, rl, given = config.grpo, config.rl, config.grpo.model_fields_set
     wrong = {
         'algorithm: only "grpo" is trained this way': config.algorithm != "grpo" or grpo.is_skipped,
         'game.shape: games are counted by their rows, one each; set it to "transcript"': (
             config.game.shape is not Shape.TRANSCRIPT
         ),
         'grpo.credit: whole games are credited; set it to "game"': grpo.credit != "game",
-        "grpo.scale_advantages: they are divided by the spread of their group; set it to true": (
+        "grpo.scale_advantages: they are divided by the std of their group; set it to true": (
             not grpo.scale_advantages
         ),
         'grpo.loss_type: a backward pass takes the mean over its tokens; leave it out, or set it to "bnpo"': (
@@ -82,23 +81,28 @@ def check_settings(config: RunConfig) -> None:
         ),
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
         "grpo.outside_rate: secrets are answers; set it to 0": grpo.outside_rate > 0,
-        "traces.rl_only_share: all training secrets are played; set it to 0": config.traces.rl_only_share > 0,
-        "starts_file: groups start with secrets that take turns; leave it out": config.starts_file is not None,
-        "grpo.focus: secrets take turns; leave it out": "focus" in given and grpo.focus > 0,
-        "grpo.scout_every_steps: secrets take turns; set it to 0": grpo.scout_every_steps > 0,
-        "grpo.max_refills: no group is played anew; leave it out": "max_refills" in given and grpo.max_refills > 0,
+        "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
+        "rl.starts.file: groups start with secrets that take turns; leave it out": rl.starts.file is not None,
+        "grpo.prioritized_fraction: secrets take turns; leave it out": (
+            "prioritized_fraction" in given and grpo.prioritized_fraction > 0
+        ),
+        "grpo.probe_every_steps: secrets take turns; set it to 0": grpo.probe_every_steps > 0,
+        "grpo.max_refills: no group is replayed; leave it out": "max_refills" in given and grpo.max_refills > 0,
         "grpo.beta: there is no reference; set it to 0": grpo.beta > 0,
         "grpo.validate_every_steps: weights are not compared; set it to 0": grpo.validate_every_steps > 0,
         "grpo.max_importance_ratio: ratios are clipped by epsilon alone; leave it out": bool(grpo.max_importance_ratio),
         "grpo.sequence_importance: tokens are weighed one by one; set it to false": grpo.sequence_importance,
         "grpo.engine: a vLLM server plays; leave it out": "engine" in given,
         "grpo.vllm: the server is started with its own settings; leave it out": "vllm" in given,
-        "grpo.sampling.max_batch_size: the server chooses its batches; leave it out": (
-            "max_batch_size" in grpo.sampling.model_fields_set
+        "rl.sampling.max_batch_size: the server chooses its batches; leave it out": (
+            "max_batch_size" in rl.sampling.model_fields_set
         ),
-        "grpo.sample_games: no sample games are written; leave it out": "sample_games" in given
-        and grpo.sample_games > 0,
-        "grpo.reward: weights move on by steps here; set grpo.reward.over_steps": (grpo.reward.schedule().switches),
+        "rl.sample_games: no sample games are written; leave it out": (
+            "sample_games" in rl.model_fields_set and rl.sample_games > 0
+        ),
+        "rl.reward: weights never switch here; leave out then_preset and then_weights, or name a preset": (
+            rl.reward.schedule().end is not None
+        ),
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
     }
     if problems := [problem for problem, there in wrong.items() if there]:
@@ -123,8 +127,9 @@ def make_trainer(
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
     """
-    words, grpo, start = load_words(config.words.source), config.grpo, config.start_settings(run.directory).path
-    secrets = list(split_secrets(words, config.words.split_seed).train)
+    words, grpo, start = load_words(config.words.source), config.training, config.start_settings(run.directory).path
+    assert isinstance(grpo, GRPOTraining)  # `check_settings` refuses all else
+    secrets = list(config.words.split_of(words).train)
     random.Random(config.seed).shuffle(secrets)
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games
@@ -208,10 +213,10 @@ def train(config: RunConfig, directory: Path, asynchronous: AsyncSettings, weigh
             f"{directory} has no model of SFT; make it with `wordle-rl run CONFIG.toml --out {directory} --until sft`"
         )
     if is_trained(directory / "grpo"):
-        raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it anew")
+        raise ConfigError(f"{directory} has a model of GRPO; remove {directory / 'grpo'} to train it again")
     max_length, words = server_length(asynchronous, start), load_words(config.words.source)
     check_length(config, words, start_codec(config, directory), max_length)
-    split = split_secrets(words, config.words.split_seed)
+    split = config.words.split_of(words)
     if is_first():
         if doubt := leak_warning(Path(start), split):
             console.messages.print(f"model.path {doubt}", highlight=False, soft_wrap=True)
@@ -255,10 +260,10 @@ def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_lengt
     Raises:
         ConfigError: With the setting and its fix.
     """
-    name, budget = "grpo.sampling.max_completion_tokens", config.grpo.sampling.max_completion_tokens
+    budget = config.max_completion_tokens
     game = longest_game(words, config.game.prompter(words.word_length), codec, budget)
     if game > max_length:
-        told = game_too_long(name, budget, game, "server", max_length)
+        told = game_too_long(budget, game, "server", max_length)
         raise ConfigError(
             f'{told}; lower it, set game.style to "compact", or start the server with a larger --max-model-len'
         )

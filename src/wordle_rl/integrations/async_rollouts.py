@@ -12,21 +12,11 @@ from trl.import_utils import suppress_experimental_warning
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
+from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_codec
 from wordle_rl.rl.initial_states import random_given
-from wordle_rl.rollout import (
-    InitialState,
-    Segment,
-    Trajectory,
-    advance,
-    mask_without_overlong,
-    open_game,
-    truncate_if_too_long,
-)
+from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong, open_game, play_tokens
 from wordle_rl.runs import append_jsonl
-from wordle_rl.samplers.base import Completion
-from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo.async_rollout_worker import (
@@ -52,12 +42,12 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
 
     def __init__(self, *, config: RunConfig, run_directory: Path, max_length: int, **given: Any) -> None:
         self.config, self._run_directory = config, run_directory
-        self.words = load_words(config.words.source)
-        self.prompter = config.game.prompter(self.words.word_length)
+        context = GameContext.of(config).for_training
+        self.words, self.prompter = context.words, context.prompter
         self.codec = start_codec(config, run_directory)
-        self._solver = Solver(self.words)
-        self._schedule = config.grpo.reward.schedule()
-        self._max_prompt_tokens = max_length - config.grpo.sampling.max_completion_tokens
+        self._solver = context.solver
+        self._rubric = config.rl.reward.schedule().rubric()
+        self._max_prompt_tokens = max_length - config.max_completion_tokens
         # TRL wants to know how tool calls are read from a reply; there are none.
         self.codec.tokenizer.response_template = {}
         stops = sorted(self.codec.stop_ids)
@@ -77,7 +67,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         trajectory = await self._game(self._start(secret, group_id))
         row = {"stage": "grpo", "step": version, "process": 0, "secrets": [secret]}
         append_jsonl(self._run_directory / "secrets.jsonl", row)
-        reward = self._schedule.rubric_at(version).score(trajectory.transcript, self._solver)
+        reward = self._rubric.score(trajectory.transcript, self._solver)
         rollout_id = uuid.uuid4().hex
         sequences = [self._sequence(segment, rollout_id) for segment in trajectory.segments]
         said = [
@@ -105,18 +95,13 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         """Initial state of a group's games."""
         rng = random.Random(f"{self.config.seed}:{group_id}")
         hard_mode = self.prompter.rules.hard_mode
-        return InitialState(
-            secret, random_given(self.words, secret, rng, self.config.grpo.max_given, hard_mode=hard_mode)
-        )
+        most = self.config.rl.starts.max_prefix_guesses
+        return InitialState(secret, random_given(self.words, secret, rng, most, hard_mode=hard_mode))
 
     async def _game(self, start: InitialState) -> Trajectory:
         """One game, asked of the server turn by turn, its tokens as they were sampled."""
         running = open_game(0, start, self.words, self.prompter, self.codec)
-        while running.env.stop_reason is None and not truncate_if_too_long(running, self._max_prompt_tokens):
-            ids, logprobs = await self._generate_one_turn(running.token_log.all_ids())
-            text, overlong = self.codec.text_of(ids), ids[-1] not in self.codec.stop_ids
-            advance(running, Completion(text, tuple(ids), tuple(logprobs), overlong), self.codec)
-        return running.close()
+        return await play_tokens(running, self.codec, self._generate_one_turn, self._max_prompt_tokens)
 
     def _sequence(self, segment: Segment, rollout_id: str) -> TrainingSequence:
         """A row as TRL trains it: prompt and game in one, 1 in the mask on what was sampled."""

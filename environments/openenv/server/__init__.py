@@ -1,0 +1,1 @@
+"""Application, at the place where OpenEnv's tools look for it."""

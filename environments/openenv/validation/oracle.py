@@ -1,0 +1,31 @@
+"""Oracle: plays the secret of a seed in one turn, and prints the reward.
+
+    python validation/oracle.py http://127.0.0.1:8000
+
+It needs what no player has: the word list, the split and the seed together name the secret.
+"""
+
+import sys
+
+from wordle_rl.serve.client import WordleClient
+from wordle_rl.serve.tasks import WordTasks
+from wordle_rl.serve.types import WordleAction
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SEED = 7
+
+
+def main() -> None:
+    """Play one game as well as it can be played."""
+    words = load_words()
+    tasks = WordTasks(words, split_secrets(words), Solver(words), b"", ())
+    secret = tasks.secret(tasks.pick("train", None, SEED))
+    with WordleClient(sys.argv[1]).sync() as env:
+        env.reset(seed=SEED)
+        print(env.step(WordleAction(message=f"<guess>{secret}</guess>")).reward)
+
+
+if __name__ == "__main__":
+    main()

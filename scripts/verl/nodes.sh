@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Several machines of eight GPUs. Start it on each of them, with the same number of machines and the head's address:
+#
+#   NODE_RANK=0 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh CONFIG.toml RUN [options of `wordle-rl verl`]
+#   NODE_RANK=1 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh
+#
+# RUN and the model must lie on a file system that all of them see. Whoever can talk to Ray can run any code on the
+# cluster, so it asks for a token: copy the file that RAY_AUTH_TOKEN_PATH names to every machine beforehand, made by
+#
+#   python -c 'import secrets; print(secrets.token_hex(32), end="")' > ~/.ray/auth_token
+set -euo pipefail
+: "${NODE_RANK:?}" "${NODES:?}" "${HEAD:?}"
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}
+port=${RAY_PORT:-6379} gpus=${GPUS_PER_NODE:-8}
+
+if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
+  echo "no token in $RAY_AUTH_TOKEN_PATH; see the head of this script" >&2
+  exit 2
+fi
+
+if [ "$NODE_RANK" != 0 ]; then
+  exec ray start --address "$HEAD:$port" --num-gpus "$gpus" --block
+fi
+
+config=$1 run=$2
+shift 2
+ray start --head --node-ip-address "$HEAD" --port "$port" --num-gpus "$gpus" --dashboard-host 127.0.0.1
+trap 'ray stop' EXIT
+until [ "$(python -c 'import ray; ray.init("auto", logging_level="ERROR"); print(sum(n["Alive"] for n in ray.nodes()))')" -ge "$NODES" ]; do
+  sleep 5
+done
+wordle-rl verl "$config" --out "$run" --nodes "$NODES" --gpus-per-node "$gpus" "$@"

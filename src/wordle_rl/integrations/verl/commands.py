@@ -1,0 +1,51 @@
+"""`wordle-rl verl`: a run's GRPO or PPO under verl on Ray."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from wordle_rl.cli import console
+from wordle_rl.cli.program import Command
+from wordle_rl.cli.settings import RunSettings
+from wordle_rl.config import ConfigError
+from wordle_rl.integrations.verl.refusals import check_settings
+from wordle_rl.integrations.verl.settings import VerlSettings
+
+INSTALL = 'pip install "wordle-rl[verl]", in an environment of its own'
+
+
+def verl(
+    out: Path,
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    cluster: Annotated[VerlSettings, tyro.conf.arg(name="")] = VerlSettings(),
+    show: bool = False,
+) -> None:
+    """Train with verl on Ray: one GPU, one machine or many. The same command continues after its last checkpoint.
+
+    Args:
+        out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.
+        settings: Config file and settings, the same as of the run.
+        cluster: What verl has settings for and the run has not.
+        show: Print the overrides of verl's config, and do not train.
+    """
+    config = settings.config()
+    check_settings(config, cluster)
+    if missing := [name for name in ("transformers", "verl", "ray") if find_spec(name) is None and not show]:
+        raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
+    from wordle_rl.integrations.verl import launch
+
+    prepared = launch.prepare(config, cluster, out)
+    for note in prepared.notes:
+        console.messages.print(note, highlight=False, soft_wrap=True)
+    if show:
+        for override in prepared.overrides:
+            console.out.print(override, highlight=False, markup=False, soft_wrap=True)
+        return
+    console.out.print(f"model: {launch.train(prepared)}", highlight=False)
+
+
+COMMANDS = {"verl": Command(verl, resumes=lambda **_: True)}

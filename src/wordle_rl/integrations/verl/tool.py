@@ -1,0 +1,113 @@
+"""Guesses by tool calls: a grammar and a codec for chat templates that know tools in the form of Hermes and Qwen.
+
+Rules, feedback and rewards stay as they are. A call of `guess` is read where tags would be, and what the environment
+sends back after one is a tool message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import ChatTemplateError, render
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+GUESS_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "guess",
+        "description": "Guess a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word, in small letters."}},
+            "required": ["word"],
+        },
+    },
+}
+"""The tool as chat templates take it."""
+
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_TAG = re.compile(r"</?guess>")
+_MARK = "\N{SECTION SIGN}feedback\N{SECTION SIGN}"
+
+
+@dataclass(frozen=True)
+class ToolPrompter(Prompter):
+    """Wording of a game in which guesses are tool calls."""
+
+    @property
+    def guess_tags(self) -> tuple[str, str]:
+        """Text before and after the word of a call."""
+        before, after = '<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'
+        return before, after
+
+    def parse(self, reply: str) -> Guess | ParseFailure:
+        """Read a reply: thinking as the settings have it, and exactly one call of the tool.
+
+        Examples:
+            >>> ToolPrompter().parse('<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>')
+            Guess(word='crane', thinking='')
+            >>> ToolPrompter().parse("<guess>crane</guess>").reason.value
+            'no_guess'
+        """
+        if _TAG.search(reply):
+            return ParseFailure(FailureReason.NO_GUESS, has_tags=True)
+        return super().parse(_CALL.sub(_in_tags, reply))
+
+    def feedback(self, turns: Sequence[Turn]) -> Message:
+        """The message that answers the last of `turns`: a tool message, unless there was no call to answer."""
+        message = super().feedback(turns)
+        role = "user" if turns[-1].outcome is Outcome.MALFORMED else "tool"
+        return Message(role=role, content=message["content"])
+
+
+def _in_tags(call: re.Match[str]) -> str:
+    """A call of the tool as a tagged guess; anything else as it stands."""
+    try:
+        called = json.loads(call[1])
+    except ValueError:
+        return call[0]
+    match called:
+        case {"name": "guess", "arguments": {"word": str(word)}} if "<" not in word and len(called["arguments"]) == 1:
+            return f"<guess>{word}</guess>"
+    return call[0]
+
+
+class ToolCodec(ChatCodec):
+    """Encodes conversations with tool messages; the opening prompt describes the tool.
+
+    Args:
+        tokenizer: With the chat template of its makers.
+        template_kwargs: Extra template variables.
+
+    Raises:
+        ChatTemplateError: If the template has no tools, or others than in tags of `<tool_call>`.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        super().__init__(tokenizer, {**(template_kwargs or {}), "tools": [GUESS_TOOL]})
+        call = {"type": "function", "function": {"name": "guess", "arguments": {"word": "crane"}}}
+        dialogue = [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": _MARK},
+        ]
+        rendered = render(tokenizer, self._template, cast("list[Message]", dialogue), self._template_kwargs)
+        if rendered.count(_MARK) != 1 or "<tool_call>" not in rendered.split(_MARK)[0].rsplit("crane", 1)[0][-80:]:
+            raise ChatTemplateError("the chat template has no tool calls in tags of <tool_call>; play without --tool")
+        before, self._tool_tail = rendered.split(_MARK)
+        self._tool_head = before.rsplit(self.frame.turn_end, 1)[1]
+
+    def bridge_ids(self, feedback: Message) -> list[int]:
+        """Ids between the end of one completion and the start of the next."""
+        if feedback["role"] != "tool":
+            return super().bridge_ids(feedback)
+        return list(self._cached(self._tool_head + feedback["content"].strip() + self._tool_tail))
