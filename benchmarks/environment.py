@@ -1,4 +1,4 @@
-"""How many six-turn games a second the text environment plays in one process, beside TextArena's.
+"""Six-turn games a second of the text environment in one process, beside TextArena's.
 
     python benchmarks/environment.py [--words original] [--games 3000] [--repeats 5] [--json]
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def beside(name: str, seconds: dict[str, list[float]]) -> str:
-    """What a row says of itself: the speed of ours on TextArena's wording, in multiples of the peer's."""
+    """Note of a row: the speed of ours on TextArena's wording, in multiples of the peer's."""
     if not name.startswith("TextArena"):
         return "all lost"
     own = statistics.median(seconds[f"{Style.TEXTARENA}, {Shape.TRANSCRIPT}"])
@@ -101,7 +101,7 @@ def ours(words: WordList, prompter: Prompter, guesses: Sequence[str], num_games:
 
 
 def why_no_peer() -> str | None:
-    """Why TextArena cannot be timed, or None if it can."""
+    """Reason why TextArena cannot be timed; None if it can."""
     absent = [module for module in ("textarena", "nltk") if importlib.util.find_spec(module) is None]
     return f"not installed ({', '.join(absent)} missing); pip install textarena" if absent else None
 

@@ -1,4 +1,4 @@
-"""How long the feedback matrix takes to build, to save and to load.
+"""Time to build, save and load the matrix of marks.
 
 python benchmarks/matrix.py [--words original] [--repeats 5] [--json]
 """

@@ -58,7 +58,7 @@ def time_job(job: str, work: Callable[[], str], repeats: int) -> Timing:
 
 @dataclass(frozen=True)
 class Rate:
-    """How much of something a job gets through in a second.
+    """Throughput of a job, a second.
 
     Attributes:
         job: What was timed.
@@ -102,7 +102,7 @@ def take_turns(jobs: Mapping[str, Callable[[], float]], repeats: int) -> dict[st
 
 
 def ratio_of(faster: Sequence[float], slower: Sequence[float]) -> float:
-    """How many times longer the second job took, by the medians."""
+    """Ratio of the second job's time to the first's, by the medians."""
     return statistics.median(slower) / statistics.median(faster)
 
 

@@ -1,7 +1,7 @@
 """Resident memory over the steps of a run: two figures and a plot.
 
     wordle-rl run configs/quickstart.toml --out runs/memory --until grpo --traces.num-games 2000 --grpo.steps 300 \
-        --grpo.groups-per-step 8 --grpo.group-size 8 --grpo.micro-batch-size 0 --grpo.validate-every-steps 0
+        --grpo.groups-per-step 8 --rl.group-size 8 --grpo.micro-batch-size 0 --grpo.validate-every-steps 0
     python benchmarks/memory.py runs/memory --svg docs/memory.svg
 """
 
@@ -25,7 +25,7 @@ class Memory:
     gib: list[float]
 
     def near(self, step: int) -> float:
-        """What was resident at a step, or at the last one before it."""
+        """Resident memory at a step, or at the last one before it."""
         return [gib for at, gib in zip(self.steps, self.gib, strict=True) if at <= step][-1]
 
 

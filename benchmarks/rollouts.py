@@ -1,4 +1,4 @@
-"""How many games a second a model plays: our rollout beside TRL's own `environment_factory` loop.
+"""Games a second of a model: our rollout beside TRL's own `environment_factory` loop.
 
     python benchmarks/rollouts.py [--model runs/quickstart/grpo] [--games 256] [--turns 6] [--repeats 3]
                                   [--threads 1] [--json]
@@ -101,12 +101,12 @@ TOOL_GRAMMAR: dict[str, Any] = {
         "content": {"close": END, "content": "text"},
     },
 }
-"""How TRL is to find the tool call in a reply."""
+"""Schema by which TRL finds the tool call in a reply."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What one rollout came to: games, guesses carried out, tokens sampled, games won."""
+    """Counts of one rollout: games, guesses carried out, tokens sampled, games won."""
 
     games: int
     turns: int
@@ -119,7 +119,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Table:
-    """What is played with."""
+    """Model, words and wording of the games."""
 
     words: WordList
     prompter: Prompter

@@ -35,7 +35,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
     GameSettings,
-    GRPOSettings,
+    GRPOTraining,
     ModelSettings,
     OptimizerSettings,
     RunConfig,
@@ -72,7 +72,7 @@ CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
 
 @dataclass(frozen=True)
 class Lesson:
-    """What is trained on, and what is needed to play afterwards."""
+    """Training data, and everything needed to play afterwards."""
 
     words: WordList
     split: Split
@@ -202,7 +202,7 @@ def bare_loop(lesson: Lesson) -> float:
 
 def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
     """A few GRPO steps of the quickstart's size; the first is left out."""
-    settings = GRPOSettings(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
+    settings = GRPOTraining(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
     run = Run.create(directory, CONFIG, lesson.split)
     setup = GameSetup(
         GameContext(lesson.words, lesson.split, CONFIG.game.prompter(lesson.words.word_length), lesson.solver),

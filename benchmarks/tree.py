@@ -1,4 +1,4 @@
-"""How long a whole tree takes, and single questions after its opener.
+"""Time of a whole tree, and of single questions after its opener.
 
     python benchmarks/tree.py [--words original] [--opener salet] [--repeats 5] [--json]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fake_endpoint import serve  # noqa: F401  # a fixture, found here by every test file
 from hypothesis import settings
+from served_games import game_server  # noqa: F401  # a fixture, found here by every test file
 from solver_states import default_solver  # noqa: F401  # a fixture, found here by every test file
 from training_fixtures import (  # noqa: F401  # fixtures, found here by every test file
     cli,

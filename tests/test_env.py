@@ -181,7 +181,7 @@ def test_the_transcript_holds_replies_as_said_and_as_read(small_words: WordList)
     env.step("no idea", num_tokens=3, overlong=True)
     env.step(f"<think>so</think>{tag('crane')}", num_tokens=9)
     given_turn, first, last = env.transcript().turns
-    assert given_turn.given
+    assert given_turn.is_prefix
     assert given_turn.parsed == Guess("speed")
     assert (first.reply, first.num_tokens, first.overlong) == ("no idea", 3, True)
     assert isinstance(first.parsed, ParseFailure)
@@ -230,7 +230,7 @@ def test_given_turns_lead_to_the_same_board_as_played_ones(small_words: WordList
     assert started.conversation == played.conversation
     assert started.turns == played.turns
     assert started.observation.turns_left == 6 - count
-    assert all(turn.given for turn in started._played)
+    assert all(turn.is_prefix for turn in started._played)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_given_turns_lead_to_the_same_board_as_played_ones(small_words: WordList
         (("cat",), {}, "'cat' is wrong_length"),
         (("crate", "speed"), {"hard_mode": True}, "'speed' is hard_mode"),
         (("qqqqq",), {"dictionary": Dictionary.APP}, "'qqqqq' is unlisted"),
-        (("speed", "abbey"), {"max_turns": 2}, "2 given turns leave none of the 2"),
+        (("speed", "abbey"), {"max_turns": 2}, "2 prefix guesses leave none of the 2"),
     ],
 )
 def test_impossible_starts_are_refused(

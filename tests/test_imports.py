@@ -19,13 +19,13 @@ LIGHT_MODULES = {
     "rl.initial_states", "rl.starts_file", "rl.grpo", "rl.grpo.branching", "rl.rounds",
 }  # fmt: skip
 TENSOR_MODULES = {
-    "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing", "samplers.kv_cache",
-    "samplers.vllm", "samplers.mlx", "pipeline.duration",
+    "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing",
+    "samplers.guess_probabilities", "samplers.kv_cache", "samplers.vllm", "samplers.mlx", "pipeline.duration",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may
 # import them.
-BORDERS = {"__main__", "serve", "integrations"}
+BORDERS = {"__main__", "serve", "conformance", "integrations"}
 
 
 def modules() -> dict[str, Path]:

@@ -14,8 +14,8 @@ NO_ROOMS = {"benchmarks", "docs", "examples", "repository"}
 NO_FILES = {"test_imports.py", "test_language.py", "test_layout.py"}
 """Tests about all rooms."""
 
-LAUNCHED = {"sharded_training", "two_processes"}
-"""Shared files that are started as programs."""
+LAUNCHED = {"sharded_training", "two_processes", "verl_cpu", "verl_cpu_server"}
+"""Shared files that are started as programs, or that verl is told to import."""
 
 MOST_LINES = 400
 

@@ -290,5 +290,5 @@ def test_groups_share_secret_and_start_and_keep_their_order(codec: ChatCodec, sm
         groups_of(trajectories, 0)
     with pytest.raises(ValueError, match="share their secret"):
         groups_of(trajectories[1:3], 2)
-    with pytest.raises(ValueError, match="given turns"):
+    with pytest.raises(ValueError, match="prefix guesses"):
         groups_of(trajectories[3:5], 2)

@@ -28,16 +28,16 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """One turn of a transcript: the words said, how they were read, what the rules made of them.
+    """One turn of a transcript: the reply, how it was parsed, and its outcome under the rules.
 
-    `given` marks a turn that was already on the board when play began. `num_tokens` is the length of the
+    `is_prefix` marks a turn that was already on the board when play began. `num_tokens` is the length of the
     reply in the policy's tokens where that is known; `overlong` that the reply was cut at its token limit.
     """
 
     reply: str
     parsed: Guess | ParseFailure
     turn: Turn
-    given: bool = False
+    is_prefix: bool = False
     num_tokens: int | None = None
     overlong: bool = False
 
@@ -58,8 +58,8 @@ class Transcript:
 
     @property
     def own_turns(self) -> tuple[PlayedTurn, ...]:
-        """The turns the policy played, without those it was given."""
-        return tuple(turn for turn in self.turns if not turn.given)
+        """The turns the policy played, without prefix guesses."""
+        return tuple(turn for turn in self.turns if not turn.is_prefix)
 
     @property
     def turns_used(self) -> int:
@@ -71,7 +71,7 @@ class Transcript:
 class Observation:
     """Messages and facts a policy sees after a turn. It never holds the secret.
 
-    `messages` are new: the answer to the last reply (transcript) or a whole fresh prompt (state);
+    `messages` are new: the feedback on the last reply (transcript) or a whole fresh prompt (state);
     they are empty once the game is over. `terminated`: the rules ended it; `truncated`: a budget did.
     """
 
@@ -97,11 +97,11 @@ class WordleEnv:
         secret: The word to find; must be listed.
         words: The word lists; guesses outside them are unlisted.
         prompter: Wording, conversation shape, grammar and rules.
-        given: Guesses already on the board when play begins; all listed, none the secret, and fewer
+        given: Prefix guesses, on the board when play begins; all listed, none the secret, and fewer
             than the game has turns.
 
     Raises:
-        ValueError: If the secret or a given guess does not fit.
+        ValueError: If the secret or a prefix guess does not fit.
     """
 
     def __init__(self, secret: str, words: WordList, prompter: Prompter, given: Sequence[str] = ()) -> None:
@@ -110,7 +110,7 @@ class WordleEnv:
         if len(secret) != prompter.word_length:
             raise ValueError(f"the secret has {len(secret)} letters, the prompts expect {prompter.word_length}")
         if len(given) >= prompter.rules.max_turns:
-            raise ValueError(f"{len(given)} given turns leave none of the {prompter.rules.max_turns} to play")
+            raise ValueError(f"{len(given)} prefix guesses leave none of the {prompter.rules.max_turns} to play")
         self._secret = secret
         self._game = Game(secret, words, prompter.rules)
         self._played: list[PlayedTurn] = []
@@ -118,10 +118,10 @@ class WordleEnv:
         for word in given:
             turn = self._game.play(word)
             if turn.outcome is not Outcome.SCORED:
-                raise ValueError(f"given guess {word!r} is {turn.outcome}; give words that may be played")
+                raise ValueError(f"prefix guess {word!r} is {turn.outcome}; give words that may be played")
             if self._game.won:  # unnamed, since the message may reach the player
-                raise ValueError(f"given guess {len(self._played) + 1} is the secret; give another word")
-            self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, given=True))
+                raise ValueError(f"prefix guess {len(self._played) + 1} is the secret; give another word")
+            self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, is_prefix=True))
         self.stop_reason: StopReason | None = None
         self._conversation: list[Message] = prompter.opening(self._game.turns)
         self.observation = Observation(tuple(self._conversation), self._game.turns_left)
@@ -132,12 +132,17 @@ class WordleEnv:
         return tuple(self._game.turns)
 
     @property
+    def played(self) -> tuple[PlayedTurn, ...]:
+        """The turns so far with the replies as they were read, for judges of them."""
+        return tuple(self._played)
+
+    @property
     def conversation(self) -> tuple[Message, ...]:
         """The messages of the prompt for the next reply, earlier replies included where the shape keeps them."""
         return tuple(self._conversation)
 
     def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> Observation:
-        """Take one reply and answer it.
+        """Play one reply and return the observation.
 
         Raises:
             RuntimeError: If the game is over.

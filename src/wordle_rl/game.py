@@ -11,7 +11,7 @@ from enum import StrEnum
 def score_guess(secret: str, guess: str) -> str:
     """Mark each letter of a guess: `G` right place, `Y` elsewhere in the word, `X` no copy left.
 
-    Greens are given first; every yellow then uses up one copy of the letter that no green took.
+    Greens are assigned first; every yellow then uses up one copy of the letter that no green took.
 
     Examples:
         >>> score_guess("crane", "caper")

@@ -6,7 +6,7 @@ All games of a batch advance together, one sampler call a turn; a finished game 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.chat.codec import ChatCodec, opening_length
@@ -16,13 +16,16 @@ from wordle_rl.prompt import Prompter, Shape
 from wordle_rl.samplers.base import Ask, Completion, Request, Sampler
 from wordle_rl.words import WordList
 
+SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
+"""Token ids of a prompt -> those of a completion, the closing one included, and their log-probabilities."""
+
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
     """Initial state of a game: its secret and the guesses already on the board."""
 
     secret: str
-    given: tuple[str, ...] = ()
+    prefix_guesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def mask_without_overlong(segment: Segment, stop_ids: frozenset[int]) -> list[in
 class Trajectory:
     """One played game: its transcript and, for token samplers, its tokens exactly as sampled.
 
-    `error` says why a game could not be played to its end; it is then no loss and has no reward.
+    `error` is the reason why a game could not be played to its end; it is then no loss and has no reward.
     """
 
     transcript: Transcript
@@ -74,7 +77,7 @@ class TokenLog:
     finished: list[Segment] = field(default_factory=list)
 
     def all_ids(self) -> list[int]:
-        """Everything said so far: the next prompt."""
+        """All tokens so far: the next prompt."""
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
@@ -93,7 +96,7 @@ class TokenLog:
 
     def close_segment(self) -> None:
         """End the sequence in progress with its last reply."""
-        stop = self.spans[-1][2]  # an answer to which no reply was sampled is left out
+        stop = self.spans[-1][2]  # an observation after which no reply was sampled is left out
         self.finished.append(
             Segment(
                 tuple(self.prompt_ids),
@@ -137,7 +140,7 @@ def play(
     """Play one game per start.
 
     Args:
-        starts: Secrets and start boards, in any order.
+        starts: Initial states, in any order.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         sampler: The player.
@@ -179,7 +182,7 @@ async def play_alone(
 
     Args:
         game_id: Goes into every request.
-        start: The secret and the start board.
+        start: The initial state.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         ask: The player.
@@ -196,30 +199,49 @@ async def play_alone(
     return running.close()
 
 
+async def play_tokens(
+    running: ActiveGame, codec: ChatCodec, sample: SampleTokens, max_prompt_tokens: int | None = None
+) -> Trajectory:
+    """Play one game to its end with another engine, token in and token out.
+
+    Args:
+        running: The game, as `open_game` begins it with the codec.
+        codec: The policy's tokenizer and template.
+        sample: Asks the engine for a completion.
+        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+    """
+    while running.env.stop_reason is None and not truncate_if_too_long(running, max_prompt_tokens):
+        ids, logprobs = await sample(running.token_log.all_ids())
+        overlong = ids[-1] not in codec.stop_ids
+        advance(running, Completion(codec.text_of(ids), tuple(ids), tuple(logprobs), overlong), codec)
+    return running.close()
+
+
 def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[Trajectory]]:
-    """Cut a batch into groups of trajectories that share a secret and a start, in order.
+    """Cut a batch into groups of trajectories that share a secret and an initial state, in order.
 
     Raises:
-        ValueError: If the batch is no whole number of groups or a group mixes secrets or starts.
+        ValueError: If the batch is no whole number of groups or a group mixes initial states.
     """
     if group_size < 1 or len(trajectories) % group_size:
         raise ValueError(f"{len(trajectories)} trajectories are no whole number of groups of {group_size}")
     groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
     if any(len({start_of(trajectory.transcript) for trajectory in group}) > 1 for group in groups):
-        raise ValueError(f"every {group_size} trajectories in a row must share their secret and their given turns")
+        raise ValueError(f"every {group_size} trajectories in a row must share their secret and their prefix guesses")
     return groups
 
 
 def start_of(transcript: Transcript) -> InitialState:
     """Initial state of the game."""
-    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.given))
+    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.is_prefix))
 
 
 def open_game(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
 ) -> ActiveGame:
     """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
-    running = ActiveGame(game_id, start.secret, WordleEnv(start.secret, words, prompter, start.given), TokenLog())
+    env = WordleEnv(start.secret, words, prompter, start.prefix_guesses)
+    running = ActiveGame(game_id, start.secret, env, TokenLog())
     if codec is not None:
         conversation = running.env.conversation
         running.token_log.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])

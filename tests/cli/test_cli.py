@@ -65,7 +65,7 @@ def test_help_lists_every_setting_with_its_description(command: str, capsys) -> 
     missing = [flag for flag in flags(RunConfig) if f"--{flag}" not in shown]
     assert not missing
     plain = " ".join(shown.replace("│", " ").split())
-    assert "a group of one has no baseline" in plain
+    assert "Games per secret; None: 16 in GRPO, 8 in expert iteration" in plain
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, 
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "the same command goes on" in err
+    assert "the same command resumes" in err
     [checkpoint] = (run / "sft" / "checkpoints").glob("checkpoint-*")
     stopped_at = int(checkpoint.name.split("-")[1])
     assert 1 <= stopped_at < 2800
@@ -294,13 +294,13 @@ def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("run --out {here}/run", "the same command goes on"),
-        ("run --out {here}/run --overwrite", "the same command without --overwrite goes on"),
-        ("eval --player solver --out {here}/x.json", "the same command goes on"),
-        ("eval --player solver --out={here}/x.json --overwrite", "the same command without --overwrite goes on"),
+        ("run --out {here}/run", "the same command resumes"),
+        ("run --out {here}/run --overwrite", "the same command without --overwrite resumes"),
+        ("eval --player solver --out {here}/x.json", "the same command resumes"),
+        ("eval --player solver --out={here}/x.json --overwrite", "the same command without --overwrite resumes"),
         ("eval --player solver", None),
         ("eval --player random --out {here}/x.json", None),
-        ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command goes on"),
+        ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command resumes"),
         ("traces --out {here}/t.jsonl", None),
         ("dataset t.jsonl --out {here}/set", None),
         ("import d.csv --format grpo --out {here}/d.jsonl", None),
@@ -311,20 +311,21 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
     for place in (
-        "run.Pipeline", "eval.load_words", "traces.load_words", "data.load_words", "finished.find_model",
+        "run.Pipeline", "eval.load_words", "traces.load_words", "data.load_words", "export.find_model",
     ):  # fmt: skip
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")
     assert err.startswith("stopped")
-    assert ("goes on" in err) == (said is not None)
+    assert ("resumes" in err) == (said is not None)
     assert (said or "") in err
 
 
 def test_make_clean_leaves_runs_alone() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    assert removed.split() == ["$(VENV)", ".venv-vllm", "build", "dist", "site"]
+    environments = (".venv-integrations", ".venv-verl", ".venv-vllm")
+    assert removed.split() == ["$(VENV)", *environments, "build", "dist", "site"]
 
 
 def test_you_can_play_yourself(cli, monkeypatch) -> None:

@@ -44,8 +44,18 @@ BAD = {
     "truncated model to train": (RUN + " --model.path {here}/truncated", "is damaged"),
     "missing TOML": ("run {here}/nowhere.toml", "no config file"),
     "wrong TOML key": ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
-    "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "grpo.group_size"),
-    "group of one": (RUN + " --grpo.group-size 1", "group_size"),
+    "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "rl.group_size 1 leaves no baseline"),
+    "group of one": (RUN + " --rl.group-size 1", "rl.group_size 1 leaves no baseline"),
+    "moved setting": (
+        RUN + " --grpo.optimizer.learning-rate 1e-4",
+        "Unrecognized options: --grpo.optimizer.learning-rate, 1e-4 (now --rl.optimizer.learning-rate)",
+    ),
+    "setting that is written once now": (RUN + " --eval.max-completion-tokens 9", "(now --max-completion-tokens)"),
+    "setting that is gone": (RUN + " --grpo.replay-games 4", "(dropped, it did not help)"),
+    "moved setting in TOML": (
+        "run {here}/older.toml --out {here}/out",
+        "unknown setting grpo.max_given (now rl.starts.max_prefix_guesses)",
+    ),
     "unknown flag": (RUN + " --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
     "misspelt setting": (
         RUN + " --grpo.groups-per-steps 4",
@@ -76,8 +86,8 @@ BAD = {
         "traces --out {here}/t.jsonl --teacher openai --model m --game.system-prompt {{tag}}",
         "error: game.system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
     ),
-    "misspelt flag": (RUN + " --grpo.group-sise 4", "--grpo.group-sise"),
-    "no turn left": (RUN + " --grpo.max-given 6", "leaves none of 6 turns"),
+    "misspelt flag": (RUN + " --rl.group-sise 4", "(did you mean --rl.group-size"),
+    "no turn left": (RUN + " --rl.starts.max-prefix-guesses 6", "leaves none of 6 turns"),
     "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
     "rate out of range": (RUN + " --traces.slip-rate 2", "error: traces.slip_rate: Input should be less than 1"),
     "rate of a part out of range": (
@@ -85,16 +95,16 @@ BAD = {
         "error: traces.teacher.reveal_rate: Input should be greater than or equal to 0",
     ),
     "directory as config": ("run {here} --out {here}/out", "is a directory; name a config file in it"),
-    "reply budget": (RUN + " --grpo.sampling.max-completion-tokens 3", "takes up to 8 tokens"),
+    "reply budget": (RUN + " --max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
-    "unknown reward": (RUN + " --grpo.reward.preset gold", "'gold'"),
+    "unknown reward": (RUN + " --rl.reward.preset gold", "'gold'"),
     "preset beside weights": (
-        "run {here}/own.toml --out {here}/out --expert_iteration.reward.preset sparse",
-        "error: {here}/own.toml and options: expert_iteration.reward: preset 'sparse' and weights (win, format) both",
+        "run {here}/own.toml --out {here}/out --rl.reward.preset sparse",
+        "error: {here}/own.toml and options: grpo.reward: preset 'sparse' and weights (win, format) both",
     ),
     "weights beside preset": (
-        "preflight {here}/preset.toml --grpo.reward.weights win 1",
-        "grpo.reward: preset 'solver' and weights (win) both say what is rewarded; leave one of them out",
+        "preflight {here}/preset.toml --rl.reward.weights win 1",
+        "grpo.reward: preset 'solver' and weights (win) both set the reward; leave one of them out",
     ),
     "missing tracker": (RUN + " --report-to trackio", "pip install trackio"),
     "negative seed": (RUN + " --seed -1", "seed"),
@@ -111,7 +121,7 @@ BAD = {
     ),
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
     "empty split to train": (RUN + " --words.source {here}/lists", "2 answers cannot give"),
-    "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "nothing answers at"),
+    "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "no response from"),
     "address of no host": ("eval --player openai:m --base-url http://[::1", "no address 'http://[::1'"),
     "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
@@ -161,8 +171,9 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     """A directory with something wrong in every corner."""
     write_config(tmp_path / "mini.toml", word_directory)
     write_config(tmp_path / "misspelt.toml", word_directory, grpo__groupsize="4")
+    write_config(tmp_path / "older.toml", word_directory, grpo__max_given="2")
     write_config(tmp_path / "lonely.toml", word_directory, grpo__group_size="1")
-    (tmp_path / "own.toml").write_text("[expert_iteration.reward]\nweights = { win = 1.0, format = 0.5 }")
+    (tmp_path / "own.toml").write_text("[grpo.reward]\nweights = { win = 1.0, format = 0.5 }")
     (tmp_path / "preset.toml").write_text("[grpo.reward]\npreset = 'solver'")
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "none.jsonl").touch()

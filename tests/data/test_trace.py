@@ -167,7 +167,7 @@ def test_training_secrets_are_played_equally_often(sixty, split) -> None:
 
 
 def test_secrets_kept_for_rl_are_never_the_teachers(sixty, split) -> None:
-    settings = TraceSettings(num_games=1000, outside_rate=0.0, rl_only_share=0.25)
+    settings = TraceSettings(num_games=1000, outside_rate=0.0, rl_only_fraction=0.25)
     kept = len(split.train) // 4
     counts = Counter(draw_secrets(sixty, split, settings, 0))
     assert kept > 0

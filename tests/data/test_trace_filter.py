@@ -36,7 +36,7 @@ def given(sixty, tmp_path):
 def test_games_of_secrets_not_to_be_taught_are_left_out(given, sixty) -> None:
     split = split_secrets(sixty)
     outside = sixty.outside[0]
-    games = given(*(game(secret, secret) for secret in (*sixty.answers, outside)), rl_only_share=0.25)
+    games = given(*(game(secret, secret) for secret in (*sixty.answers, outside)), rl_only_fraction=0.25)
     taught, kept = split.shared(0.25)
     assert {trace.secret for trace in games} == {*taught, outside}
     counts = {"rl_only_secret": len(kept), "val_secret": len(split.val), "test_secret": len(split.test)}
@@ -215,7 +215,7 @@ def test_a_run_whose_budgets_cut_what_it_is_to_learn_writes_nothing(word_directo
     write_jsonl(tmp_path / "bought.jsonl", [thoughtful.to_row()])
     changes = {"traces__file": json.dumps(str(tmp_path / "bought.jsonl")), "game__thinking": '"optional"'}
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than eval\.max_completion_tokens"):
+    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than max_completion_tokens"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 

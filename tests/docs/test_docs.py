@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rooms import ORDER
 
-from wordle_rl.cli import main
+from wordle_rl.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -62,7 +62,7 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from training_fixtures import small_model
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.config import EvalSettings, RunConfig
+    from wordle_rl.config import RunConfig
     from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
     from wordle_rl.runs import Run
@@ -70,9 +70,7 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from wordle_rl.words.split import split_secrets
 
     monkeypatch.chdir(tmp_path)
-    run = Run.create(
-        Path("runs/quickstart"), RunConfig(eval=EvalSettings(max_completion_tokens=12)), split_secrets(load_words())
-    )
+    run = Run.create(Path("runs/quickstart"), RunConfig(max_completion_tokens=12), split_secrets(load_words()))
     tokenizer = make_tokenizer()
     model = small_model(tokenizer)
     save_model(model, ChatCodec(tokenizer), run.directory / "sft")

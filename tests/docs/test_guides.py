@@ -32,8 +32,10 @@ from torch.distributed.run import get_args_parser as torchrun_parser
 from training_fixtures import TINY
 from transformers import AutoModelForCausalLM
 
+from wordle_rl.__main__ import further_commands
 from wordle_rl.chat.templates import training_template
 from wordle_rl.cli import main, preflight, run
+from wordle_rl.cli.program import Program
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.reward import COMPONENTS, CURRICULA, PRESETS
 
@@ -54,7 +56,7 @@ HUB = {
 
 _RUN = shlex.split(
     "--traces.num-games 8 --sft.batch-size 8 --sft.gradient-accumulation-steps 1 --sft.max-length 8192 --grpo.steps 1 "
-    "--grpo.groups-per-step 1 --grpo.group-size 4 --grpo.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
+    "--grpo.groups-per-step 1 --rl.group-size 4 --grpo.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
     "--eval.no-regret --model.max-length 8192"
 ) + [part for name, size in TINY.items() for part in (f"--model.{name.replace('_', '-')}", str(size))]
 
@@ -65,6 +67,9 @@ SMALLER = {
     "traces": [],  # see `smaller`
 }
 """Command -> settings appended to it; a later setting counts more than an earlier one."""
+
+SERVING = {"serve", "watch"}
+"""Commands that run until they are stopped; their options are read."""
 
 LONGEST = 128
 """Tokens of a reply where a command would allow more."""
@@ -78,7 +83,10 @@ NOT_RUN = {
     "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
     "make": "makes an environment; the wordle-rl commands of its target run",
+    "vf-eval": "needs the packages of other trainers, where test_verifiers_taskset runs it",
     "python scripts/memory_table.py": "run by the test of its tables",
+    "openenv validate": "run by serve/test_validation",
+    "python -m wordle_rl.serve.validation": "run by serve/test_validation",
 }
 """Beginning of a command -> why it is not run as it is."""
 
@@ -115,9 +123,12 @@ class Workspace:
 
     def wordle_rl(self, arguments: list[str]) -> None:
         name = arguments[0]
+        if name in SERVING and "--export" not in arguments:
+            Program("wordle-rl", further_commands()).read(arguments)
+            return
         added = self.smaller(name, arguments)
-        if name in ("run", "preflight") and self.settings(arguments).eval.max_completion_tokens > LONGEST:
-            added += [f"--{stage}max-completion-tokens={LONGEST}" for stage in ("grpo.sampling.", "eval.")]
+        if name in ("run", "preflight") and self.settings(arguments).max_completion_tokens > LONGEST:
+            added.append(f"--max-completion-tokens={LONGEST}")
         if name == "consolidate":
             make_shards(self.root / arguments[1])
         code, out, err = self.cli(*arguments, *added)
@@ -261,11 +272,11 @@ def test_the_recipe_of_one_gpu_is_that_of_the_larger_model_with_smaller_steps(tm
     (text,) = blocks(ROOT / "docs" / "guides" / "one-gpu.md", "toml")
     (tmp_path / "one-gpu.toml").write_text(text)
     ours, larger = load_config(tmp_path / "one-gpu.toml"), load_config(ROOT / "configs" / "recipes" / "qwen3-4b.toml")
-    assert (ours.game, ours.traces, ours.eval, ours.grpo.reward) == (
+    assert (ours.game, ours.traces, ours.eval, ours.rl.reward) == (
         larger.game,
         larger.traces,
         larger.eval,
-        larger.grpo.reward,
+        larger.rl.reward,
     )
     assert ours.sft.model_copy(update={"save_each_epoch": True}) == larger.sft
     assert ours.grpo.groups_per_step < larger.grpo.groups_per_step

@@ -17,6 +17,7 @@ from training_fixtures import NUM_ANSWERS, rows, write_config
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.models.directory import find_model
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.preflight.before_run import check_before_run
@@ -45,7 +46,9 @@ def results_of(directory: Path) -> dict:
 def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, sixty) -> None:
     results, split = results_of(finished_run), split_secrets(sixty)
     assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    strata = strata_of_run(finished_run).named()
     sizes = {"all": NUM_ANSWERS, "train": len(split.train), "held_out": len(split.test)}
+    sizes |= {part: len(words) for part, words in strata.items() if words}
     for name in ("sft", "grpo"):
         assert set(results[name]) == set(sizes)
         for part, size in sizes.items():
@@ -78,7 +81,7 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     read = read_run(directory).results
     assert read["grpo"]["held_out_constrained"] == limited
     assert {name: set(parts) for name, parts in read.items()} == {
-        name: {"all", "train", "held_out", "held_out_constrained"} for name in ("sft", "grpo")
+        name: {*before[name], "held_out_constrained"} for name in ("sft", "grpo")
     }
     assert "guesses limited to listed words" in (directory / "report.html").read_text()
     assert "guesses limited to listed words" not in (finished_run / "report.html").read_text()
@@ -134,7 +137,7 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     after = tree(finished_run)
     rewritten = {name for name in after if after[name] != before.get(name)}
     assert set(before) == set(after)
-    assert rewritten <= {"config.json", "manifest.json", "results.json", "report.html"}
+    assert rewritten <= {"config.json", "manifest.json", "results.json", "strata.json", "report.html"}
 
 
 def mini(tmp_path: Path, word_directory: Path, **changes: str):
@@ -176,15 +179,15 @@ def test_a_run_that_cannot_begin_removes_none(finished_run, word_directory, tmp_
     }
     for what, config in faults.items():
         with pytest.raises(ConfigError, match=r"lies in .* --overwrite" if "lies" in what else "no/such/model"):
-            Pipeline(config, directory, QUIET, anew=True)("traces" if "lies" in what else "sft")
+            Pipeline(config, directory, QUIET, overwrite=True)("traces" if "lies" in what else "sft")
     with pytest.raises(ConfigError, match="not dpo"):
-        Pipeline(wrong, directory, QUIET, anew=True)("dpo")
+        Pipeline(wrong, directory, QUIET, overwrite=True)("dpo")
     assert tree(directory) == before
 
 
 def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) -> None:
     directory = copied(finished_run, tmp_path / "run")
-    Pipeline(load_config(directory / "config.json"), directory, QUIET, anew=True)("traces")
+    Pipeline(load_config(directory / "config.json"), directory, QUIET, overwrite=True)("traces")
     assert sorted(path.name for path in directory.iterdir()) == [
         ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
         "validation_traces.jsonl",
@@ -216,11 +219,11 @@ def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tm
     limited = config.model_copy(update={"eval": config.eval.model_copy(update={"constrained": True})})
     look = partial(check_before_run, context=GameContext.of(config), directory=directory)
     chain = ("traces", "sft", "grpo", "report")
-    assert not look(config, chain=chain, anew=False)
-    assert look(limited, chain=chain, anew=False)
+    assert not look(config, chain=chain, overwrite=False)
+    assert look(limited, chain=chain, overwrite=False)
     for name in ("sft", "grpo"):
         shutil.copy(directory / "eval" / f"{name}.json", directory / "eval" / f"{name}-constrained.json")
-    assert not look(limited, chain=chain, anew=False)
+    assert not look(limited, chain=chain, overwrite=False)
 
 
 @pytest.mark.parametrize("stage", ["sft", "grpo"])
@@ -255,7 +258,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
 
 
 def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:
-    changes = {"traces__rl_only_share": "0.3", "grpo__sample_games": "0"}
+    changes = {"traces__rl_only_fraction": "0.3", "grpo__sample_games": "0"}
     directory = tmp_path / "run"
     Pipeline(mini(tmp_path, word_directory, **changes), directory, QUIET)("grpo")
     train = split_secrets(sixty).train
@@ -270,15 +273,14 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
-    directory, config = tmp_path / "run", load_config(finished_run / "config.json")
+    directory, stored = tmp_path / "run", load_config(finished_run / "config.json")
     directory.mkdir()
     shutil.copy(finished_run / "traces.jsonl", directory / "traces.jsonl")
     shutil.copytree(finished_run / "sft", directory / "sft")
     shutil.copytree(finished_run / "eval", directory / "eval")
     (directory / "eval" / "grpo.json").unlink()
-    few = {"rounds": 2, "groups_per_round": 8, "precision": "fp32", "sampling": config.grpo.sampling}
-    section = getattr(config, name).model_copy(update=few)
-    config = config.model_copy(update={"algorithm": name, name: section})
+    section = getattr(stored, name).model_copy(update={"rounds": 2, "groups_per_round": 8})
+    config = stored.model_copy(update={"algorithm": name, name: section})
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
     assert set(results) == {"sft", name, "seconds", "peak_memory_gib"}
@@ -304,8 +306,8 @@ def test_a_stage_of_another_algorithm_is_refused(algorithm, until, word_director
 
 
 REFUSED = {
-    "reply budget": ({"eval__max_completion_tokens": "7"}, "eval.max_completion_tokens 7 is too small.* 8 tokens"),
-    "sampled reply budget": ({"grpo__sampling__max_completion_tokens": "3"}, "grpo.sampling.max_completion_tokens 3"),
+    "budget": ({"max_completion_tokens": "7"}, "max_completion_tokens 7 is too small.* 8 tokens"),
+    "clip range": ({"grpo__epsilon": "0.2"}, "grpo.epsilon clips ratios .* leave it out"),
     "context": ({"model__max_length": "100"}, "a game may take .* the model takes 100"),
     "missing model": ({"model__path": '"./nowhere"'}, "no model directory ./nowhere"),
 }
@@ -335,13 +337,11 @@ def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_
     launch, message = LAUNCHES[algorithm]
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
-    config = mini(tmp_path, word_directory)
-    section = getattr(config, algorithm).model_copy(update={"sampling": config.grpo.sampling})
-    config = config.model_copy(update={"algorithm": algorithm, algorithm: section})
+    config = mini(tmp_path, word_directory, algorithm=f"'{algorithm}'")
     with pytest.raises(ConfigError, match=message):
         Pipeline(config, tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
-    todo = check_before_run(config, GameContext.of(config), tmp_path / "run", ("traces", "sft"), anew=False)
+    todo = check_before_run(config, GameContext.of(config), tmp_path / "run", ("traces", "sft"), overwrite=False)
     assert todo.sft
 
 
@@ -356,7 +356,7 @@ def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Pa
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     (run / "notes.txt").write_text("mine")
-    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, anew=True)
+    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, overwrite=True)
     pipeline("traces")
     made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
     assert {path.name for path in run.iterdir()} == made | {"notes.txt"}

@@ -44,9 +44,8 @@ def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", s
     rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2", "precision": '"fp32"'}
     for name in ("expert_iteration", "dpo", "dagger"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
-        changes |= {f"{name}.sampling__max_completion_tokens": "12"}
-    config = load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
-    return config.model_copy(update={"starts_file": file, "starts_share": share, "algorithm": algorithm})
+    changes |= {"rl.starts__file": f"'{file}'", "rl.starts__fraction": str(share), "algorithm": f"'{algorithm}'"}
+    return load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
 
 
 def begun(finished_run: Path, directory: Path) -> Path:
@@ -95,12 +94,12 @@ def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
     [
         {"game__shape": '"state"'},
         {"grpo__turn_candidates": "2", "grpo__credit": '"guess"'},
-        {"grpo__scout_every_steps": "1", "grpo__focus": "1.0"},
-        {"traces__rl_only_share": "0.5"},
+        {"grpo__probe_every_steps": "1", "grpo__prioritized_fraction": "1.0"},
+        {"traces__rl_only_fraction": "0.5"},
         {"game__dictionary": '"app"', "grpo__max_refills": "2"},
         {"grpo__outside_rate": "1.0", "grpo.reward__weights": "{ quick_regret = -6.0 }"},
     ],
-    ids=["state", "candidates", "scouting", "kept from the teacher", "app", "outside"],
+    ids=["state", "candidates", "probes", "kept from the teacher", "app", "outside"],
 )
 def test_boards_go_with_other_settings(changes, finished_run, word_directory, sixty, file, tmp_path) -> None:
     run = begun(finished_run, tmp_path / "run")
@@ -167,9 +166,9 @@ def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, w
     Pipeline(config, run, QUIET)("traces")
     (run / "grpo").mkdir()
     shutil.copy(file, run / name)
-    config = config.model_copy(update={"starts_file": run / name})
-    with pytest.raises(ConfigError, match=r"starts_file .* lies in .*, which --overwrite would remove"):
-        Pipeline(config, run, QUIET, anew=True)("traces")
+    config = settings(tmp_path, word_directory, run / name)
+    with pytest.raises(ConfigError, match=r"rl\.starts\.file .* lies in .*, which --overwrite would remove"):
+        Pipeline(config, run, QUIET, overwrite=True)("traces")
     assert (run / name).read_bytes() == file.read_bytes()
 
 
@@ -181,7 +180,7 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
     write_jsonl(file, [one])
     config = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
     config = config.model_copy(update={"sft": config.sft.model_copy(update={"epochs": 0.0})})
-    Pipeline(config, run, QUIET, anew=True)("grpo")
+    Pipeline(config, run, QUIET, overwrite=True)("grpo")
     assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
     assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
 
@@ -189,15 +188,15 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
 def test_asynchronous_grpo_refuses_a_file_of_boards(word_directory, file, tmp_path) -> None:
     changes = {"grpo__credit": '"game"', "grpo__scale_advantages": "true"}
     config = settings(tmp_path, word_directory, file, **changes)
-    with pytest.raises(ConfigError, match="does not follow starts_file"):
+    with pytest.raises(ConfigError, match=r"does not follow rl\.starts\.file"):
         check_settings(config)
-    check_settings(config.model_copy(update={"starts_file": None}))
+    check_settings(load_config(write_config(tmp_path / "none.toml", word_directory, **changes)))
 
 
-def test_the_command_line_takes_a_file_and_a_share(cli, word_directory, file, tmp_path) -> None:
+def test_the_command_line_takes_a_file_and_a_fraction(cli, word_directory, file, tmp_path) -> None:
     config = write_config(tmp_path / "cli.toml", word_directory)
-    command = ("run", config, "--out", tmp_path / "run", "--starts-file", file)
-    assert "starts_share" in cli(*command, "--starts-share", "0")[2]
-    assert cli(*command, "--starts-share", "0.25", "--until", "traces")[0] == 0
+    command = ("run", config, "--out", tmp_path / "run", "--rl.starts.file", file)
+    assert "rl.starts.fraction" in cli(*command, "--rl.starts.fraction", "0")[2]
+    assert cli(*command, "--rl.starts.fraction", "0.25", "--until", "traces")[0] == 0
     stored = load_config(tmp_path / "run" / "config.json")
-    assert (stored.starts_file, stored.starts_share) == (file, 0.25)
+    assert (stored.rl.starts.file, stored.rl.starts.fraction) == (file, 0.25)

@@ -64,7 +64,7 @@ def games(path: Path) -> list[tuple[str, list[str]]]:
 
 def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    config = without_sft(tmp_path, word_directory, taught, grpo__reward__preset="'shaped'")
+    config = without_sft(tmp_path, word_directory, taught, **{"grpo.reward__preset": "'shaped'"})
     before = load_file(taught / "model.safetensors")
     results = Pipeline(config, run, QUIET)()
     assert results is not None
@@ -88,7 +88,7 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
 def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
     config = without_sft(
-        tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__candidate_shares="[0.5, 1.0]"
+        tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__interpolation_alphas="[0.5, 1.0]"
     )
     Pipeline(config, run, QUIET)("grpo")
     told = kept_weights(read_run(run))
@@ -98,7 +98,7 @@ def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp
 
 def test_a_start_that_was_kept_is_not_called_the_best_of_all_steps(taught, tmp_path: Path) -> None:
     run = read_run(taught.parent)
-    assert "no candidate played better" in kept_weights(replace(run, chosen={"step": 0, "share": 1.0}))
+    assert "no candidate played better" in kept_weights(replace(run, chosen={"step": 0, "alpha": 1.0}))
 
 
 def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directory, tmp_path: Path) -> None:
@@ -108,12 +108,12 @@ def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directo
         word_directory,
         sft__epochs="0",
         model__path=f"'{taught}'",
+        algorithm='"expert_iteration"',
         expert_iteration__rounds="1",
         expert_iteration__groups_per_round="4",
         expert_iteration__precision='"fp32"',
-        **{"expert_iteration.sampling__max_completion_tokens": "12"},
     )
-    config = load_config(path).model_copy(update={"algorithm": "expert_iteration"})
+    config = load_config(path)
     Pipeline(config, run, QUIET)()
     card = (run / "expert_iteration" / "README.md").read_text()
     assert "Teacher games to replay beside its own: 200 by the solver" in card
@@ -126,18 +126,17 @@ def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directo
 
 def test_what_is_kept_from_a_teacher_is_told_where_there_was_none(taught, word_directory, tmp_path: Path) -> None:
     said = StringIO()
-    config = without_sft(tmp_path, word_directory, taught, traces__rl_only_share="0.2")
+    config = without_sft(tmp_path, word_directory, taught, traces__rl_only_fraction="0.2")
     Pipeline(config, tmp_path / "run", Console(file=said, width=200))("grpo")
-    assert "traces.rl_only_share: groups play 10 of 51 training secrets" in said.getvalue()
+    assert "traces.rl_only_fraction: groups play 10 of 51 training secrets" in said.getvalue()
 
 
 def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, split, tmp_path: Path) -> None:
     given = tmp_path / "given.jsonl"
     given.write_text("")
     settings = {"sft__epochs": "0", "model__path": f"'{taught}'", "traces__file": f"'{given}'"}
+    settings["algorithm"] = '"expert_iteration"'
     path = write_config(tmp_path / "replaying.toml", word_directory, **settings)
-    text = 'algorithm = "expert_iteration"\n' + path.read_text()
-    path.write_text(text)
     found = preflight(load_config(path), num_groups=0)
     assert [finding.level for finding in found.findings if "given.jsonl" in finding.message] == ["problem"]
 
@@ -153,15 +152,15 @@ def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
     changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", f"{name}__precision": '"fp32"'}
-    changes |= {f"{name}.sampling__max_completion_tokens": "12"}
     path = write_config(
         tmp_path / "without.toml",
         word_directory,
+        algorithm=f"'{name}'",
         sft__epochs="0",
         model__path=f"'{taught}'",
         **{key.replace(".", "__"): text for key, text in changes.items()},
     )
-    config = load_config(path).model_copy(update={"algorithm": name})
+    config = load_config(path)
     results = Pipeline(config, tmp_path / "run", QUIET)()
     assert results is not None
     assert {"base", name} <= set(results)
@@ -199,8 +198,8 @@ def test_a_stage_that_is_left_out_is_refused(taught, word_directory, tmp_path: P
 def test_a_model_that_does_not_fit_is_refused_before_anything_is_written(
     taught, word_directory, tmp_path: Path
 ) -> None:
-    config = without_sft(tmp_path, word_directory, taught, grpo__sampling__max_completion_tokens="3")
-    with pytest.raises(ConfigError, match=r"grpo\.sampling\.max_completion_tokens 3"):
+    config = without_sft(tmp_path, word_directory, taught, max_completion_tokens="3")
+    with pytest.raises(ConfigError, match=r"max_completion_tokens 3"):
         Pipeline(config, tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
 

@@ -105,7 +105,7 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
 
 def test_an_engine_beside_the_training_takes_its_share_unless_it_sleeps() -> None:
     gib, device = 1024**3, Device("the card", 10 * 1024**3)
-    engine = VLLMSettings(gpu_memory_share=0.3)
+    engine = VLLMSettings(gpu_memory_utilization=0.3)
     training = replace(needs(6 * gib, 2 * gib), engine_weights=gib)
     assert check_memory({"grpo": training}, device) == []
     assert check_memory({"grpo": training}, device, engine.model_copy(update={"sleep": True})) == []
@@ -115,7 +115,7 @@ def test_an_engine_beside_the_training_takes_its_share_unless_it_sleeps() -> Non
     assert check_memory({"sft": training}, device, engine) == []
     (small,) = check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, engine)
     assert small.level == "problem"
-    assert "grpo.vllm.gpu_memory_share 0.3 leaves vLLM 3.0 GiB" in small.message
+    assert "grpo.vllm.gpu_memory_utilization 0.3 leaves vLLM 3.0 GiB" in small.message
     split = engine.model_copy(update={"tensor_parallel_size": 2})
     assert check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, split) == []
 
@@ -144,11 +144,9 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
 def test_a_round_that_has_no_room_for_its_reference_is_refused(
     word_directory: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory))
-    section = config.dpo.model_copy(update={"sampling": config.grpo.sampling})
-    config = config.model_copy(update={"algorithm": "dpo", "dpo": section})
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm='"dpo"'))
     monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
-    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, those it started from beside them"):
+    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, reference weights"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 

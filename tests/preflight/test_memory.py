@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import wordle_rl.models.numbers as numbers_module
-from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
+from wordle_rl.config import GRPOSettings, ModelSettings, RLSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import ModelNumbers, main_memory_bytes
 from wordle_rl.preflight.memory import Work, activation_bytes, cache_bytes, estimate, stage_works
@@ -145,8 +145,8 @@ def works(config: RunConfig, **changes: object):
 
 
 def test_stages_follow_the_settings() -> None:
-    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, beta=0.1)
-    stages = works(RunConfig(grpo=grpo))
+    grpo = GRPOSettings(groups_per_step=2, micro_batch_size=4, beta=0.1)
+    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8)))
     assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (256, 80, 2)
     assert (stages["grpo"].rows, stages["grpo"].cached_games, stages["grpo"].group_size) == (4, 16, 8)
     assert (stages["grpo"].reference, stages["grpo"].compute_bytes) == (True, 4)
@@ -158,8 +158,8 @@ def test_stages_follow_the_settings() -> None:
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dagger"])
 def test_rounds_are_counted_by_their_settings(name) -> None:
-    section = {"batch_size": 8, "groups_per_round": 3, "group_size": 4, "gradient_checkpointing": True}
-    config = RunConfig.model_validate({"algorithm": name, name: section})
+    shared = {"batch_size": 8, "group_size": 4, "gradient_checkpointing": True}
+    config = RunConfig.model_validate({"algorithm": name, "rl": shared, name: {"groups_per_round": 3}})
     stages = works(config, bf16={"sft": False, name: True})
     assert list(stages) == ["sft", name, "eval"]
     work = stages[name]
@@ -170,26 +170,28 @@ def test_rounds_are_counted_by_their_settings(name) -> None:
 
 
 def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
-    section = {"batch_size": 8, "groups_per_round": 3, "group_size": 4, "judge": "outcome"}
+    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4}}
+    section = {"groups_per_round": 3, "judge": "outcome"}
     bf16 = {"sft": False, "dpo": False}
-    work = works(RunConfig.model_validate({"algorithm": "dpo", "dpo": section}), bf16=bf16)["dpo"]
+    work = works(RunConfig.model_validate({**shared, "dpo": section}), bf16=bf16)["dpo"]
     assert (work.rows, work.cached_games) == (16, 12), "a pair is two rows"
     assert estimate(SMALL, work).reference == 4000
     adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
     assert (adapted.reference, adapted.gradients) == (4000, 40), "it is a copy of all, adapters or not"
     sampled = section | {"judge": "regret", "boards_per_round": 5, "guesses_per_board": 6}
-    work = works(RunConfig.model_validate({"algorithm": "dpo", "dpo": sampled}), bf16=bf16)["dpo"]
+    work = works(RunConfig.model_validate({**shared, "dpo": sampled}), bf16=bf16)["dpo"]
     assert work.cached_games == 30
 
 
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
-    config = RunConfig.model_validate({"game": {"shape": "state"}, "grpo": {"groups_per_step": 2, "group_size": 4}})
+    values = {"game": {"shape": "state"}, "grpo": {"groups_per_step": 2}, "rl": {"group_size": 4}}
+    config = RunConfig.model_validate(values)
     assert works(config)["grpo"].rows == 8 * 6
 
 
 def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
-    grpo = GRPOSettings(groups_per_step=2, group_size=8, micro_batch_size=4, turn_candidates=4, credit="guess")
-    assert works(RunConfig(grpo=grpo))["grpo"].rows == 4 * 6
+    grpo = GRPOSettings(groups_per_step=2, micro_batch_size=4, turn_candidates=4, credit="guess")
+    assert works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8)))["grpo"].rows == 4 * 6
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])

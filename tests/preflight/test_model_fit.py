@@ -17,6 +17,7 @@ from wordle_rl.preflight.model_fit import (
     check_engines,
     check_lengths,
     check_model,
+    check_on_policy,
     check_teacher,
     check_teacher_replies,
     check_updates,
@@ -24,35 +25,34 @@ from wordle_rl.preflight.model_fit import (
 from wordle_rl.prompt import Style, Thinking
 
 
-def test_all_budgets_are_checked_at_once(small_words, codec) -> None:
+def test_a_budget_is_checked_for_the_guess_and_for_the_game(small_words, codec) -> None:
     config = RunConfig.model_validate(
         {
             "game": {"style": "compact", "thinking": "off"},
-            "model": {"max_length": 64},
-            "grpo": {"sampling": {"max_completion_tokens": 3}},
-            "eval": {"max_completion_tokens": 40},
+            "model": {"max_length": 32},
+            "max_completion_tokens": 3,
         }
     )
     findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
     assert levels(findings) == ["problem"] * 2
-    with pytest.raises(ConfigError, match=r"the model takes 64.*; grpo.sampling.max_completion_tokens 3 is too small"):
+    with pytest.raises(ConfigError, match=r"max_completion_tokens 3 is too small.*; a game .* the model takes 32"):
         refuse(findings)
     refuse([Finding("warning", "wasteful"), Finding("note", "by the way")])
 
 
 def test_a_game_must_fit_the_engine_that_plays_it(small_words, codec) -> None:
     game = {"style": "compact", "thinking": "off"}
-    grpo = {"engine": "vllm", "sampling": {"max_completion_tokens": 12}}
 
     def found(length: int, **changes: object) -> list[Finding]:
-        values = {"game": game, "grpo": {**grpo, "vllm": {"max_length": length}, **changes}}
+        grpo = {"engine": "vllm", "vllm": {"max_length": length}, **changes}
+        values = {"game": game, "max_completion_tokens": 12, "grpo": grpo}
         config = RunConfig.model_validate(values)
         findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
         return [finding for finding in findings if "engine" in finding.message]
 
     (problem,) = found(110)
     assert problem.level == "problem"
-    assert "may take 111 tokens with grpo.sampling.max_completion_tokens 12, the engine takes 110" in problem.message
+    assert "may take 111 tokens with max_completion_tokens 12, the engine takes 110" in problem.message
     assert "raise grpo.vllm.max_length" in problem.message
     assert not found(111)
     assert not found(0)
@@ -72,13 +72,13 @@ def test_teacher_games_that_would_be_left_out_are_told() -> None:
 
 def test_budgets_that_cut_the_teacher_s_replies_are_told() -> None:
     lengths = [8] * 19 + [30]
-    assert check_teacher_replies(lengths, {"eval.max_completion_tokens": 12}) == []
+    assert check_teacher_replies(lengths, 12) == []
     longer = [8, 8, 30, 40]
-    (some,) = check_teacher_replies(longer, {"eval.max_completion_tokens": 35, "grpo.x": 40})
+    (some,) = check_teacher_replies(longer, 35)
     assert some.level == "warning"
-    assert some.message.startswith("25% of the teacher's replies take more than eval.max_completion_tokens 35")
+    assert some.message.startswith("25% of the teacher's replies take more than max_completion_tokens 35")
     assert "95 % take at most 40" in some.message
-    assert levels(check_teacher_replies([30, 40, 8], {"a": 12})) == ["problem"]
+    assert levels(check_teacher_replies([30, 40, 8], 12)) == ["problem"]
 
 
 def test_an_engine_that_is_not_installed_is_a_problem(monkeypatch) -> None:
@@ -107,7 +107,7 @@ def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
     whole = load_numbers(ModelSettings())
 
     def told(held: int, trained: int, rate: float) -> list[str]:
-        optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "grpo": {"optimizer": {"learning_rate": 1e-3}}}
+        optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "rl": {"optimizer": {"learning_rate": 1e-3}}}
         numbers = replace(whole, weight_bytes=held, trainable_bytes=trained)
         return [finding.message for finding in check_updates(RunConfig.model_validate(optimizers), numbers)]
 
@@ -116,10 +116,19 @@ def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
     assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
 
 
+def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
+    assert check_on_policy(RunConfig()) == []
+    for name in ("epsilon", "epsilon_high"):
+        given = {"grpo": {name: GRPOSettings.model_fields[name].default}}  # given, though it is the default
+        [finding] = check_on_policy(RunConfig.model_validate(given))
+        assert (finding.level, finding.message.partition(" ")[0]) == ("problem", f"grpo.{name}")
+        assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
+
+
 def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
     context = context_of(RunConfig(game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF)), sixty)
-    assert not check_lengths(context, codec, 111, {"eval.max_completion_tokens": 12})
-    assert not check_lengths(context, codec, None, {"eval.max_completion_tokens": 10_000})
-    (problem,) = check_lengths(context, codec, 110, {"eval.max_completion_tokens": 12})
+    assert not check_lengths(context, codec, 111, 12)
+    assert not check_lengths(context, codec, None, 10_000)
+    (problem,) = check_lengths(context, codec, 110, 12)
     assert problem.level == "problem"
-    assert "may take 111 tokens with eval.max_completion_tokens 12, the model takes 110" in problem.message
+    assert "may take 111 tokens with max_completion_tokens 12, the model takes 110" in problem.message

@@ -39,7 +39,7 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
     alike = check_play(Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), 32)
     assert [f.message for f in alike] == [
         "75% of the groups teach nothing, since all their games earn the same; "
-        "raise grpo.sampling.temperature or grpo.group_size"
+        "raise rl.sampling.temperature or rl.group_size"
     ]
     lost = check_play(Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), 32)
     assert [finding.level for finding in lost] == ["warning"] * 3
@@ -48,11 +48,11 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
 
 
 def test_games_are_played_as_the_chosen_algorithm_would(cli, config: Path, finished_run: Path) -> None:
-    settings = {"--dagger.sampling.max-completion-tokens": 2, "--dagger.group-size": 1, "--groups": 3}
+    settings = {"--max-completion-tokens": 2, "--rl.group-size": 1, "--groups": 3}
     flags = [part for flag in settings.items() for part in flag]
     code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--algorithm", "dagger", *flags)
     assert code == 2, "a reply of two tokens holds no guess"
-    settings["--dagger.sampling.max-completion-tokens"] = 8
+    settings["--max-completion-tokens"] = 8
     flags = [part for flag in settings.items() for part in flag]
     arguments = ("--model.path", finished_run / "sft", "--algorithm", "dagger", *flags, "--json")
     code, out, _ = cli("preflight", config, *arguments)
@@ -62,7 +62,7 @@ def test_games_are_played_as_the_chosen_algorithm_would(cli, config: Path, finis
 
 
 def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) -> None:
-    config = RunConfig.model_validate({"game": {"thinking": "off"}, "grpo": {"group_size": 2}})
+    config = RunConfig.model_validate({"game": {"thinking": "off"}, "rl": {"group_size": 2}})
     say = Prompter(thinking=Thinking.OFF).reply
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: [say("crane")], 3: ["what?", *lose[:5]]}
@@ -91,7 +91,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     before = sorted(config.parent.rglob("*"))
     code, out, err = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2)
     assert (code, err) == (0, "")
-    for words in ("as it stands", "longest game", "8: ", "key/value cache", "⟦<guess>", "<|end|>⟧", "all at once"):
+    for words in ("unchanged", "longest game", "8: ", "key/value cache", "⟦<guess>", "<|end|>⟧", "all at once"):
         assert words in out
     code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2, "--json")
     found = json.loads(out)
@@ -104,8 +104,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
 def test_the_stage_of_another_algorithm_is_counted_too(name: str, cli, config: Path) -> None:
-    sampling = (f"--{name.replace('_', '-')}.sampling.max-completion-tokens", 12)
-    code, out, err = cli("preflight", config, "--algorithm", name, *sampling, "--json")
+    code, out, err = cli("preflight", config, "--algorithm", name, "--json")
     assert (code, err) == (0, "")
     memory = json.loads(out)["memory"]
     assert list(memory) == ["sft", name, "eval"]
@@ -124,11 +123,11 @@ def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tm
     model = published("deepseek-r1", tmp_path / "published")
     (model / "model.safetensors").unlink()  # nothing below needs weights
     arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--sft.max-length", 8)
-    code, out, err = cli(*arguments, "--grpo.sampling.max-completion-tokens", 2)
+    code, out, err = cli(*arguments, "--max-completion-tokens", 2, "--grpo.epsilon", 0.2)
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
     assert code == 2
     assert len(problems) == 4, problems
-    for words in ("opens a thought", "sft.max_length 8", "eval.max_completion_tokens", "grpo.sampling"):
+    for words in ("opens a thought", "sft.max_length 8", "max_completion_tokens 2", "grpo.epsilon"):
         assert any(words in line for line in problems), (words, problems)
     assert err.strip() == "error: this run cannot work: 4 problems, listed above"
 
@@ -136,7 +135,7 @@ def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tm
 def test_weights_that_are_missing_are_a_problem_only_to_who_plays(cli, config: Path, tmp_path: Path) -> None:
     model = published("qwen3", tmp_path / "published")
     (model / "model.safetensors").unlink()
-    budgets = ("--grpo.sampling.max-completion-tokens", 64, "--eval.max-completion-tokens", 64)
+    budgets = ("--max-completion-tokens", 64)
     arguments = ("preflight", config, "--model.path", model, *budgets)
     code, out, _ = cli(*arguments, "--groups", 0)
     assert (code, "earlier replies stay as they were spoken" in out) == (0, True)
@@ -163,8 +162,7 @@ def test_a_missing_model_is_one_problem(cli, config: Path, tmp_path: Path) -> No
 
 def test_what_the_launched_processes_cannot_do_is_a_problem(cli, config: Path, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    shorter = ("--dpo.sampling.max-completion-tokens", 12)
-    code, out, _ = cli("preflight", config, "--algorithm", "dpo", *shorter, "--json")
+    code, out, _ = cli("preflight", config, "--algorithm", "dpo", "--json")
     problems = [finding["message"] for finding in json.loads(out)["findings"] if finding["level"] == "problem"]
     assert (code, problems) == (2, ["dpo trains in one process; start one alone, or set algorithm to grpo"])
 

@@ -163,7 +163,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 def test_a_config_and_a_game_file_without_the_setting_are_read(tmp_path: Path) -> None:
     lineage = Lineage(game=GameSettings(), lessons=(lesson_of(WordSettings(), split_secrets(load_words())),))
     save_lineage(tmp_path, lineage)
-    (tmp_path / "config.json").write_text(RunConfig().model_dump_json())
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig().stored()))
     for name in (LINEAGE_FILE, "config.json"):
         stored = json.loads((tmp_path / name).read_text())
         assert stored["game"].pop("system_prompt") is None
@@ -180,7 +180,7 @@ def test_the_text_lies_beside_the_model_and_in_the_config(text: str, tmp_path: P
     found = lineage_of(tmp_path)
     assert found is not None
     assert found.game.prompter(5) == game.prompter(5) == Prompter(system_prompt=text)
-    (tmp_path / "config.json").write_text(RunConfig(game=game).model_dump_json())
+    (tmp_path / "config.json").write_text(json.dumps(RunConfig(game=game).stored()))
     assert load_config(tmp_path / "config.json").game == LLMTeacherSettings(game=game).game == game
 
 

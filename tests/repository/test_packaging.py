@@ -91,7 +91,19 @@ def test_the_sdist_holds_the_repository_and_nothing_made_in_it(built: Path) -> N
     names = in_sdist(built)
     assert {"LICENSE", "README.md", "PKG-INFO", "Makefile", "configs/quickstart.toml", "docs/index.md"} <= names
     assert {"src/wordle_rl/py.typed", "tests/repository/test_packaging.py", ".github/workflows/test.yml"} <= names
-    made = {".venv", ".venv-vllm", "runs", "site", "dist", "build", "shared", ".env", ".mypy_cache", ".git"}
+    made = {
+        ".venv",
+        ".venv-vllm",
+        ".venv-integrations",
+        "runs",
+        "site",
+        "dist",
+        "build",
+        "shared",
+        ".env",
+        ".mypy_cache",
+        ".git",
+    }
     assert {name.split("/")[0] for name in names} & made == set()
     assert [name for name in names if "__pycache__" in name] == []
 

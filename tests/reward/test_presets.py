@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from reward_games import SOLVER, games, play
 
 from wordle_rl.env import Transcript
@@ -156,55 +155,35 @@ def test_format_compliance_is_the_share_of_listed_words() -> None:
 
 def test_fixed_schedule_never_changes() -> None:
     schedule = Schedule({"win": 1.0})
-    assert schedule.rubric_at(0) == schedule.rubric_at(10**6, 1.0) == Rubric({"win": 1.0})
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 1000), st.integers(0, 2000))
-def test_linear_schedule_is_a_straight_line_that_ends(over_steps: int, step: int) -> None:
-    schedule = Schedule({"format": 1.0, "win": 1.0}, {"format": 0.3, "information": 1.0}, over_steps)
-    done = min(1.0, step / over_steps)
-    expected = {"format": 1.0 - 0.7 * done, "win": 1.0 - done, "information": done}
-    assert dict(schedule.rubric_at(step).weights) == pytest.approx(expected)
-
-
-def test_linear_schedule_meets_both_ends_exactly() -> None:
-    schedule = Schedule({"format": 0.1}, {"format": 0.7}, over_steps=3, keep_order=False)
-    assert schedule.rubric_at(0).effective_weights == {"format": 0.1}
-    assert schedule.rubric_at(3).effective_weights == schedule.rubric_at(99).effective_weights == {"format": 0.7}
+    assert schedule.rubric() == schedule.rubric(1.0) == Rubric({"win": 1.0})
 
 
 def test_switch_schedule_follows_the_compliance_it_is_given_and_remembers_none() -> None:
     schedule = CURRICULA["shaped_curriculum"]
-    assert schedule.switches
-    sides = [schedule.rubric_at(step, compliance) for step, compliance in enumerate([None, 0.0, 0.89, 0.9, 1.0, 0.5])]
+    sides = [schedule.rubric(compliance) for compliance in (None, 0.0, 0.89, 0.9, 1.0, 0.5)]
     early, late = PRESETS["shaped"], PRESETS["shaped_strategy"]
     assert sides == [early, early, early, late, late, early]
     # Passing the best so far latches the switch.
     best_so_far = [0.2, 0.95, 0.95]
-    assert [schedule.rubric_at(7, best) for best in best_so_far] == [early, late, late]
+    assert [schedule.rubric(best) for best in best_so_far] == [early, late, late]
 
 
 def test_wrong_schedules_are_named() -> None:
     good = {"win": 1.0}
-    with pytest.raises(RewardError, match=r"over_steps.*-1"):
-        Schedule(good, good, over_steps=-1)
     with pytest.raises(RewardError, match=r"threshold.*1\.5"):
         Schedule(good, good, threshold=1.5)
     with pytest.raises(RewardError, match="'wins'"):
         Schedule(good, {"wins": 1.0})
     with pytest.raises(RewardError, match="'wins'"):
         Schedule({"wins": 1.0})
-    for schedule in (Schedule(good), Schedule(good, good, 5), Schedule(good, good)):
-        with pytest.raises(RewardError, match=r"step.*-1"):
-            schedule.rubric_at(-1)
+    for schedule in (Schedule(good), Schedule(good, good)):
         with pytest.raises(RewardError, match=r"format_compliance.*1\.2"):
-            schedule.rubric_at(0, 1.2)
+            schedule.rubric(1.2)
 
 
 def test_every_name_has_a_schedule_and_unknown_names_list_the_known() -> None:
     for name, preset in PRESETS.items():
-        assert named_schedule(name).rubric_at(3, 0.5) == preset
+        assert named_schedule(name).rubric(0.5) == preset
     assert named_schedule("shaped_curriculum") is CURRICULA["shaped_curriculum"]
     with pytest.raises(RewardError, match=r"'shape'.*shaped_curriculum"):
         named_schedule("shape")

@@ -22,10 +22,10 @@ def starts(small_words):
     def make(**changes) -> GroupStarts:
         settings = {
             "given_starts": given,
-            "starts_share": SHARE,
+            "starts_fraction": SHARE,
             "outside_rate": 0.2,
-            "max_given": 2,
-            "priority_weight": 0.5,
+            "max_prefix_guesses": 2,
+            "prioritized_fraction": 0.5,
         }
         return GroupStarts(small_words, Prompter(), small_words.answers[:12], 3, **(settings | changes))
 
@@ -41,33 +41,33 @@ def test_the_share_comes_from_the_file_and_the_others_are_drawn_as_without_it(st
             assert after == before or after in given
             taken += after in given
     assert 0.3 < taken / 400 < 0.5
-    assert {*starts(starts_share=1.0).draw(8, 0)} <= given
-    same = starts(starts_share=1.0, given_starts=()).draw(8, 0)
+    assert {*starts(starts_fraction=1.0).draw(8, 0)} <= given
+    same = starts(starts_fraction=1.0, given_starts=()).draw(8, 0)
     assert same == plain.draw(8, 0), "a share of no boards is no group"
 
 
 def test_the_same_seed_step_process_and_refill_draw_the_same_and_others_do_not(starts) -> None:
-    whole = starts(starts_share=1.0)
+    whole = starts(starts_fraction=1.0)
     seen = [whole.draw(6, *numbers) for numbers in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 1))]
-    assert seen == [starts(starts_share=1.0).draw(6, *n) for n in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 1))]
+    assert seen == [starts(starts_fraction=1.0).draw(6, *n) for n in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 1))]
     assert len({tuple(drawn) for drawn in seen}) == 5
 
 
 def test_boards_do_not_repeat_in_a_draw_while_there_are_enough(starts) -> None:
-    whole = starts(starts_share=1.0)
+    whole = starts(starts_fraction=1.0)
     count = len(whole._given_starts)
     assert sorted(whole.draw(count, 0), key=str) == sorted(whole._given_starts, key=str)
     assert len(whole.draw(count + 1, 0)) == count + 1
 
 
 def test_every_board_comes_up(starts) -> None:
-    whole = starts(starts_share=1.0)
+    whole = starts(starts_fraction=1.0)
     assert {start for step in range(60) for start in whole.draw(4, step)} == {*whole._given_starts}
 
 
 def ended(start: InitialState, words):
     """The record of a game that was broken off where it began."""
-    env = WordleEnv(start.secret, words, Prompter(), start.given)
+    env = WordleEnv(start.secret, words, Prompter(), start.prefix_guesses)
     env.truncate(StopReason.TOKEN_BUDGET)
     return env.transcript()
 

@@ -58,8 +58,8 @@ def test_without_a_weight_of_priorities_all_are_alike() -> None:
 
 def test_half_a_weight_is_half_of_each() -> None:
     chances = []
-    for priority_weight in (0.0, 0.5, 1.0):
-        picker = SecretPicker(SECRETS, priority_weight, 0)
+    for prioritized_fraction in (0.0, 0.5, 1.0):
+        picker = SecretPicker(SECRETS, prioritized_fraction, 0)
         for secret, std in zip(SECRETS, range(8), strict=True):
             picker.update(secret, float(std))
         chances.append(picker.weights())
@@ -75,8 +75,8 @@ def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
 
 
 @given(STDS, st.floats(0, 1))
-def test_weights_are_chances(stds, priority_weight) -> None:
-    picker = SecretPicker(SECRETS, priority_weight, 0)
+def test_weights_are_chances(stds, prioritized_fraction) -> None:
+    picker = SecretPicker(SECRETS, prioritized_fraction, 0)
     for secret, std in stds.items():
         picker.update(secret, std)
     weights = picker.weights()

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from reward_games import SOLVER, WORDS, play
 from training_fixtures import small_model
 
-from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
+from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter
@@ -38,6 +38,6 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
 
 def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
     model = small_model(tokenizer)
-    assert prompt_budget(model, GRPOSettings(sampling=SamplingSettings(max_completion_tokens=6))) == 1024 - 6
+    assert prompt_budget(model, SamplingSettings(max_completion_tokens=6)) == 1024 - 6
     with pytest.raises(ConfigError, match=r"max_completion_tokens 1024 .*context of 1024"):
-        prompt_budget(model, GRPOSettings(sampling=SamplingSettings(max_completion_tokens=1024)))
+        prompt_budget(model, SamplingSettings(max_completion_tokens=1024))

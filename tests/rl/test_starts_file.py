@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import ConfigError, DaggerSettings, DPOSettings, ExpertIterationSettings, GRPOSettings
+from wordle_rl.config import ConfigError, DaggerTraining, DPOTraining, ExpertIterationTraining, GRPOTraining
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace import Trace, TraceTurn
@@ -112,10 +112,10 @@ def test_a_secret_that_is_no_answer_is_used_only_where_something_is_learnt_witho
     assert read(*rows, outside=False).rejected == {"outside_secret": 1}
     regret = {"reward": {"weights": {"quick_regret": -6.0}}}
     learns = [
-        GRPOSettings.model_validate(regret), DaggerSettings(), DPOSettings(),
-        DPOSettings.model_validate(regret | {"judge": "outcome"}),
+        GRPOTraining.model_validate(regret), DaggerTraining(), DPOTraining(),
+        DPOTraining.model_validate(regret | {"judge": "outcome"}),
     ]  # fmt: skip
-    asks = [GRPOSettings(), ExpertIterationSettings(), DPOSettings(judge="outcome"), DPOSettings(judge="information")]
+    asks = [GRPOTraining(), ExpertIterationTraining(), DPOTraining(judge="outcome"), DPOTraining(judge="information")]
     assert [settings.learns_without_wins for settings in (*learns, *asks)] == [True] * 4 + [False] * 4
 
 

@@ -16,7 +16,7 @@ from model_server import model_server, plays_the_same_games
 from training_fixtures import compact, fast, make_run, rows, weights_of, write_config
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RewardSettings, SamplingSettings, load_config
+from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
@@ -216,7 +216,7 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
             if parameter.dim() > 1:
                 parameter.mul_(0.25)
     before = weights_of(policy)
-    settings = GRPOSettings(
+    settings = GRPOTraining(
         steps=3,
         groups_per_step=2,
         group_size=4,

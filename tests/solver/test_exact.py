@@ -10,7 +10,7 @@ from solver_states import some_states
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, marks_matrix, partition
-from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, log_table, sum_logs
+from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, largest_classes, log_table, sum_logs
 from wordle_rl.solver.quick import typical_guesses
 from wordle_rl.words import WordList
 
@@ -110,13 +110,14 @@ def test_every_method_counts_classes_as_a_counter_does(length: int, num: int) ->
     words = random_words(500, length)
     table = log_table(num)
     block = marks_matrix(words, words[:num]).T
-    split, logs = count_split(block), sum_logs(block, table)
-    assert split.num_classes.shape == split.num_pairs.shape == logs.shape == (500,)
+    split, logs, largest = count_split(block), sum_logs(block, table), largest_classes(block)
+    assert split.num_classes.shape == split.num_pairs.shape == logs.shape == largest.shape == (500,)
     for guess in range(0, 500, 7):
         sizes = sorted(Counter(block[:, guess].tolist()).values())
         assert split.num_classes[guess] == len(sizes)
         assert split.num_pairs[guess] == sum(math.comb(size, 2) for size in sizes)
         assert logs[guess] == sum(int(table[size]) for size in sizes)
+        assert largest[guess] == sizes[-1]
         assert sorted(class_sizes(block[:, guess]).tolist()) == sizes
 
 
@@ -125,6 +126,7 @@ def test_counting_leaves_the_codes_alone() -> None:
     before = block.copy()
     count_split(block)
     sum_logs(block, log_table(20))
+    largest_classes(block)
     np.testing.assert_array_equal(block, before)
 
 
@@ -193,7 +195,8 @@ def test_information_on_small_sets_by_hand() -> None:
     assert solver.best_information([2]) == solver.best_information([]) == solver.information_of("cat", []) == 0.0
     assert solver.information([]).tolist() == solver.expected_remaining([]).tolist() == [0.0] * 5
     openers = solver.best_openers(3)
-    assert [(o.guess, o.bits, o.expected_remaining) for o in openers] == [(g, 1.5, 1.5) for g in ("cat", "cot", "cut")]
+    figures = [(o.guess, o.bits, o.expected_remaining, o.largest_class) for o in openers]
+    assert figures == [(guess, 1.5, 1.5, 2) for guess in ("cat", "cot", "cut")]
 
 
 @settings(deadline=None, max_examples=50)

@@ -33,12 +33,18 @@ class Family:
 
 _IM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _THINK = ("<think>", "</think>")
+_TOOLS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 _LLAMA = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 _GEMMA = ("<pad>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>")
+_GEMMA4 = (
+    "<pad>", "<eos>", "<bos>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>",
+    "<tool_response|>", '<|"|>', "<|think|>", "<|channel>", "<channel|>", "<|turn>", "<turn|>", "<|image>", "<|image|>",
+    "<image|>",
+)  # fmt: skip
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
 
 FAMILIES = {
-    "qwen3": Family("qwen3", _IM, "<|im_end|>", "<|im_end|>", None, Qwen3Config, _THINK),
+    "qwen3": Family("qwen3", _IM, "<|im_end|>", "<|im_end|>", None, Qwen3Config, (*_THINK, *_TOOLS)),
     "qwen2.5": Family("qwen2_5", _IM, "<|im_end|>", "<|im_end|>", None, Qwen2Config),
     "gemma3": Family("gemma3", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
     "llama3": Family("llama3_2", _LLAMA, "<|eot_id|>", "<|eot_id|>", "<|begin_of_text|>", LlamaConfig),
@@ -47,6 +53,8 @@ FAMILIES = {
     ),
     "gemma2": Family("gemma", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
 }
+ENCODED_ALONE = {"gemma4": Family("gemma4", _GEMMA4, "<turn|>", "<turn|>", "<bos>", Gemma3TextConfig)}
+"""Families whose tokens alone are compared with those of other libraries."""
 
 
 def published_template(name: str) -> str:
@@ -73,7 +81,7 @@ def _byte_pairs() -> str:
 
 def family_tokenizer(name: str, template: str | None = None) -> PreTrainedTokenizerFast:
     """A family's tokenizer in small, with its published template or the one given."""
-    family = FAMILIES[name]
+    family = {**FAMILIES, **ENCODED_ALONE}[name]
     tokenizer = Tokenizer.from_str(_byte_pairs())
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in family.special])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in family.added])

@@ -33,7 +33,7 @@ class Choosing:
         monkeypatch.setattr(Validation, "__call__", listen)
 
     def __call__(self, directory, model=None, pressing=None, **changes):
-        settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "candidate_shares": THIRDS, **changes})
+        settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "interpolation_alphas": THIRDS, **changes})
         words, codec = self.training.words, self.training.codec
         setup = GameSetup(
             context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), self.split.train, self.split.val

@@ -5,12 +5,12 @@ import pytest
 torch = pytest.importorskip("torch")
 from training_fixtures import fast
 
-from wordle_rl.config import DaggerSettings, SamplingSettings
+from wordle_rl.config import DaggerTraining, SamplingSettings
 
-SETTINGS = DaggerSettings(
+SETTINGS = DaggerTraining(
     rounds=1,
     groups_per_round=6,
-    replay_share=0.0,
+    replay_fraction=0.0,
     outside_rate=0.0,
     batch_size=4,
     sampling=SamplingSettings(max_completion_tokens=12),

@@ -6,14 +6,14 @@ torch = pytest.importorskip("torch")
 from scripted import say, scripted
 from training_fixtures import compact, fast
 
-from wordle_rl.config import DPOSettings, SamplingSettings
+from wordle_rl.config import DPOTraining, SamplingSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS
 from wordle_rl.rl.setup import Scored
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 
-SETTINGS = DPOSettings(
+SETTINGS = DPOTraining(
     rounds=1,
     groups_per_round=1,
     group_size=2,

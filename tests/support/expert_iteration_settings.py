@@ -5,14 +5,14 @@ import pytest
 torch = pytest.importorskip("torch")
 from training_fixtures import fast
 
-from wordle_rl.config import ExpertIterationSettings, SamplingSettings
+from wordle_rl.config import ExpertIterationTraining, SamplingSettings
 
-SETTINGS = ExpertIterationSettings(
+SETTINGS = ExpertIterationTraining(
     rounds=1,
     groups_per_round=1,
     group_size=5,
     keep_per_group=1,
-    replay_share=0.0,
+    replay_fraction=0.0,
     batch_size=2,
     sampling=SamplingSettings(max_completion_tokens=12),
     optimizer=fast(),

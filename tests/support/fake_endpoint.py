@@ -22,6 +22,18 @@ def chat(text: object, finish_reason: str = "stop", usage: tuple[int, int] | Non
     return 200, body
 
 
+def streamed_chat(text: str, finish_reason: str = "stop", usage: tuple[int, int] = (1, 1)) -> Answer:
+    """The same as a stream of two pieces, as servers send it to whoever asks for one."""
+    about = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+    counts = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+    pieces = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}], "usage": counts},
+    ]
+    lines = [f"data: {json.dumps({**about, **piece})}\n\n" for piece in pieces]
+    return 200, "".join([*lines, "data: [DONE]\n\n"]).encode(), {"Content-Type": "text/event-stream"}
+
+
 class FakeEndpoint:
     """A chat server whose answer (status, body, headers if any) is a function of the request's number and body."""
 
@@ -50,9 +62,8 @@ class FakeEndpoint:
             def reply(self, status: int, value: object, headers: dict[str, str] | None = None) -> None:
                 content = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
-                for name, text in (headers or {}).items():
+                for name, text in {"Content-Type": "application/json", **(headers or {})}.items():
                     self.send_header(name, text)
                 self.end_headers()
                 self.wfile.write(content)

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 from contexts import context_for
 from training_fixtures import compact, make_run, small_model
 
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.setup import GameSetup, prompt_budget
@@ -16,7 +16,7 @@ from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 
-SETTINGS = GRPOSettings(
+SETTINGS = GRPOTraining(
     groups_per_step=3,
     group_size=4,
     sampling=SamplingSettings(max_completion_tokens=6),
@@ -30,10 +30,10 @@ class Schedule:
 
     def __init__(self, pay=lambda transcript, turn: (len(turn.reply) % 5) / 4) -> None:
         self.pay = pay
-        self.asked: list[tuple[int, float | None]] = []
+        self.asked: list[float | None] = []
 
-    def rubric_at(self, step: int, format_compliance: float | None = None):
-        self.asked.append((step, format_compliance))
+    def rubric(self, format_compliance: float | None = None):
+        self.asked.append(format_compliance)
         return self
 
     def score(self, transcript, _solver) -> RewardBreakdown:
@@ -56,7 +56,11 @@ class Roll:
             self.rollouts.schedule = Schedule(pay)
         self.games = []
         log_samples = self.rollouts._log_samples
-        self.rollouts._log_samples = lambda step, games: log_samples(step, self.games.append(games) or games)
+        self.rollouts._log_samples = lambda step, groups: log_samples(step, self._kept(groups))
+
+    def _kept(self, groups):
+        self.games.append([game for group in groups for game in group.games])
+        return groups
 
     def __call__(self, step: int = 0) -> dict[str, list]:
         """The rows of a step; the rest of its result is in `result`."""
@@ -70,7 +74,10 @@ class Roll:
 
     @contextmanager
     def open_sampler(self, sampling, seed):
-        yield TransformersSampler(self.model, self.codec, sampling, seed), prompt_budget(self.model, self.settings)
+        yield (
+            TransformersSampler(self.model, self.codec, sampling, seed),
+            prompt_budget(self.model, self.settings.sampling),
+        )
 
 
 def turns_of(row_of: dict[str, list], row: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -12,7 +12,7 @@ from training_fixtures import compact, fast, make_run, small_model
 
 import wordle_rl.rl.grpo.rollouts as rollouts_module
 import wordle_rl.rl.grpo.train as grpo_module
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.grpo.layout import lay_out
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
@@ -24,7 +24,7 @@ from wordle_rl.solver import Solver
 TOKENS = SamplingSettings(max_completion_tokens=6)
 
 
-SETTINGS = GRPOSettings(
+SETTINGS = GRPOTraining(
     steps=2,
     groups_per_step=2,
     group_size=4,
@@ -122,5 +122,5 @@ def logprob(model, segments) -> float:
     return total
 
 
-def update(settings: GRPOSettings, **changes: object) -> GRPOSettings:
+def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
     return settings.model_copy(update=changes)

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from wordle_rl.config import (
     GameSettings,
-    OptimizerSettings,
+    RLOptimizerSettings,
     RunConfig,
     TeacherSettings,
     TraceSettings,
@@ -126,8 +126,8 @@ def weights_of(model) -> dict[str, object]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
-def fast(name: str = "adamw", **settings: object) -> OptimizerSettings:
-    return OptimizerSettings(name=name, learning_rate=3e-3, warmup_share=0.0, schedule="constant", **settings)
+def fast(name: str = "adamw", **settings: object) -> RLOptimizerSettings:
+    return RLOptimizerSettings(name=name, learning_rate=3e-3, warmup_fraction=0.0, schedule="constant", **settings)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -135,23 +135,25 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 
 def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
-    """A TOML file of a run that takes seconds; `changes` replace lines by their key, section__key = text."""
+    """A TOML file of a run that takes seconds; `changes` replace lines by their key, section__key = text.
+
+    A key without a section stands at the top.
+    """
     settings = {
+        "": {"max_completion_tokens": "12"},
         "words": {"source": json.dumps(str(word_directory))},
         "game": {"style": '"compact"', "thinking": '"off"'},
         "traces": {"num_games": "200"},
         "model": {**{name: str(size) for name, size in TINY.items()}, "max_length": "128"},
         "sft": {"batch_size": "32", "precision": '"fp32"'},
         "grpo": {"steps": "2", "groups_per_step": "2", "group_size": "4", "precision": '"fp32"'},
-        "grpo.sampling": {"max_completion_tokens": "12"},
-        "eval": {"max_completion_tokens": "12"},
     }
     for name, text in changes.items():
         *section, key = name.split("__")
         settings.setdefault(".".join(section), {})[key] = text
     lines = []
     for section, values in settings.items():
-        lines += [f"[{section}]", *(f"{key} = {text}" for key, text in values.items()), ""]
+        lines += [f"[{section}]"] * bool(section) + [*(f"{key} = {text}" for key, text in values.items()), ""]
     path.write_text("\n".join(lines))
     return path
 
@@ -177,7 +179,7 @@ def finished_run(word_directory, tmp_path_factory) -> Path:
 def cli(capsys):
     """Run a command; its exit code, standard output and standard error."""
 
-    from wordle_rl.cli import main
+    from wordle_rl.__main__ import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -4,6 +4,7 @@ torchrun --nproc-per-node 2 tests/support/two_processes.py WORDS GAMES OUT
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from contexts import context_for
 
 import wordle_rl.rl.grpo.train as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOSettings, OptimizerSettings, RunConfig, SamplingSettings, SFTSettings
+from wordle_rl.config import GRPOTraining, RLOptimizerSettings, RunConfig, SamplingSettings, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
@@ -29,7 +30,7 @@ from wordle_rl.words.split import split_secrets
 SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 LAST_BATCH = 5
 """Games that are left for the last step of SFT: fewer than one of two processes takes."""
-OPTIMIZER = OptimizerSettings(learning_rate=3e-3, warmup_share=0.0, schedule="constant")
+OPTIMIZER = RLOptimizerSettings(learning_rate=3e-3, warmup_fraction=0.0, schedule="constant")
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 
 
@@ -70,7 +71,7 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
     train_sft(models[0], codec, learnt, sft, run, validation=validation)
     Replaying.played = found["rows"]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
-    grpo = GRPOSettings(
+    grpo = GRPOTraining(
         steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
         sampling=SamplingSettings(max_completion_tokens=6),
     )  # fmt: skip
@@ -92,3 +93,7 @@ if __name__ == "__main__":
     facts = {"world_size": done["world_size"], "best_compliance": Replaying.last.best_compliance}
     (out / f"rank{rank}.json").write_text(json.dumps(facts))
     leave_process_group()
+    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end
+    # ("terminate called without an active exception").
+    sys.stdout.flush()
+    os._exit(0)

@@ -67,8 +67,8 @@ def test_the_address_goes_by_two_names_of_which_one_is_given(serve, cli, word_di
     teacher = ("traces", "--out", path, "--words", word_directory, "--teacher")
     asked = (*teacher, "openai", "--model", "m", "--max-secrets", 1, *address)
     for refused, named in {
-        (*asked, "--provider", endpoint.url): "--provider and --base-url both say",
-        (*asked, "--provider", "local"): "--provider and --base-url both say",
+        (*asked, "--provider", endpoint.url): "--provider and --base-url both name",
+        (*asked, "--provider", "local"): "--provider and --base-url both name",
         (*teacher, "solver", *address): "--base-url is for --teacher openai",
     }.items():
         code, out, err = cli(*refused)
@@ -258,10 +258,10 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
     [
         (["--model", ""], "--model"),
         (["--model", "solver"], "would pass for the solver's own"),
-        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file both say"),
+        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file both choose"),
         (["--provider", "grok"], "no provider"),
         (["--provider", "together"], "TOGETHER_API_KEY"),
-        (["--provider", "http://127.0.0.1:9/v1"], "nothing answers"),
+        (["--provider", "http://127.0.0.1:9/v1"], "no response from"),
         (["--words-file", "none.txt"], "none.txt"),
         (["--words-file", "odd.txt"], "not in word list"),
         (["--words-file", "empty.txt"], "holds no words"),

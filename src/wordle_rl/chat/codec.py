@@ -51,9 +51,9 @@ class ChatCodec:
         self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a whole prompt, ending where the policy is to speak.
+        """Ids of a whole prompt, ending where the completion begins.
 
-        Turns already on the board are joined on as `encode_game` joins them, so that a start state reads exactly
+        Turns already on the board are joined on as `encode_game` joins them, so that an initial state reads exactly
         as the same board reached in play, whatever the template does to earlier replies.
 
         Raises:
@@ -68,13 +68,13 @@ class ChatCodec:
         return self.encode(self._render(messages))
 
     def bridge_ids(self, feedback: Message) -> list[int]:
-        """Ids between the end of one completion and the start of the next: the user's answer in its frame."""
+        """Ids between the end of one completion and the start of the next: the feedback message in its frame."""
         return list(self._cached(self._answer(feedback["content"])))
 
     def reply_ids(self, text: str) -> list[int]:
         """Ids of an assistant turn as a policy samples it, its closing token included.
 
-        Where the prompt ends in an opened thought, they go on from there.
+        Where the prompt ends in an opened thought, they continue it.
         """
         return [*self._cached(self.frame.spoken(text)), *self.turn_end_ids]
 
@@ -83,7 +83,7 @@ class ChatCodec:
         return [] if completion and completion[-1] in self.stop_ids else list(self.turn_end_ids)
 
     def text_of(self, completion: Sequence[int]) -> str:
-        """The words of a completion, without the tokens that close it; a thought the prompt opened is part of them."""
+        """The text of a completion, without the tokens that close it; a thought the prompt opened is part of them."""
         kept = list(completion)
         while kept and kept[-1] in self.stop_ids:
             kept.pop()
@@ -93,7 +93,7 @@ class ChatCodec:
         """Encode a finished conversation.
 
         Returns:
-            Token ids and, for each, 1 if the policy speaks it (replies with their closing token) or 0.
+            Token ids and, for each, 1 if the policy samples it (replies with their closing token) or 0.
 
         Raises:
             ValueError: If the messages do not alternate prompt, reply, prompt, reply.
@@ -104,14 +104,14 @@ class ChatCodec:
         for offset, message in enumerate(messages[first:]):
             is_reply = offset % 2 == 0
             if (message["role"] == "assistant") != is_reply:
-                raise ValueError("after the opening, replies and answers must alternate")
+                raise ValueError("after the opening, replies and feedback messages must alternate")
             new = self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message)
             ids += new
             loss_mask += [int(is_reply)] * len(new)
         return ids, loss_mask
 
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
-        """Encode many replies and answers in one batch, so that `encode_game` only joins them."""
+        """Encode many replies and feedback messages in one batch, so that `encode_game` only joins them."""
         texts = {*map(self.frame.spoken, replies), *map(self._answer, feedbacks)}
         if len(self._cache) >= _MAX_CACHED_TEXTS:
             self._cache.clear()
@@ -121,7 +121,7 @@ class ChatCodec:
             self._cache.update(zip(missing, map(tuple, encoded), strict=True))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a piece of text exactly as it stands."""
+        """Ids of a piece of text, unchanged."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _answer(self, text: str) -> str:
@@ -166,10 +166,10 @@ def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int])
     return "".join(parts) + ("⟧" if trained else "")
 
 
-def unwritable(codec: ChatCodec, text: str) -> str:
-    """The characters of a text that the tokenizer has no tokens for; empty if it has tokens for all of it."""
+def unwritable(codec: ChatCodec, text: str) -> tuple[str, ...]:
+    """Parts of a text that the tokenizer has no tokens for, quoted for a message; none if it has tokens for all."""
     unknown = codec.tokenizer.unk_token_id
     if unknown is None or unknown in codec.stop_ids or unknown not in codec.encode(text):
-        return ""
+        return ()
     alone = [character for character in dict.fromkeys(text) if unknown in codec.encode(character)]
-    return ", ".join(map(repr, alone)) or "some of the words"
+    return tuple(map(repr, alone)) or ("some of the words",)

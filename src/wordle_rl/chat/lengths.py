@@ -14,7 +14,7 @@ _SAMPLE_GAMES = 64
 
 
 def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
-    """The most tokens it takes to guess an answer and say nothing else, the closing token included."""
+    """Tokens of the longest completion that only guesses an answer, the closing token included."""
     replies = [prompter.reply(word) for word in words.answers]
     codec.warm(replies, ())
     return max(len(codec.reply_ids(reply)) for reply in replies)
@@ -23,8 +23,8 @@ def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
 def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_completion_tokens: int) -> int:
     """Tokens of the longest conversation a game may come to when every reply uses up its budget.
 
-    In state shape a conversation is one prompt and one reply. How long the answers to guesses are is measured on
-    random games in which no guess is right, since a bound over all games would be far too wide.
+    In state shape a conversation is one prompt and one reply. The length of feedback messages is measured on
+    random games without a right guess; a bound over all games would be far too wide.
     """
     rng = random.Random(0)
     longest = 0

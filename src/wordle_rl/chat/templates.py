@@ -1,8 +1,8 @@
-"""Chat templates: what they put around the words of a conversation, and variants of them fit for training.
+"""Chat templates: the text they put around messages, and variants of them fit for training.
 
 Many stock templates rewrite history: Qwen3's and DeepSeek-R1's drop the thinking of earlier replies, Llama 3.2's
-names today's date, Gemma's first two refuse a system message. A policy trained on what it really said would then be
-served prompts it never saw. `training_template` wraps such a template: the messages up to the first reply are still
+names today's date, Gemma's first two refuse a system message. A policy trained on its sampled completions would then
+be served prompts it never saw. `training_template` wraps such a template: the messages up to the first reply are still
 rendered by the stock template, every later turn is joined on exactly as `ChatCodec` joins it. The variant is saved with
 the model, so that any server renders what was trained, token for token.
 """
@@ -35,10 +35,10 @@ class ChatTemplateError(ValueError):
 class Frame:
     """Text that a template puts around the messages of a conversation.
 
-    `turn_end` is the text of the token that closes a reply. An answer to a reply stands between `bridge_head` and
+    `turn_end` is the text of the token that closes a reply. A feedback message stands between `bridge_head` and
     `bridge_tail`, which asks for the next reply; `answer_end` is the part of the tail that stays when none is asked
     for. `opened` is the beginning of a reply that the tail already holds, such as `<think>` and a line break: the
-    policy is not asked to write it, yet it belongs to what it says.
+    policy is not asked to write it, yet it is part of the reply.
     """
 
     turn_end: str
@@ -82,7 +82,7 @@ def render(
     *,
     ask: bool = True,
 ) -> str:
-    """Render messages by a template; `ask`: end where the policy is to speak.
+    """Render messages by a template; `ask`: end where a completion begins.
 
     Raises:
         ChatTemplateError: If the template refuses the messages or cannot be read.
@@ -125,8 +125,8 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:
     """The tokenizer's template if it leaves every turn as it was spoken, else a variant that does.
 
-    Template variables such as `{"enable_thinking": False}` become the variant's defaults, so that a server which is
-    not told of them renders what was trained.
+    Template variables such as `{"enable_thinking": False}` become the variant's defaults, so that a server which
+    does not pass them renders what was trained.
 
     Raises:
         ChatTemplateError: If there is no template, or none that shows where a turn ends.
@@ -187,7 +187,7 @@ def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: 
 
 
 def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """True if a conversation, rendered anew as it grows, differs from its turns joined on to each other."""
+    """True if a conversation, rendered again as it grows, differs from its turns joined on to each other."""
     frame = read_frame(tokenizer, template, variables)
     joined = render(tokenizer, template, _GAME[:1], variables)
     for end, message in enumerate(_GAME[1:], start=2):
@@ -232,7 +232,7 @@ _FOLD_SYSTEM = """\
 {%- endif %}"""
 
 # Content may arrive in parts, as servers pass it to templates made for images; no loop over them here, since servers
-# tell by such a loop which form a template wants.
+# infer from such a loop which form a template wants.
 _TAIL = """\
 {% for turn in kept.turns[kept.first:] %}
 {%- set said = turn.content if turn.content is string else turn.content | map(attribute='text') | join %}

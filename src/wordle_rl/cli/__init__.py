@@ -2,7 +2,7 @@
 
 program.py       a command as a value; reading its arguments, carrying it out, exit codes
 settings.py      a config file, and options that complete it
-options.py       what several commands share
+options.py       options shared by several commands
 refusals.py      wrong arguments in one line
 console.py       where commands print
 words.py         words, solve
@@ -12,16 +12,19 @@ run.py           run
 preflight.py     preflight
 eval.py          eval; its request: eval_request.py
 compare.py       compare
-finished.py      report, card, push, audit, merge, consolidate
+report.py        report, card, push
+audit.py         audit
+export.py        merge, consolidate
 play.py          play
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import get_args
 
-from wordle_rl.cli import compare, data, finished, play, preflight, run, traces, words
+from wordle_rl.cli import audit, compare, data, export, play, preflight, report, run, traces, words
 from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.program import Command, Program
 from wordle_rl.config import RunStage
@@ -35,23 +38,33 @@ COMMANDS = {
     "import": Command(data.import_data),
     "eval": Command(evaluating.eval_player, evaluating.resumes),
     "compare": Command(compare.compare),
-    "report": Command(finished.report),
-    "card": Command(finished.card),
-    "push": Command(finished.push),
-    "audit": Command(finished.audit),
-    "merge": Command(finished.merge),
-    "consolidate": Command(finished.consolidate),
+    "report": Command(report.report),
+    "card": Command(report.card),
+    "push": Command(report.push),
+    "audit": Command(audit.audit),
+    "merge": Command(export.merge),
+    "consolidate": Command(export.consolidate),
     "play": Command(play.play),
     "run": Command(run.run, lambda **_: True),
     "preflight": Command(preflight.preflight),
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+def main(arguments: list[str] | None = None, further: Mapping[str, Command] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C.
+
+    Args:
+        arguments: Those of the command line, if left out.
+        further: Commands of rooms that this one must not import, by name.
+
+    Raises:
+        ValueError: If a further command has the name of another.
+    """
+    if taken := COMMANDS.keys() & (further or {}).keys():
+        raise ValueError(f"commands {sorted(taken)} are already defined; give other names")
     program = Program(
         "wordle-rl",
-        COMMANDS,
+        {**COMMANDS, **(further or {})},
         "Teach language models to play Wordle, and measure honestly what they learned.",
         hint=_stage_hint,
     )

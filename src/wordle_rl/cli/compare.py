@@ -13,22 +13,25 @@ from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
+from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.report import terminal
 
 
 def compare(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     names: tuple[str, ...] = (),
+    control: tuple[Path, ...] = (),
     csv: Path | None = None,
     top: int = 20,
     as_json: Json = False,
 ) -> None:
     """Compare evaluations on the words all of them played: figures, and McNemar's exact test, Tango's interval and a
-    paired bootstrap of each against the first.
+    paired bootstrap of each against the first. Where secrets were played more than once, wins are tested by secret.
 
     Args:
         runs: Evaluation files (JSON), two or more; the first is the base.
         names: What to call them; left out: their own names.
+        control: Control runs (SFT alone, with nothing kept from the teacher) to stand beside the others.
         csv: Also write a row per evaluation to this file, unless it holds something else.
         top: Words shown, those that differ most; 0: none.
     """
@@ -37,9 +40,11 @@ def compare(
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     evaluations = [Evaluation.load(path) for path in runs]
+    controls = [found for path in control for found in controls_at(path) if found.constrain == evaluations[0].constrain]
     own = [evaluation.name for evaluation in evaluations]
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
+    evaluations += controls
     shared = compare_all(evaluations)
     if csv is not None:
         write_rows(csv, _standing_rows(shared))

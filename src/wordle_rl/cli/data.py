@@ -12,7 +12,7 @@ import tyro
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json, Words
+from wordle_rl.cli.options import Json, StrictFraction, Words
 from wordle_rl.config import ConfigError
 from wordle_rl.data.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
 from wordle_rl.data.external import Format, import_rows
@@ -96,6 +96,7 @@ def dataset(
     out: Path,
     words: Words = "default",
     split_seed: int = 0,
+    strict_fraction: StrictFraction = 0.0,
     style: Style = Style.ENGLISH,
     shape: Shape = Shape.TRANSCRIPT,
     thinking: Thinking = Thinking.OPTIONAL,
@@ -119,11 +120,11 @@ def dataset(
         shape: One growing conversation, or a fresh prompt every turn.
         thinking: Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted;
             `required` rejects games with a taught guess without thinking.
-        system_prompt: Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a
+        system_prompt: Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a
             well-formed reply, are filled in. Empty: no system message.
         max_turns: Games of more guesses are rejected; left out: the same as --game-turns.
         game_turns: Guesses that the rules of the games allowed, which the prompts state; left out: what is recorded
-            beside a language model's traces, else 6.
+            with a language model's traces, else 6.
         max_words: Games whose replies have more words are rejected.
         won_only: Lost games are rejected; `--no-` keeps them.
         consistent_only: Games with a taught guess that contradicts the marks are rejected; `--no-` keeps deliberate
@@ -147,7 +148,8 @@ def dataset(
         )
     rules = Rules(max_turns=turns)
     prompter = Prompter(style, shape, limits.thinking, found.word_length, rules, system_prompt)
-    counts = write_dataset(_games(traces), found, split_secrets(found, split_seed), prompter, limits, out)
+    split = split_secrets(found, split_seed, strict_fraction=strict_fraction)
+    counts = write_dataset(_games(traces), found, split, prompter, limits, out)
     if as_json:
         console.print_json(counts)
         return
@@ -162,7 +164,7 @@ def dataset(
 
 
 def _turns_of(path: Path) -> int:
-    """The guesses that the rules of some traces allowed: as recorded beside them, else six."""
+    """Guesses per game in some traces: as recorded with them, else six."""
     recorded = SettingsFile(path).game_turns() if path.is_file() else None
     return recorded or Rules().max_turns
 
@@ -170,9 +172,10 @@ def _turns_of(path: Path) -> int:
 def import_data(
     data: Annotated[Path, tyro.conf.Positional],
     out: Path,
-    form: Annotated[Format, tyro.conf.arg(name="format", help="What the rows are; see above.")],
+    form: Annotated[Format, tyro.conf.arg(name="format", help="Kind of the rows; see above.")],
     words: Words = "default",
     split_seed: int = 0,
+    strict_fraction: StrictFraction = 0.0,
     thinking: Thinking = Thinking.OPTIONAL,
     max_turns: int = 6,
     as_json: Json = False,
@@ -181,7 +184,7 @@ def import_data(
 
     grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
     from, here (`run --starts-file`) or elsewhere, marked again by the rules. instruction: rows of instruction, output
-    become messages to fine-tune on. Rows of held-out secrets are left out.
+    become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
 
     Args:
         data: The file to read.
@@ -194,7 +197,8 @@ def import_data(
         raise ConfigError(f"--max-turns {max_turns} makes no game; give at least 1")
     found = load_words(words)
     prompter = Prompter(thinking=thinking, word_length=found.word_length, rules=Rules(max_turns=max_turns))
-    counts = import_rows(data, out, form, found, split_secrets(found, split_seed), prompter)
+    split = split_secrets(found, split_seed, strict_fraction=strict_fraction)
+    counts = import_rows(data, out, form, found, split, prompter)
     if as_json:
         console.print_json(counts)
         return

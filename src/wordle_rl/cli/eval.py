@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.eval_request import EvalRequest, Outputs, Source, Wording
+from wordle_rl.cli.eval_request import EvalRequest, Outputs, Source, Wording, game_for
 from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
 from wordle_rl.config import (
     ConfigError,
     Constrain,
+    EngineName,
     PatienceSettings,
     PlayerEvalSettings,
     SamplingSettings,
     check_seed,
 )
 from wordle_rl.evaluate import (
+    ControlFacts,
     Evaluation,
     Figures,
     Journal,
@@ -32,8 +34,9 @@ from wordle_rl.evaluate import (
     save_csv,
     with_regret,
 )
+from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.players import Player, reply_bound
-from wordle_rl.models.directory import weights_mark
+from wordle_rl.models.directory import is_model, weights_mark
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
@@ -42,7 +45,7 @@ from wordle_rl.samplers.endpoint.providers import bare_address
 from wordle_rl.samplers.simple import RANDOM_PLAYERS
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split, SplitName, split_secrets
+from wordle_rl.words.split import Split, SplitName
 
 
 def eval_player(
@@ -54,6 +57,7 @@ def eval_player(
     name: str | None = None,
     temperature: float | None = 0.0,
     constrain: Constrain = "none",
+    match_entropy_of: Path | None = None,
     base_url: Address = None,
     settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
@@ -71,7 +75,7 @@ def eval_player(
     Args:
         player: solver, consistent, random, openai:MODEL, or a model or run directory.
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
-        split_seed: Seed of the split; left out: that of the run that a model lies in, else 0.
+        split_seed: Seed of the split; left out: that of the model's run, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
             holds an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished
             games are stored beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command
@@ -81,12 +85,15 @@ def eval_player(
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             accept none but their defaults.
         constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
+        match_entropy_of: Draw the player at the temperature at which its games are as random as this model's at
+            temperature 1, or at --temperature: a control for a gain in sampled play. It is found by bisection over
+            games of validation secrets.
         csv: Write a row per game to this file, unless it holds something else.
         overwrite: Discard games played before, and replace whatever --out names.
         style: Wording; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.
-        system_prompt: Text told instead of the style's own rules; {word_length}, {max_turns} and {example}, a
+        system_prompt: Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a
             well-formed reply, are filled in. Empty: no system message. Left out: the model's own, else the style's.
     """
     sampling = SamplingSettings(
@@ -95,6 +102,13 @@ def eval_player(
         max_batch_size=settings.max_batch_size,
     )
     wording = Wording(style, shape, thinking, system_prompt)
+    source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
+    control = None
+    if match_entropy_of is not None:
+        limited = constrain != "none"
+        sampling, control = _matched(
+            player, match_entropy_of, sampling, source, wording, settings.engine, seed, constrained=limited
+        )
     endpoint_default_sampling = temperature is None
     asked = EvalRequest(
         player,
@@ -108,8 +122,7 @@ def eval_player(
         seed,
         constrain == "words",
     )
-    source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret)
-    _evaluate(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json)
+    _evaluate(asked, source, Outputs(out, csv, overwrite), settings.regret, as_json, control)
 
 
 def resumes(player: str, out: Path | None = None, **_: object) -> bool:
@@ -117,7 +130,45 @@ def resumes(player: str, out: Path | None = None, **_: object) -> bool:
     return out is not None and player not in RANDOM_PLAYERS
 
 
-def _evaluate(asked: EvalRequest, source: Source, outputs: Outputs, with_regrets: bool, as_json: bool) -> None:
+def _matched(
+    player: str,
+    other: Path,
+    sampling: SamplingSettings,
+    source: Source,
+    wording: Wording,
+    engine: EngineName,
+    seed: int,
+    *,
+    constrained: bool,
+) -> tuple[SamplingSettings, ControlFacts]:
+    """The sampling at which a player's games are as random as another model's, and what that controls for."""
+    if engine != "transformers" or constrained or not is_model(player):
+        raise ConfigError(
+            "--match-entropy-of draws a model of this machine by transformers, its guesses not limited; give its "
+            "directory, and leave out --engine and --constrain"
+        )
+    asked = sampling if sampling.temperature else sampling.model_copy(update={"temperature": 1.0})
+    with console.messages.status("finding the temperature of equal entropy…"):
+        games = game_for(player, asdict(wording)), game_for(str(other), asdict(wording))
+        match = match_models((player, str(other)), games, asked, source.settings(), seed)
+    console.messages.print(
+        f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
+        f"{asked.temperature:g}",
+        highlight=False,
+        markup=False,
+    )
+    control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, asked.temperature)
+    return sampling.model_copy(update={"temperature": match.temperature}), control
+
+
+def _evaluate(
+    asked: EvalRequest,
+    source: Source,
+    outputs: Outputs,
+    with_regrets: bool,
+    as_json: bool,
+    control: ControlFacts | None = None,
+) -> None:
     check_seed(asked.seed)
     outputs.check()
     if source.games_per_secret > 1 and not asked.draws:
@@ -127,17 +178,17 @@ def _evaluate(asked: EvalRequest, source: Source, outputs: Outputs, with_regrets
         )
     settings = source.settings()
     found = load_words(settings.source)
-    split = split_secrets(found, settings.split_seed)
+    split = settings.split_of(found)
     solver = Solver(found)
     who = asked.going_on(outputs).make(found, solver)
     if asked.wording.system_prompt is not None:  # a model's own was looked at before it was trained
         for finding in check_wording(who.prompter):
             console.messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
     secrets = source.secrets(split)
-    planned = _planned(who, split, source, asked)
+    planned = replace(_planned(who, split, source, asked), control=control)
     outputs.check_replaced(planned, secrets)
     played_with = _played_with(who, split, source.part, asked, with_regrets)
-    # Each draw of a random player depends on all draws before it, so that it starts anew and no games are kept.
+    # Each draw of a random player depends on all draws before it, so it starts over and no games are kept.
     with _journal(outputs, played_with if who.label not in RANDOM_PLAYERS else None) as journal:
         evaluation = _play(who, planned, secrets, found, asked, solver if with_regrets else None, journal)
     if with_regrets and isinstance(who.sampler, ConcurrentSampler):
@@ -150,7 +201,7 @@ def _evaluate(asked: EvalRequest, source: Source, outputs: Outputs, with_regrets
     if outputs.json is not None:
         evaluation.save(outputs.json)
         if journal is not None and not isinstance(who.sampler, ConcurrentSampler):
-            journal.discard()  # another call plays anew, since the model may have changed
+            journal.discard()  # another call plays them again, since the model may have changed
     if outputs.csv is not None:
         save_csv(evaluation, split, outputs.csv)
     if as_json:
@@ -189,7 +240,7 @@ def _played_with(who: Player, split: Split, part: SplitName, asked: EvalRequest,
     if not isinstance(who.sampler, ConcurrentSampler):
         here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
         here["regret"] = with_regrets
-    elif asked.draws and asked.seed:  # not sent, but it tells replications apart; 0 is not recorded
+    elif asked.draws and asked.seed:  # not sent, but it distinguishes replications; 0 is not recorded
         here = {"seed": asked.seed}
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
     if asked.endpoint_default_sampling:
@@ -259,7 +310,7 @@ def _play(
 
 
 def _tell_errors(evaluation: Evaluation, outputs: Outputs) -> None:
-    """Say how many games are errors, and why most of them are."""
+    """Report how many games are errors, and the most frequent reason."""
     errors = Counter(record.error for record in evaluation.records if record.failed)
     if not errors:
         return

@@ -82,7 +82,7 @@ class EvalRequest:
         )
 
     def going_on(self, outputs: Outputs) -> EvalRequest:
-        """A copy whose seed is shifted by the number of kept games, so that the remaining games draw anew."""
+        """A copy whose seed is shifted by the number of kept games, so that the remaining games are fresh samples."""
         if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
             return self
         return dataclasses.replace(self, seed=seed_after(self.seed, num_kept(journal_path(outputs.json))))
@@ -144,7 +144,15 @@ class Source:
         return ("train", "val", "held_out") if bounded else (self.part,)
 
     def secrets(self, split: Split) -> list[str]:
-        """The secrets to play, each as often as asked for."""
+        """The secrets to play, each as often as asked for.
+
+        Raises:
+            ConfigError: If the part is empty.
+        """
+        if self.part == "strict" and not split.strict:
+            raise ConfigError(
+                "this split has no strict words; train with words.strict_fraction above 0, or play another part"
+            )
         if self.part == "all":
             return split.of_each_part(self.max_games) * self.games_per_secret
         return list(split.named(self.part)[: self.max_games or None]) * self.games_per_secret

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how all of them read their arguments."""
+"""Options shared by several commands, and parsing of arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ PlayersWords = Annotated[
     str | None,
     tyro.conf.arg(
         help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt; left out: "
-        "those of the run that a model lies in, else default."
+        "those of the model's run, else default."
+    ),
+]
+StrictFraction = Annotated[
+    float,
+    tyro.conf.arg(
+        help="Fraction of the answers, some of the test secrets, that must be named nowhere: give that of the run that "
+        "learns from this (words.strict_fraction)."
     ),
 ]
 Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]

@@ -43,9 +43,9 @@ def play(
         player: human, solver, consistent, random, openai:MODEL, or a model or run directory.
         secret: The word to find; left out: a random answer.
         temperature: 0 is greedy; None leaves it to an endpoint.
-        max_completion_tokens: Bound on one turn's reply; left out: that of the run a model lies in, else 512.
+        max_completion_tokens: Token limit of a completion; left out: that of the model's run, else 512.
         constrain: `words` limits a model's guesses to listed words.
-        dictionary: What an unlisted guess costs; `app` refuses any bad reply at no cost. Left out: for a human `app`,
+        dictionary: Cost of an unlisted guess; `app` refuses any bad reply at no cost. Left out: for a human `app`,
             for a model its own, else strict.
         hard_mode: Every revealed hint must be used. Not for the solver.
         seed: Seed of the secret and the player; left out: a new game every time.

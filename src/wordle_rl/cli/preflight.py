@@ -52,9 +52,9 @@ def _show_preflight(path: str, report: Preflight) -> None:
     facts: dict[str, str] = {"model": path}
     if numbers is not None:
         facts["parameters"] = f"{numbers.num_parameters:,}, {numbers.num_trainable:,} of them trained"
-        facts["context"] = f"{numbers.context:,} tokens" if numbers.context else "not said"
+        facts["context"] = f"{numbers.context:,} tokens" if numbers.context else "unknown"
     if report.picture:
-        facts["chat template"] = "; ".join(report.template_changes) or "as it stands"
+        facts["chat template"] = "; ".join(report.template_changes) or "unchanged"
         facts["a turn ends with"] = f"{report.turn_end}; sampling stops at {', '.join(report.stop_tokens)}"
         facts["longest guess"] = f"{report.longest_reply} tokens"
         taught = f"; the teacher's {report.longest_teacher_game}" if report.longest_teacher_game else ""
@@ -64,7 +64,7 @@ def _show_preflight(path: str, report: Preflight) -> None:
             f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "
             f"{in_percent(played.format_compliance, 0)}% of replies with a listed word, "
             f"{in_percent(played.overlong_share, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
-            f"{in_percent(played.zero_variance_share, 0)}% of groups without a difference"
+            f"{in_percent(played.zero_variance_share, 0)}% zero-variance groups"
         )
     for name, value in facts.items():
         console.out.print(f"{name:<17} {value}", highlight=False, markup=False)

@@ -49,7 +49,7 @@ class Command:
     """A function whose signature and docstring are the command's arguments and help.
 
     Args:
-        function: Does what the command says; returns an exit code, or None for 0.
+        function: Carries the command out; returns an exit code, or None for 0.
         resumes: Takes the function's arguments by name: does the same command, stopped by Ctrl-C, continue?
     """
 
@@ -74,7 +74,7 @@ class Call:
         if not self.command.resumes(**self.arguments):
             return "stopped"
         without = " without --overwrite" if self.arguments.get("overwrite") else ""
-        return f"stopped; what was finished is kept, and the same command{without} goes on from there"
+        return f"stopped; what was finished is kept, and the same command{without} resumes from there"
 
     def naming(self, options: Sequence[str]) -> Call:
         """A copy whose settings know which of them the arguments name."""
@@ -112,7 +112,7 @@ class Program:
         name: As it is typed.
         commands: What it does.
         description: Shown by `--help` of a program of several commands.
-        hint: Told instead of the parser's refusal where the first word is no command; empty: nothing to tell.
+        hint: Printed instead of the parser's refusal where the first word is no command; empty: keep the refusal.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Program:
     hint: Callable[[str], str] = lambda _: ""
 
     def __call__(self, arguments: Sequence[str]) -> int:
-        """Carry out what the arguments say; the exit code is 2 after a wrong input, 130 after Ctrl-C."""
+        """Carry out the command of the arguments; the exit code is 2 after a wrong input, 130 after Ctrl-C."""
         # It warns of a kernel that nothing here asks for, before every command that loads a model.
         logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
         stopped = "stopped"

@@ -1,4 +1,4 @@
-"""Wrong arguments, told in one line, for every command."""
+"""Invalid arguments, reported in one line, for every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config import ConfigError, successor
 
 _TYRO_PREFIX = re.compile(
     r"^Error parsing (?:config|__tyro-dummy-inner__\.\w+)\.(\S+): "
@@ -39,7 +39,7 @@ def check_no_empty_value(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def plain_refusals(program: str, *, helps: bool = False) -> Iterator[None]:
-    """Say in one line, as for a config file, what tyro would draw a box around.
+    """Report in one line, as for a config file, an error that tyro would print in a box.
 
     Args:
         program: The program's name and, if it has several, the command's: options of other commands are no hints.
@@ -82,8 +82,20 @@ def _one_line(box: str, program: str) -> str:
         message = (
             "Unrecognized options: " + re.sub(r" \(applied to [^)]*\)(?= )", ",", found[1]).partition(" (applied")[0]
         )
+    if became := _successors(message):
+        return f"{message} ({became})"
     names = list(dict.fromkeys(hints))[:4]
     return f"{message} (did you mean {' or '.join(names)}?)" if names else message
+
+
+def _successors(message: str) -> str:
+    """New names, or the end, of options in a message that are settings of an older version; empty: there are none."""
+    told = []
+    for option in re.findall(r"--([a-z][\w.-]*)", message):
+        setting = tuple(part.removeprefix("no-").replace("-", "_") for part in option.split("."))
+        became = successor(setting)
+        told.append(re.sub(r"^now (\S+)", lambda found: f"now --{found[1].replace('_', '-')}", became))
+    return "; ".join(dict.fromkeys(filter(None, told)))
 
 
 def _similar(hint: str, program: str) -> list[str]:

@@ -10,14 +10,14 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import RunConfig, RunStage, load_config
-from wordle_rl.evaluate import CONSTRAINED_PART, Evaluation, Figures
+from wordle_rl.config import RunConfig, RunStage, stored_config
+from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.report import terminal
+from wordle_rl.report import claims, read_run, terminal
+from wordle_rl.report.controls import control_table
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.progress import elapsed
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
 
 def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
     """Run the chain, and end with figures, two games and the report's path."""
-    results = Pipeline(config, directory, console.messages, anew=overwrite)(until)
+    results = Pipeline(config, directory, console.messages, overwrite=overwrite)(until)
     if not is_first():
         return
     if results is None:
@@ -54,18 +54,33 @@ def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunSta
     _show_results(directory, results)
 
 
+def show_claims(directory: Path) -> None:
+    """Held-out figures by what training showed, and learning by play beside its controls."""
+    record = read_run(directory)
+    if record.strata is not None:
+        console.out.print(claims.strata_table(record.results, record.strata))
+    if (table := control_table(record)) is not None:
+        if record.controls:
+            console.out.print(claims.control_table(table))
+        if table.verdict:
+            console.messages.print(table.verdict, highlight=False, markup=False)
+
+
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
-    config = load_config(directory / "config.json")
-    split = split_secrets(load_words(config.words.source), config.words.split_seed)
+    config = stored_config(directory / "config.json")
+    split = config.words.split_of(load_words(config.words.source))
     names = [name for name in config.evaluated if name in results]
     figures = {name: {part: Figures(**values) for part, values in results[name].items()} for name in names}
     last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
-    apart = {name: {p: f for p, f in parts.items() if p == CONSTRAINED_PART} for name, parts in figures.items()}
-    plain = {name: {p: f for p, f in parts.items() if p != CONSTRAINED_PART} for name, parts in figures.items()}
+    limited = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
+    shown = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")  # as many as fit
+    apart = {name: {p: f for p, f in parts.items() if p in limited} for name, parts in figures.items()}
+    plain = {name: {p: f for p, f in parts.items() if p in shown} for name, parts in figures.items()}
     console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
+    show_claims(directory)
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:

@@ -1,4 +1,4 @@
-"""Settings of a run on the command line: a config file, and options that complete it or count more than it does.
+"""Settings of a run on the command line: a config file, and options that complete or override it.
 
 Options are read without being validated. Those that the command line names are laid over the values of the file, and
 both are validated together, once.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from pydantic import BaseModel
 
-from wordle_rl.config import RunConfig, Setting, load_config
+from wordle_rl.config import RunConfig, Setting, load_config, section_of, setting_names
 
 
 @functools.cache
@@ -30,16 +30,12 @@ def options_of(section: type[BaseModel]) -> Any:
     fields: list[Any] = []
     for name, info in section.model_fields.items():
         kind, default = info.annotation, functools.partial(info.get_default, call_default_factory=True)
-        if inner := _section(info.annotation):
+        if inner := section_of(info.annotation):
             kind, default = options_of(inner), functools.partial(_filled, options_of(inner), default())
         fields.append((name, Annotated[kind, tyro.conf.arg(help=info.description)], field(default_factory=default)))
     options = make_dataclass(f"{section.__name__}Options", fields, frozen=True)
     options.__doc__ = section.__doc__
     return options
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def _filled(options: Any, section: BaseModel) -> Any:
@@ -51,13 +47,6 @@ def _filled(options: Any, section: BaseModel) -> Any:
         elif not isinstance(value, dict):
             values[name] = value
     return replace(blank, **values)
-
-
-def _settings(section: type[BaseModel]) -> Iterator[Setting]:
-    """The settings of a section and of all sections in it."""
-    for name, info in section.model_fields.items():
-        inner = _section(info.annotation)
-        yield from ((name, *below) for below in _settings(inner)) if inner else [(name,)]
 
 
 if TYPE_CHECKING:
@@ -75,7 +64,7 @@ class RunSettings:
     options: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
     """Settings; they override the config file."""
     words: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
-    """The command line, which says which options count."""
+    """The command line, which names the options that count."""
 
     def config(self) -> RunConfig:
         """The settings of the file, completed and overridden by the options that were named.
@@ -86,7 +75,7 @@ class RunSettings:
         return load_config(self.file, {setting: _value(self.options, setting) for setting in self._named()})
 
     def naming(self, words: Sequence[str]) -> RunSettings:
-        """A copy in which those options count that a command line names."""
+        """A copy for another command line: only options that it names override the file."""
         return replace(self, words=tuple(words))
 
     def showing_file(self) -> RunSettings:
@@ -96,7 +85,7 @@ class RunSettings:
     def _named(self) -> Iterator[Setting]:
         options = takewhile(lambda word: word != "--", self.words)
         named = {word.partition("=")[0].replace("_", "-") for word in options if word.startswith("--")}
-        for setting in _settings(RunConfig):
+        for setting in setting_names(RunConfig):
             *sections, name = (part.replace("_", "-") for part in setting)
             if named & {"--" + ".".join([*sections, flag]) for flag in (name, f"no-{name}")}:
                 yield setting

@@ -10,8 +10,8 @@ import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json, Seed, Words
-from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, check_seed
+from wordle_rl.cli.options import Json, Seed, StrictFraction, Words
+from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
 from wordle_rl.data.trace import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
@@ -31,6 +31,7 @@ def traces(
     base_url: str | None = None,
     csv: Path | None = None,
     split_seed: int = 0,
+    strict_fraction: StrictFraction = 0.0,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -48,8 +49,12 @@ def traces(
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
         if base_url is not None and llm.provider is not None:
-            raise ConfigError("--provider and --base-url both say where the teacher is asked; leave one of them out")
+            raise ConfigError("--provider and --base-url both name the endpoint; leave one of them out")
         asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
+        if strict_fraction:
+            raise ConfigError(
+                "--strict-fraction is for the solver's games; a run leaves out others that name such words"
+            )
         _play_llm(out, words, asked, split_seed, seed, csv, as_json)
         return
     _refuse_others(llm, LLMTeacherSettings(), "openai")
@@ -57,7 +62,8 @@ def traces(
         raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
     if csv is not None:
         raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
-    _play_solver(out, words, settings, split_seed, seed, as_json)
+    settings_of_words = WordSettings(source=words, split_seed=split_seed, strict_fraction=strict_fraction)
+    _play_solver(out, settings_of_words, settings, seed, as_json)
 
 
 def resumes(kind: str = "solver", **_: object) -> bool:
@@ -72,18 +78,19 @@ def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
             raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
 
 
-def _play_solver(path: Path, source: str, settings: TraceSettings, split_seed: int, seed: int, as_json: bool) -> None:
+def _play_solver(path: Path, words: WordSettings, settings: TraceSettings, seed: int, as_json: bool) -> None:
     check_seed(seed)
     if settings.file is not None:
         raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
     _check_traces(path)
     if _holds_bought_games(path):
         raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
-    found = load_words(source)
-    split = split_secrets(found, split_seed)
+    found = load_words(words.source)
+    split = words.split_of(found)
+    solver = Solver(found.reserving(split.strict).named)
     with show_progress(console.messages, "teacher plays", settings.num_games, transient=True) as advance:
         count = write_solver_traces(
-            path, split, Solver(found), settings, seed, lambda done: advance(done, settings.num_games, "")
+            path, split, solver, settings, seed, lambda done: advance(done, settings.num_games, "")
         )
     if as_json:
         console.print_json({"file": str(path), "num_games": count})

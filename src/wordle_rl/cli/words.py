@@ -12,7 +12,8 @@ from rich.table import Table
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Words
 from wordle_rl.config import ConfigError
-from wordle_rl.solver import Solver
+from wordle_rl.evaluate import write_rows
+from wordle_rl.solver import ScoredGuess, Solver
 from wordle_rl.words import WordList, WordListError, import_words, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -75,6 +76,7 @@ def solve(
     tree: bool = False,
     secret: str | None = None,
     top: int = 10,
+    entropies: Path | None = None,
     as_json: Json = False,
 ) -> None:
     """Best openers, the best strategy tree, or how the solver finds one secret.
@@ -84,6 +86,8 @@ def solve(
         tree: Build the whole tree and print its totals.
         secret: Show the tree's guesses for this secret.
         top: How many openers to list.
+        entropies: Also write every listed guess as an opener to this CSV file, most informative first: expected
+            information in bits, expected and largest number of candidate answers left.
     """
     if top < 1:
         raise ConfigError(f"--top {top} lists no opener; give at least 1")
@@ -92,16 +96,36 @@ def solve(
     if secret is not None and secret not in solver.words.answer_index:
         raise ConfigError(f"secret {secret!r} is not among the answers of word list {solver.words.name!r}")
     if tree or secret is not None or opener:
+        if entropies is not None:
+            raise ConfigError("--entropies belongs to the list of openers; leave out --tree, --secret and --opener")
         _show_tree(solver, opener, secret, as_json)
         return
+    if entropies is not None:
+        write_rows(
+            entropies,
+            [_entropy_row(scored) for scored in solver.best_openers(len(solver.words.guesses))],
+            "--entropies",
+        )
     openers = solver.best_openers(top)
     if as_json:
         console.print_json([asdict(scored) for scored in openers])
         return
-    table = Table("opener", "bits", "words left on average", title=f"{solver.words.name}: most informative openers")
+    titles = ("opener", "bits", "words left on average", "at most")
+    table = Table(*titles, title=f"{solver.words.name}: most informative openers")
     for scored in openers:
-        table.add_row(scored.guess, f"{scored.bits:.3f}", f"{scored.expected_remaining:.1f}")
+        left = (f"{scored.expected_remaining:.1f}", str(scored.largest_class))
+        table.add_row(scored.guess, f"{scored.bits:.3f}", *left)
     console.out.print(table)
+
+
+def _entropy_row(scored: ScoredGuess) -> dict[str, str | float | int]:
+    """A guess with its figures as columns, the floats to 12 digits."""
+    return {
+        "guess": scored.guess,
+        "expected_information_bits": round(scored.bits, 12),
+        "expected_remaining": round(scored.expected_remaining, 12),
+        "largest_class": scored.largest_class,
+    }
 
 
 def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: bool) -> None:

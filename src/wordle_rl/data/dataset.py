@@ -53,7 +53,7 @@ class Summary:
 
     @property
     def win_rate(self) -> float:
-        """Share of finished games won, 0 to 1; 0 if none was finished."""
+        """Fraction of finished games won, 0 to 1; 0 if none was finished."""
         return self.num_wins / self.num_games if self.num_games else 0.0
 
 
@@ -100,7 +100,7 @@ def _num_guesses(trace: Trace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence to train on; `loss_mask` is 1 on the tokens to learn. Both have one entry per token."""
+    """One sequence to train on; `loss_mask` is 1 on the tokens to train on. Both have one entry per token."""
 
     token_ids: list[int]
     loss_mask: list[int]
@@ -126,7 +126,7 @@ def conversation(trace: Trace, prompter: Prompter) -> list[Message]:
 
 
 def turn_conversations(trace: Trace, prompter: Prompter) -> Iterator[list[Message]]:
-    """Every taught turn of a trace as a conversation of its own (state shape)."""
+    """Every taught turn of a trace as a separate conversation (state shape)."""
     board = trace.board()
     for count, turn in enumerate(trace.turns):
         if turn.taught:
@@ -143,8 +143,8 @@ def encode_traces(
 ) -> Encoded:
     """Turn traces into token sequences exactly as a rollout would produce them.
 
-    In transcript shape a game is one sequence in which only taught replies are learnt; in state shape every taught turn
-    is a sequence. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    In transcript shape a game is one sequence in which only taught replies have loss mask 1; in state shape every
+    taught turn is a sequence. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
     `on_progress` is called with the number of traces done.
     """
     encoded = Encoded()
@@ -204,7 +204,7 @@ class DatasetLimits:
         max_words: Most words in its replies. None: no bound.
         won_only: The game must be won.
         consistent_only: No taught guess may contradict the marks before it; without it, deliberate probes are kept.
-        check_thinking: No thinking may make a claim that `claims.false_claim` finds false.
+        check_thinking: No thinking may make a claim that `thinking_checks.false_claim` finds false.
         max_tokens: Most completion tokens, as its endpoint counted them; a game without a count is rejected. 0: no
             bound.
         thinking: Whether the rows' replies hold thinking. `off`: it is not read; `required`: every taught guess must
@@ -228,6 +228,12 @@ class DatasetLimits:
                 raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
         if self.max_tokens < 0:
             raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
+
+
+def strict_words_of(trace: Trace, split: Split) -> frozenset[str]:
+    """The strict words that a game names: as its secret, as a guess, or in a reply or its thinking."""
+    texts = (text for turn in trace.turns for text in (turn.guess, turn.thinking, turn.reply))
+    return split.strict_words_in(trace.secret, *texts)
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:
@@ -307,8 +313,9 @@ def write_dataset(
     Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the part of the secret; words
     outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every
     secret of the part), `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before the
-    last guess of each accepted game). Games of test secrets are rejected. In transcript shape so are games with a turn
-    that is not taught, since training on a conversation teaches every reply in it.
+    last guess of each accepted game). Games of test secrets are rejected, and so are games that name a strict word. In
+    transcript shape so are games with a turn that is not taught, since training on a conversation teaches every reply
+    in it.
 
     Returns:
         Rows per file and rejected games per reason.
@@ -323,6 +330,8 @@ def write_dataset(
     accepted: list[Trace] = []
     for trace in traces:
         fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
+        if fault is None and strict_words_of(trace, split):
+            fault = "strict_word"
         if fault is None and prompter.shape is Shape.TRANSCRIPT and not all(turn.taught for turn in trace.turns):
             fault = "untaught_turn"
         if fault is None:
@@ -378,6 +387,7 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
 
 
 def _is_trace(row: dict[str, Any]) -> bool:
-    """True for a game that was played, which may have the same fields as a board; the turns of a board are given."""
+    """True for a game that was played, which may have the same fields as a board; all turns of a board are prefix
+    guesses."""
     turns = row["turns"] if "secret" in row and isinstance(row.get("turns"), list) else []
     return any(not (isinstance(turn, dict) and turn.get("given")) for turn in turns)

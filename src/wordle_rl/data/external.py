@@ -145,6 +145,8 @@ def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: i
         raise OddRowError("plays_on_after_win")
     if len(turns) >= max_turns:
         raise OddRowError("too_many_turns")
+    if split.strict_words_in(*(guess for guess, _ in turns)):
+        raise OddRowError("strict_word")
     return board_row(secret, turns)
 
 
@@ -250,6 +252,8 @@ def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompt
     for word in (named, guess.word):
         if reason := split.held_out_reason(word):
             raise OddRowError(reason)
+    if split.strict_words_in(reply, *(message["content"] for message in messages)):
+        raise OddRowError("strict_word")
     return {"messages": [*messages, Message(role="assistant", content=reply)]}
 
 

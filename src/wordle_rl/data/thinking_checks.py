@@ -18,7 +18,7 @@ class FalseClaim(StrEnum):
     OTHER_GUESS = "thinking_announces_another_guess"
     """The last guess it announces is not the one that was made."""
     IMPOSSIBLE = "thinking_calls_a_ruled_out_word_possible"
-    """It says that a listed word fits the board, and it does not."""
+    """It claims that a listed word fits the board although it does not."""
 
 
 _TAGS = re.compile(
@@ -36,7 +36,7 @@ _ANNOUNCED = re.compile(
     rf"\s*:?\s*{_WORD}\s*(?=[.,;!\n]|$)",
     re.IGNORECASE,
 )
-# Said on a later turn, these speak of a guess on the board, not of the next one.
+# On a later turn these refer to a guess on the board, not to the next one.
 _OF_THE_BOARD = re.compile(r"\b(?:opening|first|last)\s+guess\s+is\b", re.IGNORECASE)
 # Everything that is known. "the A and the E" or "the green letters" would be only a part of it.
 _CLUES = (
@@ -71,7 +71,7 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
     """First false claim of some thinking, or None.
 
     Most claims of free prose cannot be checked. Checked exactly are leaked tags, whether the guess announced last is
-    the one made, and whether listed words that are said to fit do so.
+    the one made, and whether listed words that are claimed to fit do so.
 
     Args:
         thinking: The thinking before the guess.
@@ -95,7 +95,7 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
 
 
 def called_possible(thinking: str, words: WordList) -> Iterator[str]:
-    """The listed words that some thinking says fit the board, in lower case."""
+    """Listed words that some thinking claims to fit the board, in lower case."""
     for match in _found(_FITS, thinking):
         if match[1].lower() in words and not _TAKEN_BACK.match(thinking, match.end()):
             yield match[1].lower()

@@ -21,8 +21,8 @@ class TraceTurn:
 
     Attributes:
         guess: Empty if none could be read.
-        marks: Empty if the guess was not scored; `outcome` says why.
-        taught: False for a turn that is not to be learnt: a stray, a slip, or one that broke the rules.
+        marks: Empty if the guess was not scored, see `outcome`.
+        taught: False for a turn that is not to be trained on: a stray, a slip, or one that broke the rules.
         remaining: Answers possible before the guess; 0: not counted.
         thinking: The teacher's reasoning, if any.
         outcome: What the rules made of the reply.
@@ -67,8 +67,8 @@ class TraceTurn:
 class Trace:
     """One teacher's game, won or not.
 
-    `teacher` is `solver` or a language model's name. `error` says why the game could not be finished: such a game is
-    not a loss, and the same command plays it again. Token counts are those the endpoint reports.
+    `teacher` is `solver` or a language model's name. `error` is the reason why the game could not be finished; such a
+    game is not a loss, and the same command plays it again. Token counts are those the endpoint reports.
     """
 
     secret: str

@@ -1,9 +1,9 @@
 """Games of a traces file as the teacher games of a run, each checked again.
 
-A game is learnt only if its secret may be taught and it comes out the same when played again by the rules of the run. A
+A game is trained on only if its secret is allowed and it replays identically by the rules of the run. A
 game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
 `sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Sound
-games of validation secrets are never learnt, but SFT is measured by them.
+games of validation secrets are never trained on; SFT takes its validation loss on them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
-from wordle_rl.data.dataset import DatasetLimits, fault_of, unplayed
+from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Game, Rules
@@ -23,12 +23,12 @@ from wordle_rl.words.split import Split
 
 
 class TracesFromFile:
-    """The games of `settings.file` that a run may learn from, at most `settings.num_games`, in the file's order.
+    """The games of `settings.file` that a run may train on, at most `settings.num_games`, in the file's order.
 
     Args:
         words: The word lists.
-        split: Their split; only training secrets and words outside the answers may be taught.
-        settings: The file, how many games, and the share of training secrets that no teacher game may have.
+        split: Their split; only games of training secrets and words outside the answers are used.
+        settings: The file, how many games, and the fraction of training secrets that no teacher game may have.
         game: The run's rules and wording.
 
     Attributes:
@@ -46,7 +46,7 @@ class TracesFromFile:
         self._words, self._num_games = words, settings.num_games
         self._rules = game.prompter(words.word_length).rules
         self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
-        taught, _ = split.shared(settings.rl_only_share)
+        taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
     def __iter__(self) -> Iterator[Trace]:
@@ -54,7 +54,7 @@ class TracesFromFile:
 
         Raises:
             RunError: If there is no such file or a line is not a trace.
-            ConfigError: If none of its games may be learnt.
+            ConfigError: If none of its games may be trained on.
         """
         self.rejected.clear()
         found = False
@@ -65,12 +65,17 @@ class TracesFromFile:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
     def of_validation(self) -> list[Trace]:
-        """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never learnt.
+        """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never trained
+        on.
 
         Raises:
             RunError: If there is no such file or a line is not a trace.
         """
-        games = (trace for trace in read_games(self.path) if self._split.part_of(trace.secret) == "val")
+        games = (
+            trace
+            for trace in read_games(self.path)
+            if self._split.part_of(trace.secret) == "val" and not strict_words_of(trace, self._split)
+        )
         return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
 
     def left_out(self) -> str:
@@ -89,6 +94,8 @@ class TracesFromFile:
         fault = self._split.held_out_reason(trace.secret)
         if fault is None and trace.secret in self._rl_only:
             fault = "rl_only_secret"
+        if fault is None and strict_words_of(trace, self._split):
+            fault = "strict_word"
         return fault or self._fault_of_game(trace)
 
     def _fault_of_game(self, trace: Trace) -> str | None:

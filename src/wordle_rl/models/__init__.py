@@ -5,6 +5,6 @@ directory.py  model directories and the settings stored with them
 loading.py    load_model(), load_codec(), load_numbers(), save_model()
 numbers.py    `ModelNumbers`, `Device`: sizes for memory estimates
 adapters.py   LoRA and 4-bit bases
-text_part.py  the language part of a model that can also see
+multimodal.py the language part of a model that can also see
 export.py     a whole model from an adapter or from shards
 """

@@ -34,7 +34,7 @@ def base_of(directory: Path) -> str:
     """The directory or hub name of the model an adapter was trained on.
 
     Raises:
-        ConfigError: If the adapter does not say, or its base is gone.
+        ConfigError: If the adapter names no base, or its base is gone.
     """
     path = directory / ADAPTER_CONFIG
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, load_config
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.samplers.simple import PLAYER_NAMES
@@ -25,7 +25,7 @@ def find_model(path: Path) -> Path:
 
 
 def weights_mark(model_directory: Path) -> str:
-    """Tells a model's weights from those that were there before: sizes and times of its files, without reading them."""
+    """Mark that changes with a model's weights: a hash of sizes and times of its files, which are not read."""
     files = sorted(model_directory.glob("*.safetensors"))
     facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
@@ -42,7 +42,7 @@ def game_of(model_directory: Path) -> GameSettings | None:
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """Settings that load a model: those of the run it lies in (dtype, 4 bits); elsewhere the defaults.
+    """Settings that load a model: those of its run (dtype, 4 bits); elsewhere the defaults.
 
     Raises:
         ConfigError: If the run's settings are damaged.
@@ -53,9 +53,15 @@ def settings_of(model_directory: Path) -> ModelSettings:
 
 
 def run_around(model_directory: Path) -> RunConfig | None:
-    """The settings of the run that a model lies in, however deep, if it lies in one."""
-    run = next((parent for parent in model_directory.resolve().parents if is_run(parent)), None)
-    return load_config(run / "config.json") if run is not None else None
+    """The settings of the run that contains a model, at any depth; None if none does."""
+    run = run_directory_around(model_directory)
+    return stored_config(run / "config.json") if run is not None else None
+
+
+def run_directory_around(model_directory: Path) -> Path | None:
+    """The run that a model lies in, however deep, if it lies in one; of a run's directory that itself."""
+    place = model_directory.resolve()
+    return next((parent for parent in (place, *place.parents) if is_run(parent)), None)
 
 
 def is_model(player: str) -> bool:

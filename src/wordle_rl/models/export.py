@@ -19,7 +19,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.adapters import base_of, is_adapter
 from wordle_rl.models.loading import load_codec, load_model, save_model
-from wordle_rl.models.text_part import language_config
+from wordle_rl.models.multimodal import language_config
 from wordle_rl.runs import RunError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -42,7 +42,7 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
 
     Raises:
         ConfigError: If there is no adapter, or `out` is not empty.
-        RunError: If the merged model says something else than the unmerged one, or cannot be saved; nothing is left.
+        RunError: If the merged model's logits are not the unmerged one's, or cannot be saved; nothing is left.
     """
     if not is_adapter(adapter):
         raise ConfigError(f"{adapter} is no adapter (it has no adapter_config.json), so there is nothing to merge")
@@ -93,7 +93,7 @@ def _stored_dtype(base: str) -> torch.dtype:
 
 
 def consolidate(checkpoint: Path, out: Path) -> int:
-    """Gather a checkpoint whose weights are spread over several processes' files into one model directory.
+    """Gather a checkpoint whose weights are sharded over several processes' files into one model directory.
 
     Args:
         checkpoint: A training checkpoint made under FSDP: shards, config.json and tokenizer.

@@ -1,4 +1,4 @@
-"""Loading models with their tokenizers, saving them, and what their configuration tells without weights."""
+"""Loading models with their tokenizers, saving them, and reading their configuration without weights."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from wordle_rl.models.adapters import (
     num_four_bit,
     shape_adapters,
 )
+from wordle_rl.models.multimodal import language_config, load_language_model
 from wordle_rl.models.numbers import Device, ModelNumbers, main_memory_bytes
-from wordle_rl.models.text_part import language_config, load_language_model
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.samplers.kv_cache import num_shared_layers
@@ -157,7 +157,7 @@ def _apply_liger_kernels(model: PreTrainedModel) -> None:
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
-    """The codec of a model and the most tokens it takes, if it says, without loading its weights.
+    """The codec of a model and its context length in tokens, if known, without loading its weights.
 
     Raises:
         ConfigError: If there is no such model or it is damaged.
@@ -183,7 +183,7 @@ def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> 
 
 @contextmanager
 def _loading(path: str) -> Iterator[None]:
-    """Tell in one line what is wrong with a model directory or hub name."""
+    """Report in one line what is wrong with a model directory or hub name."""
     _check_directory(path)
     try:
         yield
@@ -289,7 +289,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         hidden_size=hidden,
         intermediate_size=inside * experts,
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
-        # Beside 4-bit layers peft trains with all else in float32, whatever it was stored in.
+        # With 4-bit layers peft trains with all else in float32, whatever it was stored in.
         weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
         context=_context_of(model.config),
         num_four_bit=four_bit,
@@ -316,7 +316,7 @@ def device_memory() -> Device:
 
 
 def context_length(model: PreTrainedModel) -> int | None:
-    """The most tokens the model takes, if it says."""
+    """Context length in tokens; None if unknown."""
     return _context_of(model.config)
 
 

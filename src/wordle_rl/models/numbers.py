@@ -15,7 +15,7 @@ class ModelNumbers:
 
     `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
     size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
-    None if it does not say. `num_four_bit` of the parameters are held in 4 bits instead. `trainable_bytes` is the size
+    None if unknown. `num_four_bit` of the parameters are held in 4 bits instead. `trainable_bytes` is the size
     of one number that gets gradients, where it is another (peft keeps adapters in float32); 0: `weight_bytes`.
     `num_shared_layers`, the last ones, read the keys and values of earlier layers. Where layers differ in their heads
     or their width, each is counted as the largest.
@@ -52,7 +52,7 @@ class Device:
 
 
 def main_memory_bytes() -> int | None:
-    """The main memory this process may use: the machine's, or its container's share; None if the system is silent."""
+    """The main memory this process may use: the machine's, or its container's limit; None if unknown."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # no such numbers on Windows

@@ -21,7 +21,7 @@ PAD, END, REPLY = "<|pad|>", "<|end|>", "<|reply|>"
 TAGS = ("<guess>", "</guess>", "<think>", "</think>")
 UNKNOWN = "<|unknown|>"
 _EMBEDDING_STD = 0.1
-"""Spread of the embeddings, tied to the head, in which learning is quicker than in the library's 0.02."""
+"""Std of the initial embeddings, tied to the head, with which training is faster than with the library's 0.02."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -36,7 +36,7 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     f"{{%- if add_generation_prompt -%}}{{{{- '{REPLY}' -}}}}{{%- endif -%}}"
 )
-"""Each reply stands between `<|reply|>` and `<|end|>`; a user's words need no frame of their own."""
+"""Each reply stands between `<|reply|>` and `<|end|>`; a user message needs no frame."""
 
 RESPONSE_TEMPLATE = {
     "defaults": {"role": "assistant"},

@@ -33,16 +33,16 @@ class Pipeline:
         config: Every setting.
         directory: The run directory; it is created, or continued if it holds a run with the same settings.
         console: Where progress is shown.
-        anew: Remove an earlier run in that directory first, after everything that can be checked beforehand has passed.
+        overwrite: Remove an earlier run in that directory first, once all checks beforehand have passed.
 
     Raises:
         ConfigError: If settings do not fit each other.
         RunError: If the directory holds a different run.
     """
 
-    def __init__(self, config: RunConfig, directory: Path, console: Console, *, anew: bool = False) -> None:
+    def __init__(self, config: RunConfig, directory: Path, console: Console, *, overwrite: bool = False) -> None:
         self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True))
-        self._anew = anew
+        self._overwrite = overwrite
 
     def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
         """Run all stages up to and including `until`. Returns the results if that is the report, in the first process.
@@ -57,17 +57,17 @@ class Pipeline:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
         chain = chain[: chain.index(until) + 1]
-        todo = check_before_run(config, work.context, directory, chain, anew=self._anew)
+        todo = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
         wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():
-                if self._anew:
+                if self._overwrite:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
                 work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
             wait_for_all()
-            self._anew = False  # what is there now belongs to this run
+            self._overwrite = False  # what is there now belongs to this run
             work.remember()
             _print_duration(work, todo)
             if todo.traces or todo.sft:
@@ -98,11 +98,11 @@ def _print_duration(work: RunWork, todo: Todo) -> None:
 
 
 def _tell_what_is_taken_over(work: RunWork) -> None:
-    """Say which finished stages a new run finds in its directory, and which secrets its base model may know."""
+    """Report which finished stages a new run finds in its directory, and which secrets its base model may know."""
     if is_run(work.directory):
         return
     taken = ["traces.jsonl", "sft"] if work.config.start == "sft" else []
-    taken += [BOARDS_FILE] if work.config.starts_file is not None else []
+    taken += [BOARDS_FILE] if work.config.rl.starts.file is not None else []
     found = [name for name in taken if (work.directory / name).exists()]
     if found:
         holds = " and ".join(found)

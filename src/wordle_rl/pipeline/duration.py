@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOSettings, RunConfig, SamplingSettings
+from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.loading import load_model
@@ -44,15 +44,15 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
         model, codec = load_model(plain, config.seed)
         examples = teacher_examples(config, context, codec)
         per_token = _training_seconds_per_token(model, codec, examples, config)
-        per_turn = _sampling_seconds_per_turn(model, codec, context, config.play_settings.sampling)
+        per_turn = _sampling_seconds_per_turn(model, codec, context, config.training.sampling)
     tokens = statistics.fmean(len(example.token_ids) for example in examples)
     found: dict[str, float] = {}
     if todo.traces:
         found["teacher games"] = config.traces.num_games / _TEACHER_GAMES_PER_S
     if todo.sft:
         found["SFT"] = config.sft.epochs * config.traces.num_games * tokens * per_token
-    if todo.play and isinstance(config.play_settings, GRPOSettings):
-        settings = config.play_settings
+    settings = config.training
+    if todo.play and isinstance(settings, GRPOTraining):
         games = settings.steps * settings.groups_per_step * settings.group_size
         found["GRPO"] = games * (_TURNS_OF_A_GAME * per_turn + tokens * per_token)
     if todo.evaluate:

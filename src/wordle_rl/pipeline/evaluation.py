@@ -10,6 +10,7 @@ from typing import Any
 from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
 from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
 from wordle_rl.evaluate.players import model_sampler
+from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.models.directory import weights_mark
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.report import write_report
@@ -22,6 +23,7 @@ from wordle_rl.samplers.base import Closable
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     """Evaluate every model that was not yet, write results, report and cards, and return the results."""
     results: dict[str, Any] = {}
+    strata = _strata(work)
     for name in work.config.evaluated:
         evaluations = [_evaluate(work, name)]
         if work.config.eval.constrained:
@@ -29,7 +31,7 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
         results[name] = {
             part: asdict(figures)
             for evaluation in evaluations
-            for part, figures in figures_by_split(evaluation, work.context.split).items()
+            for part, figures in figures_by_split(evaluation, work.context.split, strata).items()
         }
     results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
     results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
@@ -38,6 +40,12 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     write_report(work.directory)
     write_cards(work.directory, anew=False)
     return results
+
+
+def _strata(work: RunWork) -> dict[str, frozenset[str]]:
+    """The strata of the held-out secrets, stored beside the results; none if what was trained on is not all here."""
+    strata = store_strata(work.directory)
+    return strata.named() if strata.complete else {}
 
 
 def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluation:
@@ -51,13 +59,14 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
         secrets = [secret for secret in secrets if secret in held_out]
     sampling = SamplingSettings(
         temperature=0.0,
-        max_completion_tokens=work.config.eval.max_completion_tokens,
+        max_completion_tokens=work.config.max_completion_tokens,
         max_batch_size=work.config.eval.max_batch_size,
     )
     model = _player(work, name)
     played_with = {
         "weights": weights_mark(Path(model.path)),
         "words": work.context.words.fingerprint,
+        "max_completion_tokens": work.config.max_completion_tokens,
         **work.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
     }
     with ExitStack() as held:

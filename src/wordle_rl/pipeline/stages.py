@@ -31,10 +31,10 @@ def make_traces(work: RunWork) -> None:
     path, validation = (work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE))
     if path.is_file() or not is_first():
         return
-    settings, sft = work.config.traces, work.config.sft
+    settings, sft, context = work.config.traces, work.config.sft, work.context.for_training
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
     if settings.file is not None:
-        given = TracesFromFile(work.context.words, work.context.split, settings, work.config.game)
+        given = TracesFromFile(context.words, context.split, settings, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
@@ -45,8 +45,8 @@ def make_traces(work: RunWork) -> None:
     with work.stage("traces", "Teacher games", settings.num_games) as advance:
         write_solver_traces(
             path,
-            work.context.split,
-            work.context.solver,
+            context.split,
+            context.solver,
             settings,
             work.config.seed,
             lambda done: advance(done, settings.num_games, ""),
@@ -110,7 +110,7 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
 
 def learn_by_play(work: RunWork) -> None:
     """GRPO, or what the config names instead."""
-    name, settings = work.config.algorithm, work.config.play_settings
+    name, settings = work.config.algorithm, work.config.training
     if settings.is_skipped or is_trained(work.directory / name):
         return
     from wordle_rl.models.loading import load_model
@@ -119,13 +119,13 @@ def learn_by_play(work: RunWork) -> None:
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
         model, codec = load_model(start, work.config.seed)
-    taught, secrets = work.context.split.shared(work.config.traces.rl_only_share)
+    taught, secrets = work.context.split.shared(work.config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
     if rehearsal and work.config.start == "base":
         few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
-        work.console.print(f"traces.rl_only_share: groups play {few}, those kept from a teacher", markup=False)
-    boards, share = _given_starts(work), work.config.starts_share
-    setup = GameSetup(work.context, secrets, work.context.split.val, rehearsal, boards, share)
+        work.console.print(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher", markup=False)
+    boards, fraction = _given_starts(work), work.config.rl.starts.fraction
+    setup = GameSetup(work.context.for_training, secrets, work.context.split.val, rehearsal, boards, fraction)
     title = ALGORITHM_NAMES[name]
     with work.stage(name, title[0].upper() + title[1:], 0) as advance:
         directory = _training_of(work.config)(
@@ -143,13 +143,13 @@ def learn_by_play(work: RunWork) -> None:
 
 
 def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
-    """The boards of starts_file, kept in the run, so that a training that goes on draws from the same."""
-    if work.config.starts_file is None:
+    """The boards of rl.starts.file, kept in the run, so that a resumed training draws from the same."""
+    if work.config.rl.starts.file is None:
         return ()
     read = partial(start_boards_of, work.config, work.context)
     kept = work.directory / BOARDS_FILE
     if is_first() and not kept.is_file():
-        given = read(work.config.starts_file)
+        given = read(work.config.rl.starts.file)
         write_jsonl(kept, given.rows())
         work.console.print(given.counted(), markup=False, highlight=False)
     wait_for_all()

@@ -50,7 +50,7 @@ class RunWork:
         return self.run.directory
 
     def remember(self) -> None:
-        """Go on from the times and the memory of earlier calls."""
+        """Resume from the times and the memory of earlier calls."""
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self.peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]

@@ -39,7 +39,7 @@ def fault_in(text: str) -> str:
 
 
 def tidied(text: str) -> str:
-    """The text with plain line breaks and nothing blank around it, so that a file and a command line say the same."""
+    """The text with plain line breaks and nothing blank around it, so that a file and a command line give the same."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 

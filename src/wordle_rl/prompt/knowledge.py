@@ -63,7 +63,7 @@ def _marked(guess: str, marks: str) -> tuple[tuple[int, str, str, int], ...]:
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:
-    """Put knowledge into plain sentences, one per line, without any line that says nothing."""
+    """Put knowledge into plain sentences, one per line, without empty lines."""
     lines = []
     placed = [f"{letter} at {place + 1}" for place, letter in enumerate(known.placed) if letter]
     if placed:

@@ -1,4 +1,4 @@
-"""Every message of a game: what a model is told, in one style and one shape."""
+"""Every message of a game to a model, in one style and one shape."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
+from wordle_rl.words import EXAMPLE_WORDS
 
 
 class Message(TypedDict):
@@ -27,7 +28,7 @@ class Style(StrEnum):
     ENGLISH = "english"
     """The whole state in plain sentences; what small pretrained models follow best."""
     SYMBOLS = "symbols"
-    """Each guess beside its coloured squares."""
+    """Each guess with its coloured squares."""
     COMPACT = "compact"
     """Each letter followed by its mark, nothing else; one token a letter for the embedded model."""
     TEXTARENA = "textarena"
@@ -98,7 +99,7 @@ _DESCRIBE: dict[Style, Callable[[Turn], str]] = {
 class Prompter:
     """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
 
-    `system_prompt` is told instead of the style's own rules, its placeholders filled in; empty: there is no system
+    `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
     message.
 
     Raises:
@@ -133,7 +134,7 @@ class Prompter:
         return ("[", "]") if self.style is Style.TEXTARENA else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
-        """Write a well-formed reply: what a teacher says and what the parser takes back."""
+        """Write a well-formed reply, as teachers write it and the parser reads it."""
         guess = word.join(self.guess_tags)
         if self.thinking is Thinking.OFF or (not thinking and self.thinking is Thinking.OPTIONAL):
             return guess
@@ -141,7 +142,7 @@ class Prompter:
         return f"<think>{thinking}</think>{separator}{guess}"
 
     def opening(self, given: Sequence[Turn] = ()) -> list[Message]:
-        """The first prompt of a game in which `given` turns have already been played.
+        """The first prompt of a game with the prefix guesses `given`.
 
         A transcript shows them as turns of the conversation, a state prompt restates them.
         """
@@ -154,7 +155,7 @@ class Prompter:
         return messages
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
-        """The message that answers the last of `turns` in a transcript."""
+        """The feedback message after the last of `turns` in a transcript."""
         last = _DESCRIBE[self.style](turns[-1])
         if self.style is Style.COMPACT:
             return Message(role="user", content=last)
@@ -190,8 +191,7 @@ class Prompter:
         return [Message(role="system", content=rules)] if rules else []
 
 
-_EXAMPLES = ("tea", "rain", "crane", "planet", "station", "relation", "education", "generation")
-_EXAMPLE = {len(word): word for word in _EXAMPLES}
+_EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 """The word that shows how to reply, by length."""
 
 

@@ -5,6 +5,7 @@ from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardErro
 from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
 from wordle_rl.reward.schedule import Schedule
+from wordle_rl.reward.turn_rewards import TurnRewards
 
 __all__ = [
     "COMPONENTS",
@@ -17,6 +18,7 @@ __all__ = [
     "Rubric",
     "Schedule",
     "Shares",
+    "TurnRewards",
     "format_compliance",
     "letter_scores",
     "named_schedule",

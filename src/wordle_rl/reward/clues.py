@@ -77,7 +77,7 @@ def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Tu
     candidates = solver.candidates(())
     for played in transcript.turns:
         turn = played.turn
-        if not played.given:
+        if not played.is_prefix:
             yield turn, candidates
         if turn.guess is not None and turn.marks is not None:
             candidates = solver.narrow(candidates, turn.guess, turn.marks)
@@ -87,7 +87,7 @@ def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], so
     """The bits a guess was expected to bring over the most that any guess would have, 0 to 1.
 
     The winning guess counts as 1, even where one candidate was left and no guess could bring a bit. With no candidate
-    left (a secret outside the answers) any other guess is worth 0.
+    left (a secret outside the answers) any other guess scores 0.
     """
     if turn.guess is None or turn.marks is None:
         return 0.0

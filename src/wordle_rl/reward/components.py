@@ -12,7 +12,7 @@ A component's value is the sum of its shares and lies in its stated range. There
 A turn that broke the rules gets the worst score of every component. The two exceptions, `format` and `length`,
 grade how it broke them, and give a reply without a readable guess almost nothing. Turns that were never played
 because the token budget ran out count as worst turns too, charged to the last own turn: stopping early never pays.
-Given turns are clues and earn nothing.
+Prefix guesses are clues and earn nothing.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Component:
         honest_range: Range on an honest loss: all turns played and no rule broken. Lies within `loss_range`.
         win_range: Range on a won game.
         summary: One line for people.
+        asks_solver: True if `compute` asks the solver, which takes milliseconds instead of microseconds.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Component:
     honest_range: Range
     win_range: Range
     summary: str
+    asks_solver: bool = False
 
 
 def _win(transcript: Transcript, _solver: Solver) -> Shares:
@@ -86,13 +88,13 @@ def _speed(transcript: Transcript, _solver: Solver) -> Shares:
 
 
 def _rule_break(transcript: Transcript, _solver: Solver) -> Shares:
-    broken = [played.turn.outcome is not Outcome.SCORED for played in transcript.turns if not played.given]
+    broken = [played.turn.outcome is not Outcome.SCORED for played in transcript.turns if not played.is_prefix]
     first = broken.index(True) if True in broken else -1
     return tuple(1.0 if place == first else 0.0 for place in range(len(broken)))
 
 
 def _format(transcript: Transcript, _solver: Solver) -> Shares:
-    return _mean(transcript, [_format_score(played) for played in transcript.turns if not played.given], 0.0)
+    return _mean(transcript, [_format_score(played) for played in transcript.turns if not played.is_prefix], 0.0)
 
 
 def _format_score(played: PlayedTurn) -> float:
@@ -157,7 +159,7 @@ def _repeat(transcript: Transcript, _solver: Solver) -> Shares:
     costs = []
     for played in transcript.turns:
         turn = played.turn
-        if not played.given:
+        if not played.is_prefix:
             costs.append(1.0 if turn.outcome is not Outcome.SCORED or turn.guess in seen else 0.0)
         seen.add(turn.guess)
     return _cost(transcript, costs)
@@ -203,10 +205,10 @@ def _mark_share(turn: Turn, mark: str) -> float:
 
 
 def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
-    """Each own turn with every turn before it, given ones included."""
+    """Each own turn with every turn before it, prefix guesses included."""
     board = [played.turn for played in transcript.turns]
     for place, played in enumerate(transcript.turns):
-        if not played.given:
+        if not played.is_prefix:
             yield played.turn, board[:place]
 
 
@@ -218,7 +220,7 @@ def _unplayed(transcript: Transcript) -> int:
 
 
 def _on_last_turn(transcript: Transcript, value: float) -> Shares:
-    own = sum(not played.given for played in transcript.turns)
+    own = sum(not played.is_prefix for played in transcript.turns)
     return (*(0.0,) * (own - 1), value)
 
 
@@ -267,8 +269,8 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         for component in (
             Component("win", _win, _ZERO, _ZERO, _ONE, "1 on the turn that found the secret"),
             Component("speed", _speed, _ZERO, _ZERO, _UNIT, "of a win: 1 on the first turn, 0 on the last"),
-            Component("greens", _greens, _UNIT, _UNIT, _ONE, "share of green letters in the last guess"),
-            Component("yellows", _yellows, _UNIT, _UNIT, _ZERO, "share of yellow letters in the last guess"),
+            Component("greens", _greens, _UNIT, _UNIT, _ONE, "fraction of green letters in the last guess"),
+            Component("yellows", _yellows, _UNIT, _UNIT, _ZERO, "fraction of yellow letters in the last guess"),
             Component(
                 "variety",
                 _variety,
@@ -285,9 +287,11 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 "1 listed word, 0.5 unlisted word of the right length, 0.1 stray tags, else 0",
             ),
-            Component("valid_word", _valid_word, _UNIT, _ONE, _UNIT, "share of turns the rules accepted"),
-            Component("length", _length, _UNIT, _ONE, _UNIT, "share of turns with a guess of the right length"),
-            Component("consistency", _consistency, _UNIT, _UNIT, _UNIT, "share of guesses that fit every clue so far"),
+            Component("valid_word", _valid_word, _UNIT, _ONE, _UNIT, "fraction of turns the rules accepted"),
+            Component("length", _length, _UNIT, _ONE, _UNIT, "fraction of turns with a guess of the right length"),
+            Component(
+                "consistency", _consistency, _UNIT, _UNIT, _UNIT, "fraction of guesses that fit every clue so far"
+            ),
             Component("feedback", _feedback, _FEEDBACK, _FEEDBACK, _FEEDBACK, "clues used, letter by letter"),
             Component(
                 "information",
@@ -295,7 +299,8 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 _UNIT,
-                "bits a guess was worth over the best available; the winning guess 1",
+                "expected bits of a guess over the best available; the winning guess 1",
+                asks_solver=True,
             ),
             Component(
                 "regret",
@@ -304,6 +309,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "cost: expected guesses given away to the solver, at most 1 a turn",
+                asks_solver=True,
             ),
             Component(
                 "quick_regret",
@@ -312,6 +318,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
                 _UNIT,
                 _UNIT,
                 "the same from looking one guess ahead, which costs little",
+                asks_solver=True,
             ),
             Component("repeat", _repeat, _UNIT, _UNIT, _UNIT, "cost: guesses already on the board"),
             Component("overlong", _overlong, _UNIT, _UNIT, _UNIT, "cost: replies that think too long or are cut off"),

@@ -13,9 +13,9 @@ from wordle_rl.reward.components import COMPONENTS, Range, RewardError, Shares
 from wordle_rl.solver import Solver
 
 ORDER_MARGIN = 0.01
-"""By how much the worst win stands above the best loss.
+"""Margin of the worst win over the best loss.
 
-An honest loss stands as far above one that broke a rule, where breaking rules would pay otherwise.
+Also the margin of an honest loss over one that broke a rule, where breaking rules would pay otherwise.
 """
 
 
@@ -93,11 +93,11 @@ class Rubric:
 
         Raises:
             RewardError: If a request failed during the game or the policy played no turn of it, since such a game
-                says nothing about the policy; or if a component asks a solver of another word length.
+                is no evidence about the policy; or if a component asks a solver of another word length.
         """
         if transcript.stop_reason is StopReason.REQUEST_FAILED:
             raise RewardError("a game whose request failed has no reward; leave it out of the batch")
-        if not transcript.turns or transcript.turns[-1].given:
+        if not transcript.turns or transcript.turns[-1].is_prefix:
             raise RewardError("a game without a turn of the policy's own has no reward; leave it out of the batch")
         weights = self.effective_weights
         components = {name: COMPONENTS[name].compute(transcript, solver) for name in weights}
@@ -110,7 +110,7 @@ class Rubric:
 
 
 def format_compliance(transcripts: Iterable[Transcript]) -> float:
-    """The share of own turns whose reply held a readable, listed word of the right length, 0 to 1.
+    """Fraction of own turns whose reply held a readable, listed word of the right length, 0 to 1.
 
     A hint ignored in hard mode is bad play, not bad form, and complies. Without any own turn: 0.
     """

@@ -44,7 +44,7 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     """Credit each turn with the rewards from there on, above the mean of the group's games at that turn.
 
     A turn that only one game of the group reached has nothing to be compared with; the mean of the turn
-    before it (over all games that played that one) stands in.
+    before it (over all games that played that one) is its baseline.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
@@ -68,8 +68,8 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
 def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
     """Credit each turn with its own reward alone, above the mean of the group's games at that turn.
 
-    For rewards that already tell what a guess is worth for the rest of the game, as regret does: what happens after it
-    is then only luck.
+    For rewards that already value a guess for the rest of the game, as regret does: what happens after it is then
+    only luck.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
@@ -124,7 +124,7 @@ CREDITS = MappingProxyType({"turn": turn_advantages, "guess": guess_advantages, 
 
 
 def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
-    """Spread each turn's advantage over its sampled tokens; 0.0 on all others."""
+    """Broadcast each turn's advantage to its sampled tokens; 0.0 on all others."""
     per_token = [0.0] * len(segment.token_ids)
     for turn, start, stop in segment.spans:
         per_token[start:stop] = [advantages[turn]] * (stop - start)

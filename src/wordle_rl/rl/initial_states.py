@@ -21,18 +21,18 @@ from wordle_rl.words import WordList
 
 
 class GroupStarts:
-    """Draws the starts of each step.
+    """Draws the initial states of each step.
 
     Args:
         words: The word lists.
         prompter: Wording and rules.
         secrets: The answers that may be secrets.
         seed: With the step it determines the draw, given the same priorities.
-        priority_weight: See `SecretPicker`.
-        outside_rate: Share of secrets that are listed words outside the answers.
-        max_given: 0 to so many random turns are already played.
-        given_starts: Starts that some groups take instead of one drawn here.
-        starts_share: Share of those groups, if there are such starts.
+        prioritized_fraction: See `SecretPicker`.
+        outside_rate: Fraction of secrets that are listed words outside the answers.
+        max_prefix_guesses: Prefix each group with 0 to this many random guesses.
+        given_starts: Initial states of a file, which some groups take.
+        starts_fraction: Fraction of those groups, if there are such starts.
 
     Raises:
         ValueError: If there are no secrets.
@@ -45,17 +45,17 @@ class GroupStarts:
         secrets: Iterable[str],
         seed: int,
         *,
-        priority_weight: float = 0.0,
+        prioritized_fraction: float = 0.0,
         outside_rate: float = 0.0,
-        max_given: int = 0,
+        max_prefix_guesses: int = 0,
         given_starts: Sequence[InitialState] = (),
-        starts_share: float = 0.0,
+        starts_fraction: float = 0.0,
     ) -> None:
         self._words, self._prompter, self._seed = words, prompter, seed
-        self._outside_rate, self._max_given = outside_rate, max_given
-        self._given_starts, self._starts_share = given_starts, starts_share
-        self._given_boards = frozenset(start for start in given_starts if start.given)
-        self.picker = SecretPicker(list(secrets), priority_weight, seed)
+        self._outside_rate, self._max_prefix_guesses = outside_rate, max_prefix_guesses
+        self._given_starts, self._starts_fraction = given_starts, starts_fraction
+        self._given_boards = frozenset(start for start in given_starts if start.prefix_guesses)
+        self.picker = SecretPicker(list(secrets), prioritized_fraction, seed)
 
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
@@ -67,7 +67,7 @@ class GroupStarts:
             step: Optimizer step, or round.
             process: Of several processes each has groups of its own.
             refill: 0 for the step's first draw, then 1, 2, … for redraws.
-            rng: Draws the words from outside and the given guesses; None: a stream of the seed and this draw.
+            rng: Draws the words from outside and the prefix guesses; None: a stream of the seed and this draw.
         """
         if rng is None:
             rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
@@ -75,17 +75,18 @@ class GroupStarts:
         hard_mode = self._prompter.rules.hard_mode
         starts = []
         for secret in with_outside(secrets, self._words, self._outside_rate, rng):
-            given = random_given(self._words, secret, rng, self._max_given, hard_mode=hard_mode)
+            given = random_given(self._words, secret, rng, self._max_prefix_guesses, hard_mode=hard_mode)
             starts.append(InitialState(secret, given))
         return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
 
     def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
-        """Replace each start, with probability `starts_share`, by a given one; without repeats while there are enough.
+        """Replace each start, with probability `starts_fraction`, by one of the file; no repeats while there are
+        enough.
 
-        The random stream is one of its own, so that all others stay as they were.
+        It uses a separate random stream, so that all other draws are unchanged.
         """
         rng = random.Random(":".join(map(str, (self._seed, *numbers, "given"))))
-        places = [place for place in range(len(starts)) if rng.random() < self._starts_share]
+        places = [place for place in range(len(starts)) if rng.random() < self._starts_fraction]
         repeats = len(places) > len(self._given_starts)
         draw = rng.choices if repeats else rng.sample
         replaced = dict(zip(places, draw(self._given_starts, k=len(places)), strict=True))
@@ -94,7 +95,7 @@ class GroupStarts:
     def note(self, transcript: Transcript, reward_std: float) -> None:
         """Take in the standard deviation of a group's rewards; `transcript`: any game of the group.
 
-        A group that began at a given board says nothing of its secret's games from the start.
+        A group that began at a board of the file is ignored: it is no evidence about its secret from the empty board.
         """
         if transcript.secret in self.picker and start_of(transcript) not in self._given_boards:
             self.picker.update(transcript.secret, reward_std)
@@ -114,15 +115,15 @@ def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Seque
 
 
 def random_given(
-    words: WordList, secret: str, rng: random.Random, max_given: int, *, hard_mode: bool = False
+    words: WordList, secret: str, rng: random.Random, max_prefix_guesses: int, *, hard_mode: bool = False
 ) -> tuple[str, ...]:
-    """Draw 0 to `max_given` different answers, none of them the secret, as turns already played.
+    """Draw 0 to `max_prefix_guesses` different answers, none of them the secret, as turns already played.
 
     In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn.
     """
     given: list[str] = []
     turns: list[Turn] = []
-    for _ in range(rng.randint(0, max_given)):
+    for _ in range(rng.randint(0, max_prefix_guesses)):
         word = words.answers[rng.randrange(len(words.answers))]
         if not _may_be_given(word, secret, given, turns):
             left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
@@ -144,8 +145,8 @@ class SecretPicker:
 
     Args:
         secrets: The secrets to choose from, all different.
-        priority_weight: 0 draws uniformly, 1 in proportion to the priority of each secret, which is a running mean of
-            its groups' reward std, or the reward that a greedy probe lost on it.
+        prioritized_fraction: Fraction of the draws in proportion to the priority of each secret, which is a running
+            mean of its groups' reward std, or the reward that a greedy probe lost on it; the rest is uniform.
         seed: With the step it determines the draw, given the same priorities.
 
     Raises:
@@ -155,17 +156,17 @@ class SecretPicker:
     _MEMORY = 0.5
     _FLOOR = 0.02
 
-    def __init__(self, secrets: Sequence[str], priority_weight: float, seed: int) -> None:
+    def __init__(self, secrets: Sequence[str], prioritized_fraction: float, seed: int) -> None:
         if not secrets:
             raise ValueError("there are no secrets to train on; the training split is empty")
         self._secrets = list(secrets)
         self._index = {secret: i for i, secret in enumerate(self._secrets)}
-        self._priority_weight = priority_weight
+        self._prioritized_fraction = prioritized_fraction
         self._seed = seed
         self._priorities = np.full(len(self._secrets), np.nan)
 
     def __contains__(self, secret: object) -> bool:
-        """Say whether a secret is one to choose from."""
+        """True if a secret is one to choose from."""
         return secret in self._index
 
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
@@ -185,7 +186,7 @@ class SecretPicker:
         untried = known.max() if len(known) else 1.0
         priorities = np.where(np.isnan(self._priorities), untried, self._priorities)
         priorities = np.maximum(priorities, self._FLOOR * max(untried, 1e-9))
-        weight = self._priority_weight
+        weight = self._prioritized_fraction
         return np.asarray((1.0 - weight) / len(priorities) + weight * priorities / priorities.sum())
 
     def update(self, secret: str, reward_std: float) -> None:
@@ -213,7 +214,7 @@ class SecretPicker:
 
 
 def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
-    """Key of the random stream of one draw, beside the seed.
+    """Key of the random stream of one draw, besides the seed.
 
     Examples:
         >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.config import ConfigError, GRPOSettings, RoundSettings
+from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
@@ -29,7 +29,7 @@ class GameSetup:
     """Context and secrets of a training's games.
 
     `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
-    latter are training secrets of SFT that this training leaves out. `starts_share` of the groups start from one of
+    latter are training secrets of SFT that this training leaves out. `starts_fraction` of the groups start from one of
     `given_starts`, if there are any.
     """
 
@@ -38,7 +38,7 @@ class GameSetup:
     validation: Sequence[str] = ()
     rehearsal: Sequence[str] = ()
     given_starts: Sequence[InitialState] = ()
-    starts_share: float = 0.0
+    starts_fraction: float = 0.0
 
     @property
     def words(self) -> WordList:
@@ -115,9 +115,22 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     return Measured(means, denominators, len(wins))
 
 
-def game_row(game: Scored) -> dict[str, Any]:
-    """A scored game as games.jsonl holds it."""
-    return transcript_row(game.trajectory.transcript, game.reward)
+def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
+    """The scored games of a group as games.jsonl holds them.
+
+    Args:
+        group: Number of the group within its step.
+        games: All games of the group, in order. A game without advantages has none in its row.
+    """
+    rows = []
+    for number, game in enumerate(games):
+        row = transcript_row(game.trajectory.transcript, game.reward)
+        own = [turn for turn in row["turns"] if not turn["given"]]
+        if len(game.advantages) == len(own):  # with candidates there is one for each of these instead
+            for turn, advantage in zip(own, game.advantages, strict=True):
+                turn["advantage"] = round(advantage, 4)
+        rows.append({"group": group, "game": number, "group_size": len(games), **row})
+    return rows
 
 
 def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
@@ -130,9 +143,10 @@ def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None
             "guess": played.turn.guess,
             "marks": played.turn.marks,
             "outcome": played.turn.outcome.value,
-            "given": played.given,
+            "given": played.is_prefix,
+            **({} if played.turn.costs_turn else {"costs_turn": False}),
         }
-        if reward is not None and not played.given:
+        if reward is not None and not played.is_prefix:
             row["reward"] = round(reward.turn_rewards[own], 4)
             row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
             own += 1
@@ -163,19 +177,19 @@ def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
             yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)
 
 
-def prompt_budget(model: PreTrainedModel, settings: GRPOSettings | RoundSettings, name: str = "grpo") -> int | None:
-    """The longest prompt that leaves room for a reply in the model's context; `name` is the section of the settings.
+def prompt_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | None:
+    """The longest prompt that leaves room for a completion in the model's context.
 
     Raises:
-        ConfigError: If the context holds no reply of the wanted length.
+        ConfigError: If the context holds no completion of the wanted length.
     """
     context = context_length(model)
     if context is None:
         return None
-    budget = context - settings.sampling.max_completion_tokens
+    budget = context - sampling.max_completion_tokens
     if budget < 1:
         raise ConfigError(
-            f"{name}.sampling.max_completion_tokens {settings.sampling.max_completion_tokens} leaves no room for "
-            f"a prompt in the model's context of {context} tokens; lower it"
+            f"max_completion_tokens {sampling.max_completion_tokens} leaves no room for a prompt in the model's "
+            f"context of {context} tokens; lower it"
         )
     return budget

@@ -1,8 +1,8 @@
-"""The boards of a file as starts of groups, each checked again.
+"""The boards of a file as initial states of groups, each checked again.
 
 Rows are those of `wordle-rl import --format grpo` and of the `_rl_start_states.jsonl` of `wordle-rl dataset`:
 `{"secret": word, "turns": [{"guess": word, …}, …]}`. Secret and guesses are all that is read. Marks are those of our
-rules, whatever a file says.
+rules, whatever a file holds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StartBoards:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The boards as rows of the same kind, with the marks of our rules."""
         for start in self.starts:
-            yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.given))
+            yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.prefix_guesses))
 
 
 def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
@@ -49,7 +49,7 @@ def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> Star
         RunError: If there is no such file, or a line is no board.
         ConfigError: If no board can be used.
     """
-    outside = config.play_settings.learns_without_wins
+    outside = config.training.learns_without_wins
     return read_start_boards(path, context.words, context.split, config.game.rules, outside=outside)
 
 
@@ -81,7 +81,7 @@ def read_start_boards(path: Path, words: WordList, split: Split, rules: Rules, *
         rejected[fault] += 1
     if not starts:
         why = f"{first_fault}, in all {_listed(rejected)}" if rejected else "it is empty"
-        raise ConfigError(f"starts_file {path} holds no board to start from: {why}")
+        raise ConfigError(f"rl.starts.file {path} holds no board to start from: {why}")
     return StartBoards(path, tuple(starts), dict(rejected))
 
 
@@ -110,11 +110,13 @@ def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, 
         return reason
     if not outside and split.part_of(start.secret) == "outside":
         return "outside_secret"
-    if start.secret in start.given:
+    if start.secret in start.prefix_guesses:
         return "already_won"
-    if len(start.given) >= rules.max_turns:
+    if len(start.prefix_guesses) >= rules.max_turns:
         return "too_many_turns"
-    return _fault_of_guesses(start.secret, start.given, words, rules)
+    if split.strict_words_in(*start.prefix_guesses):
+        return "strict_word"
+    return _fault_of_guesses(start.secret, start.prefix_guesses, words, rules)
 
 
 def _fault_of_guesses(secret: str, guesses: Sequence[str], words: WordList, rules: Rules) -> str | None:

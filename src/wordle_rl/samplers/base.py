@@ -9,16 +9,16 @@ from importlib.util import find_spec
 from typing import Protocol, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.config import ConfigError, EngineName, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One game's turn to speak.
+    """Request for the next completion of one game.
 
-    `messages` is the whole prompt in words, `prompt_ids` the same as token ids (empty for a sampler without
+    `messages` is the whole prompt as text, `prompt_ids` the same as token ids (empty for a sampler without
     a codec), `turns` the board so far. Nothing here holds the secret.
     """
 
@@ -49,7 +49,7 @@ class Sampler(Protocol):
 
     @property
     def codec(self) -> ChatCodec | None:
-        """Its tokenizer and template; None for players that read words, not tokens."""
+        """Its tokenizer and template; None for players that read text, not tokens."""
 
     def begin(self) -> None:
         """Forget all earlier games; ids may be used again."""
@@ -91,8 +91,16 @@ class Closable(Protocol):
         """Free it; the player can play no more."""
 
 
-def vllm_missing(wanted_by: str) -> str:
-    """Error message if vLLM is not installed, else ''."""
-    if find_spec("vllm") is not None:
-        return ""
-    return f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'
+def check_vllm(wanted_by: str) -> None:
+    """Refuse what needs vLLM where there is none.
+
+    Args:
+        wanted_by: The settings that ask for it, for the message.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'
+        )

@@ -39,7 +39,7 @@ class Batches:
     Args:
         size: Rows of a batch that a forward pass handles well.
         max_games: Most games of a batch, however many of them share a row.
-        max_completion_tokens: Bound on one turn's reply.
+        max_completion_tokens: Token limit of a completion.
         window: Width of the model's sliding window in tokens, which a cache must not outgrow, holes included; None:
             there is none.
     """

@@ -1,7 +1,7 @@
 """Replies whose guess can only be a listed word, for any tokenizer.
 
 Once a reply has opened its guess, only those tokens may follow that spell a listed word, close the guess and end the
-turn; whatever is said or thought before stays free. A token may hold several letters, a tag together with letters, or
+turn; the text before it stays free. A token may hold several letters, a tag together with letters, or
 part of a tag, and a word may be cut into tokens in any way. So a reply is followed character by character, and the
 tokens that may follow are found by walking two tries at once: one over the words, one over the texts of the tokens.
 
@@ -114,7 +114,7 @@ class WordConstraint:
         return logits
 
     def after(self, state: State | None, token: int) -> State | None:
-        """The state once a token is said; None if the reply can no longer be a guess of a listed word."""
+        """The state after a token; None if the reply can no longer be a guess of a listed word."""
         return None if state is None else self._follow(state, self._texts[token] if token < len(self._texts) else "")
 
     def allowed(self, state: State | None) -> TokenIds | None:
@@ -140,7 +140,7 @@ class WordConstraint:
         return end is not None and (end.phase in (Phase.TALKING, Phase.THINKING) or self._ends(end))
 
     def _spelling(self, state: State) -> Iterable[tuple[int, State]]:
-        """Every token that goes on from a state inside the guess, and where it leads."""
+        """Every token that continues a state inside the guess, and where it leads."""
         paths: list[tuple[State, dict[str, Any]]] = [(state, self._tokens)]
         while paths:
             here, node = paths.pop()

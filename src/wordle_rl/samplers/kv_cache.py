@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 
@@ -189,3 +189,28 @@ def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     starts = (rows[:, None] * heads + torch.arange(heads, device=rows.device)) * capacity  # (taken, heads)
     places = starts[:, :, None] + columns[:, None, :]  # (taken, heads, columns)
     return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)
+
+
+def next_logits(model: PreTrainedModel, cache: GameCache, tokens: Tensor, alive: Tensor) -> Tensor:
+    """Read tokens into a cache; the logits after each row's last one.
+
+    Args:
+        model: In inference mode.
+        cache: What was read so far; grows by the tokens.
+        tokens: Ids, padded on the left, shape (rows, new).
+        alive: 1 on tokens, 0 on padding, same shape.
+
+    Returns:
+        Logits, shape (rows, vocabulary), float32.
+    """
+    mask, positions = cache.append_mask(alive)
+    output = model(
+        input_ids=tokens,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache.cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    logits: Tensor = output.logits[:, -1]
+    return logits.float()

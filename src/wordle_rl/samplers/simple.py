@@ -72,7 +72,7 @@ class ConsistentSampler(_WithoutModel):
 
 
 class RandomSampler(_WithoutModel):
-    """Names any listed word, whatever the board says: the floor under every figure."""
+    """Names any listed word, whatever the board: the floor under every figure."""
 
     def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
         super().__init__(prompter, seed)

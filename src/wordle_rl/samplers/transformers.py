@@ -1,6 +1,6 @@
 """Sampling from a transformers model with a key/value cache kept across the turns of a game.
 
-A turn costs one forward pass over the words that came back and one per new token; nothing is read twice.
+A turn costs one forward pass over the feedback message and one per new token; nothing is read twice.
 Works for every causal model of transformers whose layers attend to keys and values, since it only uses
 `attention_mask`, `position_ids` and a cache. A sliding window counts cached tokens, holes included; once a batch may
 outgrow the window, it is therefore read afresh each turn.
@@ -22,7 +22,7 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
+from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -37,7 +37,7 @@ _WORTH_A_PASS = 256
 class _Replies:
     """Token buffer of one turn's completions.
 
-    `running` tells for each game in play, those of the last `narrow`, whether its reply goes on; shape (games,). Tokens
+    `running`, shape (games,): whether the completion of each game in play (of the last `narrow`) continues. Tokens
     are gathered on the device and read from it when a set of games is left, since every read waits for the device.
     """
 
@@ -62,7 +62,7 @@ class _Replies:
         self.running = self.running & ~torch.isin(tokens, self._stops)
 
     def narrow(self, kept: Tensor) -> None:
-        """Go on with these of the games in play alone."""
+        """Keep only these of the games in play."""
         self.finish()
         self._play([self._games[place] for place in kept.tolist()])
 
@@ -116,9 +116,9 @@ class TransformersSampler:
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one reply per request; games seen before go on from their cache."""
+        """Sample one reply per request; games seen before continue from their cache."""
         completions: dict[int, Completion] = {}
-        with _sampling(self.model):
+        with sampling_mode(self.model):
             for batch, asking in self._batches.arrange(requests).items():
                 completions.update(self._sample_batch(batch, asking))
         return [completions[request.game_id] for request in requests]
@@ -162,26 +162,13 @@ class TransformersSampler:
         width = max(len(ids) for ids in unread)
         tokens = torch.tensor([[self.codec.pad_id] * (width - len(ids)) + ids for ids in unread], device=device)
         alive = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in unread], device=device)
-        return self._forward(cache, tokens, alive)
-
-    def _forward(self, cache: GameCache, tokens: Tensor, alive: Tensor) -> Tensor:
-        mask, positions = cache.append_mask(alive)
-        output = self.model(
-            input_ids=tokens,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logits: Tensor = output.logits[:, -1]
-        return logits.float()
+        return next_logits(self.model, cache, tokens, alive)
 
     def _reply(self, cache: GameCache, logits: Tensor, rows: Tensor) -> tuple[_Replies, Tensor]:
         """Sample from the first logits on, until every game has closed its turn or used up its tokens.
 
-        Games share a row of the cache until they say different things. Once half of the rows are done, the others go
-        on in a cache of their own, and what that has read comes back in the end.
+        Games share a row of the cache until their tokens differ. Once half of the rows are done, the others move to
+        a smaller cache, which is merged back at the end.
 
         Args:
             cache: What was read so far.
@@ -210,7 +197,7 @@ class TransformersSampler:
                 states = [states[game] for game in going.tolist()]
                 tokens, alive = chosen[going, None], torch.ones_like(going)[:, None]
                 replies.narrow(going)
-            logits = self._forward(cache, tokens, alive)
+            logits = next_logits(self.model, cache, tokens, alive)
         replies.finish()
         for whole, rows_before, taken in reversed(left_behind):
             whole.take_back(cache, taken)
@@ -270,7 +257,7 @@ def without_autocast(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def _sampling(model: PreTrainedModel) -> Iterator[None]:
+def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
     """The model in evaluation mode with grouped attention; its mode is restored on exit.
 
     On a CPU also without autocast, which makes the small products of one token a row slower.

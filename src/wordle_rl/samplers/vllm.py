@@ -1,7 +1,7 @@
 """Sampling from a vLLM engine in this process: token ids in, the sampled ids with their log-probabilities out.
 
-The engine keeps what it has read (prefix caching), so that a turn costs its new tokens here too. It is one of its own
-for an evaluation (`make_engine`), or the one that TRL keeps beside a training (see `colocate`).
+The engine keeps what it has read (prefix caching), so that a turn costs its new tokens here too. It is a separate
+one for an evaluation (`make_engine`), or the one that TRL colocates with a training (see rl/grpo/vllm.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.samplers.base import Completion, Request, vllm_missing
+from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import ReplyProcessor, WordConstraint
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class TokenGenerator(Protocol):
 class VLLMSampler:
     """Samples replies from an engine, those of all games of a turn in one call.
 
-    Every request draws from a random stream of its own, so what is sampled does not depend on how the engine puts
-    requests together.
+    Every request draws from a random stream of its own, so what is sampled does not depend on how the engine
+    batches requests.
 
     Args:
         engine: The engine, with the weights that are to play.
@@ -122,16 +122,6 @@ class VLLMSampler:
         )
 
 
-def check_vllm(setting: str) -> None:
-    """Refuse a setting that needs vLLM where there is none.
-
-    Raises:
-        ConfigError: If it is not installed.
-    """
-    if missing := vllm_missing(setting):
-        raise ConfigError(missing)
-
-
 def make_engine(
     directory: Path,
     codec: ChatCodec,
@@ -139,7 +129,7 @@ def make_engine(
     constraint: WordConstraint | None = None,
     seed: int = 0,
 ) -> VLLMSampler:
-    """Load a model directory into an engine of its own, and give the sampler that asks it.
+    """Load a model directory into a separate engine and return its sampler.
 
     The engine runs in this process, so it ends with it, and takes nine tenths of the GPU memory that is free. It
     computes in the type that vLLM chooses on a GPU (16 bits), in float32 on a CPU.
@@ -215,7 +205,7 @@ def _forget_groups() -> None:
 
 
 def _free_share() -> float:
-    """The share of the GPU's whole memory to take, given what is free."""
+    """The fraction of the GPU's whole memory to take, from what is free."""
     import torch
 
     gc.collect()

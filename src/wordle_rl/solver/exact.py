@@ -15,6 +15,7 @@ from wordle_rl.solver.partition import (
     bits_from_log_sum,
     class_sizes,
     count_split,
+    largest_classes,
     least_log_sum,
     log_table,
     sum_logs,
@@ -32,21 +33,23 @@ _SELF_CHECK_LIMIT = 16
 
 @dataclass(frozen=True)
 class ScoredGuess:
-    """A guess and what it tells about a set of candidates.
+    """A guess and its information about a set of candidates.
 
     Attributes:
         guess: The word.
         bits: Information, 0 to log2(num_candidates).
         expected_remaining: Mean size of the class the secret falls in, 1 to num_candidates.
+        largest_class: Candidates left after the least helpful marks, 1 to num_candidates.
     """
 
     guess: str
     bits: float
     expected_remaining: float
+    largest_class: int
 
 
 class Solver:
-    """Answers questions about one word list: exactly, except for best play and regret, which are found within a beam.
+    """Solver of one word list: exact, except for best play and regret, which are found within a beam.
 
     Candidate sets are arrays of answer indices, sorted and without repeats, as `candidates` and `narrow` return them.
     Guesses may be any word of the right length; one outside the list is scored on the fly.
@@ -231,14 +234,19 @@ class Solver:
 
     def best_openers(self, n: int = 10) -> list[ScoredGuess]:
         """The first guesses with most information, ties by alphabet; at most n of them."""
-        bits, remaining = self._opener_scores
-        order = np.argsort(-bits, kind="stable")[:n].tolist()
-        return [ScoredGuess(self.words.guesses[i], float(bits[i]), float(remaining[i])) for i in order]
+        return self._scored_openers[:n]
 
     @cached_property
-    def _opener_scores(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _scored_openers(self) -> list[ScoredGuess]:
+        """Every listed guess as an opener, most information first."""
         everything = self.candidates([])
-        return self.information(everything), self.expected_remaining(everything)
+        bits, remaining = self.information(everything), self.expected_remaining(everything)
+        largest = largest_classes(self._by_answer)
+        order = np.argsort(-bits, kind="stable")
+        figures = zip(
+            order.tolist(), bits[order].tolist(), remaining[order].tolist(), largest[order].tolist(), strict=True
+        )
+        return [ScoredGuess(self.words.guesses[place], *figures_of) for place, *figures_of in figures]
 
     # --- best play --------------------------------------------------------------------------------------------
 
@@ -273,7 +281,7 @@ class Solver:
         """Expected guesses that this guess gives away against the best play found.
 
         Never negative: where the guess turns out better than the best the search found, it is the best known and its
-        regret is 0. A guess that tells nothing wastes its turn and costs exactly 1 without a cap. Under a cap a secret
+        regret is 0. A guess without information wastes its turn and costs exactly 1 without a cap. Under a cap a secret
         not found counts turns_left + 1 guesses, so that a guess which loses one more but finds the others sooner may
         have no regret. With no candidate left (the turns contradict each other) there is nothing to lose, and the
         regret is 0.
@@ -282,7 +290,7 @@ class Solver:
         return spent - min(self.value(candidates, turns_left), spent)
 
     def quick_regret(self, guess: str, candidates: npt.ArrayLike) -> float:
-        """About what `regret` says, from looking one guess ahead: a millisecond for a new set, then microseconds.
+        """Approximation of `regret` by looking one guess ahead: a millisecond for a new set, then microseconds.
 
         Each class that a guess leaves is taken to need what a set of its size needs on average (`typical_guesses`).
 

@@ -91,7 +91,7 @@ def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
         SolverError: If a list is empty, or a word has another length or a character outside a-z.
     """
     if not guesses or not answers:
-        raise SolverError("a feedback matrix needs at least one guess and one answer; one list is empty")
+        raise SolverError("a marks matrix needs at least one guess and one answer; one list is empty")
     length = len(guesses[0])
     if not MIN_WORD_LENGTH <= length <= MAX_WORD_LENGTH:
         raise SolverError(f"word {guesses[0]!r} has {length} letters; the solver takes 3 to 10")

@@ -55,7 +55,7 @@ class QuickRegret:
 
 
 def typical_guesses(num_candidates: int) -> float:
-    """Guesses that best play typically needs for so many candidates; a curve laid through solved sets.
+    """Guesses that best play typically needs for this many candidates; a curve laid through solved sets.
 
     Examples:
         >>> [round(typical_guesses(n), 2) for n in (0, 1, 2, 20, 2315)]

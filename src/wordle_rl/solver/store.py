@@ -50,7 +50,7 @@ def write_sealed(path: Path, label: str, parts: Iterable[bytes | memoryview]) ->
         temporary.replace(path)
         temporary = None
     except OSError as error:
-        logger.warning("solver cache %s was not written (%s); going on without it", path, error)
+        logger.warning("solver cache %s was not written (%s); continuing without it", path, error)
         return False
     finally:
         if temporary is not None:

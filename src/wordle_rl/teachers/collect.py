@@ -48,7 +48,7 @@ def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) 
     if settings.words_file is not None:
         if settings.split != LLMTeacherSettings.model_fields["split"].default:
             raise ConfigError(
-                f"--split {settings.split} and --words-file both say which secrets to play; leave one of them out"
+                f"--split {settings.split} and --words-file both choose the secrets; leave one of them out"
             )
         secrets = _words_in(settings.words_file, words)
     secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets

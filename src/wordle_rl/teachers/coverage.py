@@ -22,7 +22,7 @@ _STRAYED = 0.3
 """Weight of a showing after a turn that is not taught."""
 
 Shown = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float64]]
-"""Row of the game, answer, and share of a showing (1 / words then possible). Three arrays of equal length."""
+"""Row of the game, answer, and weight of a showing (1 / words then possible). Three arrays of equal length."""
 
 
 class Coverage:

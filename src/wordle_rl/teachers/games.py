@@ -35,7 +35,7 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     rng = random.Random(seed)
     num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
-    taught, _ = split.shared(settings.rl_only_share)
+    taught, _ = split.shared(settings.rl_only_fraction)
     rounds, rest = divmod(settings.num_games - num_outside, len(taught))
     secrets += list(taught) * rounds + rng.sample(taught, rest)
     rng.shuffle(secrets)
@@ -70,9 +70,9 @@ def solver_traces(
 
 
 def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
-    """One game of the teacher per validation secret, to measure SFT by and never to be learnt.
+    """One game of the teacher per validation secret, for SFT's validation loss, never trained on.
 
-    The teacher plays as in the games that are learnt, noise included: a part of every loss is what nobody can foresee,
+    The teacher plays as in the training games, noise included: a part of every loss is irreducible,
     and a model that learns the noise by heart loses most just there. Its chances are drawn apart from those of the
     training games, whose random openings it would otherwise repeat.
     """
@@ -109,7 +109,7 @@ def write_solver_traces(
 
 
 def _num_helpers(num_games: int) -> int:
-    """Number of processes worth starting for a number of solver games (see `SolverTeacher.helped_by`)."""
+    """Number of processes that save time for a number of solver games (see `SolverTeacher.helped_by`)."""
     return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
 
 

@@ -74,12 +74,12 @@ class _StoppedError(Exception):
 
 @dataclass
 class _Reply:
-    """A message as the endpoint sent it (`said`) and as the rules read it (`text`).
+    """A message as the endpoint sent it (`message`) and as the rules read it (`text`).
 
     `has_reasoning`: the thinking in `text` is the endpoint's separate reasoning, prepended as `as_reply` says.
     """
 
-    said: Said
+    message: Said
     text: str
     has_reasoning: bool
 
@@ -116,7 +116,7 @@ class LLMTeacher:
         self._fault: str | None = None
 
     def check(self) -> None:
-        """See that the endpoint answers and accepts the key, before anything is paid for.
+        """Check that the endpoint responds and accepts the key, before anything is paid for.
 
         Raises:
             ConfigError: If it does not.
@@ -234,13 +234,13 @@ class LLMTeacher:
         return out_of_tokens or 0 < settings.budget_money <= cost
 
     def _read(self, answer: object, spent: _Spent) -> _Reply:
-        """Count an answer's tokens and read its message.
+        """Count a response's tokens and read its message.
 
         Raises:
             AnswerError: If it has none.
         """
         usage: object = getattr(answer, "usage", None)
-        if usage is not None:  # counted first, since an answer without a message costs tokens too
+        if usage is not None:  # counted first, since a response without a message costs tokens too
             self._spend(usage, spent)
         said = read_answer(answer)
         if usage is None:
@@ -268,7 +268,7 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], 
     """The turns to be stored; `clean` removes from a text what must not be stored."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
-        said = reply.said
+        said = reply.message
         thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
         separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
         turns.append(

@@ -2,7 +2,7 @@
 
 Turns to learn from (`taught`) depend on the board and on chance, never on the secret. On them the teacher plays an
 answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
-With `probe_gain` it also plays a word that cannot be the secret, if that makes so many classes more. A game whose
+With `probe_gain` it also plays a word that cannot be the secret, if that makes that many more classes. A game whose
 secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
 boards that single out an answer although no game has it as its secret. With `reveal_rate` the teacher sometimes plays a
 word chosen knowing the secret, to reach such boards. That turn, like any stray, is not taught.
@@ -197,6 +197,8 @@ class SolverTeacher:
 
     def _listed(self, what: str, word: str) -> int:
         index = self.words.guess_index.get(word)
+        if index is None and word in self.words.reserved:
+            raise WordListError(f"{what} {word!r} is a strict word, which training never names; give another")
         if index is None:
             raise WordListError(f"{what} {word!r} is not in word list {self.words.name!r}; give a listed word")
         return index
@@ -292,9 +294,9 @@ class SolverTeacher:
         usefulness: npt.NDArray[np.float64],
         rng: np.random.Generator,
     ) -> int:
-        """The word, of some drawn from `fitting`, whose marks best single out an answer worth showing.
+        """The word, of some drawn from `fitting`, whose marks best single out an answer that is rarely shown.
 
-        Answers are weighted by worth x exponential noise, so one batch does not all single out the same answer.
+        Answers are weighted by usefulness x exponential noise, so one batch does not all single out the same answer.
 
         Returns:
             An index into the guesses; -1 if only one answer is possible already, or no word drawn leaves fewer.
@@ -344,6 +346,7 @@ def misspelt(word: str, board: Sequence[Turn], words: WordList, rng: random.Rand
         for place in rng.sample(range(len(word)), 1 + (rng.random() < _SECOND_LETTER_RATE)):
             letters[place] = rng.choice(words.guesses)[place]
         slip = "".join(letters)
-        if slip not in words.guess_index and slip not in played and not violates_clues(slip, board):
+        listed = slip in words.guess_index or slip in words.reserved
+        if not listed and slip not in played and not violates_clues(slip, board):
             return slip
     return None

@@ -30,7 +30,7 @@ class StepGuard(TrainerCallback):
     from before them; only if there is none yet, the weights are saved before training stops.
 
     Args:
-        stage: `sft` or `grpo`, for the message.
+        stage: Of the training, for the message.
         limit: Bad steps in a row after which training stops.
     """
 
@@ -86,8 +86,9 @@ class StepGuard(TrainerCallback):
         """
         if self._ended_at is None:
             return
+        section = "sft" if self._stage == "sft" else "rl"
         raise RunError(
             f"{self._stage} stopped at step {self._ended_at}: loss or gradient were not finite in {self._in_a_row} "
             f"steps in a row; the last good weights are in {last_checkpoint(checkpoints) or 'no checkpoint'}; lower "
-            f"{self._stage}.optimizer.learning_rate or set {self._stage}.precision to fp32 in a new run"
+            f"{section}.optimizer.learning_rate or set {section}.precision to fp32 in a new run"
         )

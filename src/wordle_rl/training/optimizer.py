@@ -28,14 +28,14 @@ def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW
 
 
 def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
-    """The learning rate at a step as a share of its peak, 0 to 1.
+    """The learning rate at a step as a fraction of its peak, 0 to 1.
 
     Examples:
-        >>> fast = OptimizerSettings(warmup_share=0.0, schedule="stable_decay")
+        >>> fast = OptimizerSettings(warmup_fraction=0.0, schedule="stable_decay")
         >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
         [1.0, 1.0, 0.51, 0.04]
     """
-    warmup = settings.warmup_steps or round(settings.warmup_share * total_steps)
+    warmup = settings.warmup_steps or round(settings.warmup_fraction * total_steps)
     if step < warmup:
         return (step + 1) / warmup
     done = min(1.0, (step - warmup) / max(1, total_steps - warmup))

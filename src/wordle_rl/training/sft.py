@@ -30,7 +30,7 @@ from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.loading import SMALL_VOCABULARY
 from wordle_rl.runs import Run
-from wordle_rl.runs.distributed import num_processes
+from wordle_rl.runs.distributed import check_sharded, num_processes
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import keep_tensorboard
 from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
@@ -39,7 +39,7 @@ from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.trainer import (
     RunCallback,
     WholeCheckpoints,
-    check_launch,
+    is_sharded,
     known_warnings_silenced,
     train_epochs,
     trainer_arguments,
@@ -62,7 +62,7 @@ def train_sft(
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> Path:
-    """Train on the examples and save the model to `<run>/sft`; an interrupted training goes on where it stopped.
+    """Train on the examples and save the model to `<run>/sft`; an interrupted training resumes where it stopped.
 
     Args:
         model: The model, changed in place.
@@ -74,7 +74,7 @@ def train_sft(
             that training ends with are the same with and without.
         seed: Seed of the batch order.
         report_to: Experiment trackers, by TRL's names.
-        progress: Told of every step.
+        progress: Called after every step.
 
     Returns:
         The model directory.
@@ -133,7 +133,8 @@ def fit_games(
     )
     trainer.remove_callback(PrinterCallback)
     keep_tensorboard(trainer.callback_handler.callbacks, checkpoints.parent / "tensorboard")
-    check_launch(trainer, settings.optimizer, "sft")
+    if is_sharded(trainer):
+        check_sharded(settings.optimizer, "sft")
     if settings.save_each_epoch:
         epochs = checkpoints.parent / "epochs"
         trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, epochs / name)))
@@ -182,7 +183,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        """The summed cross-entropy of the learnt tokens over `num_items_in_batch`."""
+        """The summed cross-entropy of the trained tokens over `num_items_in_batch`."""
         if return_outputs or not self._is_small(model):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-untyped-call]
         logits, targets, _ = _learnt_logits(model, inputs)
@@ -221,7 +222,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         return None, sums_by_game(losses, right, learnt), learnt.sum(-1)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """As transformers does; the training that goes on is the same as without."""
+        """As transformers does; the training that continues is the same as without."""
         with random_stream_kept(self.args.device):
             found: dict[str, float] = super().evaluate(*args, **kwargs)
         self.model.train()  # type: ignore[union-attr]  # there is one
@@ -229,7 +230,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
 
 def _learnt_logits(model: torch.nn.Module, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits (N, V) and targets (N,) of the tokens that are learnt, and which those are, (B, T - 1)."""
+    """Logits (N, V) and targets (N,) of the tokens that are trained on, and which those are, (B, T - 1)."""
     targets = inputs["labels"][:, 1:]  # (B, T - 1)
     learnt = targets != -100
     logits = model(input_ids=inputs["input_ids"], use_cache=False).logits[:, :-1][learnt].float()
@@ -265,7 +266,7 @@ def _fillers(num_games: int, batch_size: int, processes: int) -> list[Example]:
 
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:
-    """Examples as a table of `input_ids` and `labels` (-100 where nothing is learnt)."""
+    """Examples as a table of `input_ids` and `labels` (-100 where the loss mask is 0)."""
     lengths = np.array([len(example.token_ids) for example in examples], dtype=np.int32)
     flat_ids = np.concatenate([np.asarray(example.token_ids, dtype=np.int32) for example in examples])
     flat_mask = np.concatenate([np.asarray(example.loss_mask, dtype=np.bool_) for example in examples])

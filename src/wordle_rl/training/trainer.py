@@ -19,7 +19,6 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
-from wordle_rl.runs.distributed import check_sharded
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training.checkpoints import last_checkpoint, step_of
@@ -181,11 +180,10 @@ class WholeCheckpoints(Trainer):
             self.processing_class.save_pretrained(directory)  # type: ignore[union-attr]  # our tokenizer
 
 
-def check_launch(trainer: Trainer, settings: OptimizerSettings, stage: str, wants_whole: str = "") -> None:
-    """As `check_sharded`, where the trainer's weights are spread over processes; it knows how it was launched."""
+def is_sharded(trainer: Trainer) -> bool:
+    """True if the trainer's weights are sharded over processes; it knows how it was launched."""
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    if trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
-        check_sharded(settings, stage, wants_whole)
+    return trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3)
 
 
 def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> None:

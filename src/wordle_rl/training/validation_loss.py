@@ -1,4 +1,4 @@
-"""The loss on teacher games that are not trained on: when it is taken, of what, and without a trace in the training."""
+"""The loss on teacher games that are not trained on: when it is taken and of what, without effect on the training."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from transformers import EvalPrediction, TrainerCallback, TrainerControl, Traine
 
 
 class ValidationTimes(TrainerCallback):
-    """Asks for a validation so many times per epoch, evenly spaced, the last at its end; and after the last step."""
+    """Requests a validation this many times per epoch, evenly spaced, the last at its end; and after the last step."""
 
     def __init__(self, per_epoch: int) -> None:
         self._per_epoch = per_epoch
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Ask, if this step completes a share of an epoch."""
+        """Request one if this step completes a part of an epoch."""
         steps = -(-len(kwargs["train_dataloader"]) // args.gradient_accumulation_steps)
         done, before = (step * self._per_epoch // steps for step in (state.global_step, state.global_step - 1))
         control.should_evaluate = done > before or state.global_step >= state.max_steps
 
 
-def sums_by_game(losses: torch.Tensor, right: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
+def sums_by_game(losses: torch.Tensor, right: torch.Tensor, trained: torch.Tensor) -> torch.Tensor:
     """Per game the summed loss and the number of right tokens.
 
     Args:
-        losses: Cross-entropy of each token that is learnt, shape (N,), float32.
+        losses: Cross-entropy of each token that is trained on, shape (N,), float32.
         right: Whether the model would have chosen it, shape (N,).
-        learnt: Which tokens those are, shape (B, T), N of them true.
+        trained: Which tokens those are, shape (B, T), N of them true.
 
     Returns:
         Shape (B, 2), float32.
     """
-    games = learnt.nonzero()[:, 0]  # (N,)
-    sums = torch.zeros(len(learnt), 2, device=losses.device)
+    games = trained.nonzero()[:, 0]  # (N,)
+    sums = torch.zeros(len(trained), 2, device=losses.device)
     return sums.index_add_(0, games, torch.stack([losses, right.float()], -1))
 
 

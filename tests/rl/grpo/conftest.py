@@ -31,10 +31,14 @@ def outside(tokenizer, codec, tmp_path):
     from group_games import SETTINGS, Roll
     from reward_games import WORDS
 
-    from wordle_rl.config import GRPOSettings
+    from wordle_rl.config import GRPOTraining
 
     reward = {"weights": {"quick_regret": -6.0}, "keep_order": False}
     changes = {"outside_rate": 1.0, "credit": "guess", "reward": reward}
     return Roll(
-        tokenizer, codec, WORDS, tmp_path, settings=GRPOSettings.model_validate(SETTINGS.model_dump() | changes)
+        tokenizer,
+        codec,
+        WORDS,
+        tmp_path,
+        settings=GRPOTraining.model_validate(SETTINGS.model_dump(exclude_unset=True) | changes),
     )

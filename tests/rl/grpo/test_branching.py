@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from reward_games import SOLVER, WORDS, play
 from training_fixtures import compact, small_model
 
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.game import Game, Outcome, Turn
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.grpo.branching import play_branching, regret_judge
@@ -116,7 +116,7 @@ def test_what_cannot_branch_is_refused(codec, sixty) -> None:
     with pytest.raises(ValueError, match="at least 2"):
         play_branching([InitialState("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
     with pytest.raises(ValueError, match="must divide"):
-        GRPOSettings(group_size=16, turn_candidates=3)
+        GRPOTraining(group_size=16, turn_candidates=3, credit="guess")
 
 
 def test_the_judge_of_candidates_is_quick_regret() -> None:

@@ -37,7 +37,7 @@ def costing(greedy: float, sampled: float = 9.0) -> dict[str, float]:
 def chosen(sixty, tmp_path):
     """Train through weights 0, 1, 2… with these costs; what is taken in the end, its step, and what was written."""
 
-    def make(costs, every=1, resume_at=None, shares=(1.0,)):
+    def make(costs, every=1, resume_at=None, alphas=(1.0,)):
         model = torch.nn.Linear(2, 2, bias=False)
         run = make_run(tmp_path / "run", sixty)
         figures = iter(costs)
@@ -46,13 +46,13 @@ def chosen(sixty, tmp_path):
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
-        best = BestWeights(model, validate, every, run, tmp_path / "best", shares)
-        last = len(costs) - len(set(shares) - {1.0}) - 1 if every == 1 else 6
+        best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
+        last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
         for step in range(last + 1):
             state = SimpleNamespace(global_step=step, max_steps=last)
             fill(model, float(step))
             if step == resume_at:
-                best = BestWeights(model, validate, every, run, tmp_path / "best", shares)
+                best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
             if step in (0, resume_at):
                 best.on_train_begin(None, state, None)
             if step < last:
@@ -99,32 +99,32 @@ def test_greedy_play_counts_first_then_sampled_play(chosen) -> None:
 
 def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
     costs = [(4.0, 5.0), (4.0, 6.0), (4.2, 3.0), (4.0, 4.0), (3.9, 3.9), (4.1, 3.5)]  # start, two steps, three blends
-    weight, step, written = chosen(costs, shares=(0.25, 0.5, 0.75, 1.0))
+    weight, step, written = chosen(costs, alphas=(0.25, 0.5, 0.75, 1.0))
     assert (weight, step) == (1.0, 2), "half of the way from 0 to 2"
-    assert read_object(tmp_path / "selected.json") == {"step": 2, "share": 0.5, **costing(3.9, 3.9)}
+    assert read_object(tmp_path / "selected.json") == {"step": 2, "alpha": 0.5, **costing(3.9, 3.9)}
     assert [(row["stage"], row["step"]) for row in written[-3:]] == [("blend", 25), ("blend", 50), ("blend", 75)]
 
 
 def test_weights_between_can_be_the_only_candidates_beside_the_start(chosen, tmp_path) -> None:
-    weight, step, written = chosen([5.0, 1.0, 2.0, 4.0], shares=(0.25,))  # two steps that cost less
+    weight, step, written = chosen([5.0, 1.0, 2.0, 4.0], alphas=(0.25,))  # two steps that cost less
     assert (weight, step) == (0.5, 2), "a quarter of the way from 0 to 2"
-    assert read_object(tmp_path / "selected.json")["share"] == 0.25
+    assert read_object(tmp_path / "selected.json")["alpha"] == 0.25
     assert [(row["stage"], row["step"]) for row in written] == [
         ("validation", 0), ("validation", 1), ("validation", 2), ("blend", 25),
     ]  # fmt: skip
 
 
-def test_shares_close_to_each_other_are_told_apart(chosen) -> None:
-    _, _, written = chosen([5.0, 4.0, 3.0, 2.0], shares=(0.12, 0.125))
+def test_alphas_close_to_each_other_are_told_apart(chosen) -> None:
+    _, _, written = chosen([5.0, 4.0, 3.0, 2.0], alphas=(0.12, 0.125))
     assert [row["step"] for row in written if row["stage"] == "blend"] == [12, 12.5]
 
 
 def test_the_start_stays_where_the_only_candidate_is_worse(chosen) -> None:
-    assert chosen([3.0, 1.0, 2.0, 4.0], shares=(0.25,))[:2] == (0.0, 0)
+    assert chosen([3.0, 1.0, 2.0, 4.0], alphas=(0.25,))[:2] == (0.0, 0)
 
 
 def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
-    assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, shares=(0.5, 1.0))[:2] == (1.0, 2)
+    assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, alphas=(0.5, 1.0))[:2] == (1.0, 2)
 
 
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
@@ -160,7 +160,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
 
 
 def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_path) -> None:
-    chosen([1.0, 2.0, 3.0], shares=(0.5, 1.0))
+    chosen([1.0, 2.0, 3.0], alphas=(0.5, 1.0))
     assert not (tmp_path / "best").exists()
     assert read_object(tmp_path / "selected.json")["step"] == 0
 
@@ -243,7 +243,7 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
     shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
     assert {row["step"] for row in shown} == {0, 1, 2}
     assert {row["secret"] for row in shown} <= set(split.val)
-    rubric = SETTINGS.reward.schedule().rubric_at(0)
+    rubric = SETTINGS.reward.schedule().rubric()
     assert all(set(turn["components"]) == set(rubric.effective_weights) for row in shown for turn in row["turns"])
     assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
 
@@ -251,25 +251,25 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
 def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
     model = small_model(tokenizer)
     setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
-    settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "candidate_shares": (0.5, 1.0)})
+    settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "interpolation_alphas": (0.5, 1.0)})
     train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
     assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
-    assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "share": 0.5, **costing(4.0, 4.0)}
+    assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "alpha": 0.5, **costing(4.0, 4.0)}
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"candidate_shares": (0.5, 1.0)}, "set validate_every_steps"),
-        ({"candidate_shares": (0.5,), "engine": "vllm"}, "played by transformers"),
-        ({"candidate_shares": ()}, "give one or more"),
-        ({"candidate_shares": (0.0, 1.0)}, "above 0"),
-        ({"candidate_shares": (1.5,)}, "at most 1"),
-        ({"candidate_shares": (0.3, 0.3)}, "each once"),
+        ({"interpolation_alphas": (0.5, 1.0)}, "set validate_every_steps"),
+        ({"interpolation_alphas": (0.5,), "engine": "vllm"}, "played by transformers"),
+        ({"interpolation_alphas": ()}, "give one or more"),
+        ({"interpolation_alphas": (0.0, 1.0)}, "above 0"),
+        ({"interpolation_alphas": (1.5,)}, "at most 1"),
+        ({"interpolation_alphas": (0.3, 0.3)}, "each once"),
     ],
 )
-def test_shares_that_nothing_could_choose_from_are_refused(values, message) -> None:
+def test_alphas_that_nothing_could_choose_from_are_refused(values, message) -> None:
     with pytest.raises(ValueError, match=message):
         GRPOSettings(**({"validate_every_steps": 5} if "engine" in values else {}), **values)
 

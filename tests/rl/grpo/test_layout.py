@@ -8,15 +8,15 @@ from group_games import SETTINGS, turns_of
 from grpo_training import logprob
 from training_fixtures import compact
 
-from wordle_rl.config import GameSettings
+from wordle_rl.config import GameSettings, StartSettings
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.samplers.transformers import TransformersSampler
 
 
 @pytest.mark.parametrize("shape", Shape)
-@pytest.mark.parametrize("max_given", [0, 2])
-def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_given, roll, monkeypatch) -> None:
+@pytest.mark.parametrize("max_prefix_guesses", [0, 2])
+def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_prefix_guesses, roll, monkeypatch) -> None:
     spoken = []
     sample = TransformersSampler.sample
 
@@ -26,7 +26,7 @@ def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_giv
         return completions
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
-    settings = SETTINGS.model_copy(update={"max_given": max_given})
+    settings = SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=max_prefix_guesses)})
     found = roll(settings=settings, prompter=compact(shape, max_turns=3))()
     trained = [turn for row in range(len(found["prompt_ids"])) for turn in turns_of(found, row)]
     assert sorted(trained) == sorted(spoken)
@@ -45,7 +45,10 @@ def test_every_list_has_a_row_per_prompt_and_lists_of_a_row_are_of_one_length(sh
 
 
 def test_blank_rows_of_short_games_teach_nothing(roll) -> None:
-    found = roll(prompter=compact(Shape.STATE, max_turns=3), settings=SETTINGS.model_copy(update={"max_given": 2}))()
+    found = roll(
+        prompter=compact(Shape.STATE, max_turns=3),
+        settings=SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=2)}),
+    )()
     blank = [row for row in range(len(found["env_mask"])) if not any(found["env_mask"][row])]
     assert blank, "some games had turns given, so some rows must be blank"
     assert all(found["token_advantages"][row] == [0.0] for row in blank)

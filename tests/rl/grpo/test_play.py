@@ -8,6 +8,7 @@ from group_games import SETTINGS
 from scripted import say
 from training_fixtures import compact
 
+from wordle_rl.config import StartSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess
 
@@ -28,10 +29,13 @@ def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixt
 
 
 def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
-    played = roll(settings=SETTINGS.model_copy(update={"max_given": 2}))
+    played = roll(settings=SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=2)}))
     played()
     starts = [
-        (game.trajectory.transcript.secret, tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.given))
+        (
+            game.trajectory.transcript.secret,
+            tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.is_prefix),
+        )
         for game in played.games[0]
     ]
     groups = [starts[i : i + 4] for i in range(0, 12, 4)]

@@ -13,7 +13,7 @@ from wordle_rl.config import GRPOSettings
 def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty) -> None:
     lost = {secret for secret in sixty.answers if secret < "g"}
     pay = lambda transcript, _: -1.0 * (transcript.secret in lost)  # noqa: E731
-    settings = SETTINGS.model_copy(update={"scout_every_steps": 2, "focus": 1.0, "max_refills": 0})
+    settings = SETTINGS.model_copy(update={"probe_every_steps": 2, "prioritized_fraction": 1.0, "max_refills": 0})
     played = roll(settings=settings, pay=pay)
     for step in (0, 1, 2):
         played(step)
@@ -37,12 +37,14 @@ def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty
 
 
 def test_probes_leave_the_samplers_random_stream_alone(roll, sixty) -> None:
-    plain, probing = (roll(settings=SETTINGS.model_copy(update={"scout_every_steps": n, "focus": 0.0})) for n in (0, 1))
+    plain, probing = (
+        roll(settings=SETTINGS.model_copy(update={"probe_every_steps": n, "prioritized_fraction": 0.0})) for n in (0, 1)
+    )
     probing.model.load_state_dict(plain.model.state_dict())
     for step in (0, 1):
         assert plain(step)["completion_ids"] == probing(step)["completion_ids"]
 
 
 def test_probes_without_prioritized_sampling_are_refused() -> None:
-    with pytest.raises(ValueError, match="focus 0 prefers none"):
-        GRPOSettings(scout_every_steps=5, focus=0.0)
+    with pytest.raises(ValueError, match="prioritized_fraction 0 uses none"):
+        GRPOSettings(probe_every_steps=5, prioritized_fraction=0.0)

@@ -8,17 +8,19 @@ from group_games import SETTINGS
 from reward_games import WORDS
 from training_fixtures import compact, rows
 
-from wordle_rl.config import GameSettings, GRPOSettings
+from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
 from wordle_rl.prompt import Shape, Style, Thinking
 
 
 def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
     game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, hard_mode=True)
-    settings = SETTINGS.model_copy(update={"max_given": 4, "groups_per_step": 8, "group_size": 2})
+    settings = SETTINGS.model_copy(
+        update={"starts": StartSettings(max_prefix_guesses=4), "groups_per_step": 8, "group_size": 2}
+    )
     played = roll(prompter=game.prompter(5), settings=settings)
     for step in range(3):
         played(step)
-    given = [sum(t.given for t in game.trajectory.transcript.turns) for games in played.games for game in games]
+    given = [sum(t.is_prefix for t in game.trajectory.transcript.turns) for games in played.games for game in games]
     assert max(given) >= 2
 
 
@@ -45,7 +47,7 @@ def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> 
     played.rollouts.best_compliance = 0.7
     played(1)
     played(2)
-    assert played.rollouts.schedule.asked == [(0, None), (1, 0.7), (2, 0.7)]
+    assert played.rollouts.schedule.asked == [None, 0.7, 0.7]
 
 
 def test_replies_are_measured_one_by_one(roll) -> None:
@@ -58,18 +60,9 @@ def test_replies_are_measured_one_by_one(roll) -> None:
     assert played.result.denominators["reply_tokens"] == len(replies) == len(turns)
 
 
-def test_a_linear_schedule_moves_the_weights_with_the_steps(roll) -> None:
-    reward = {"weights": {"win": 1.0}, "then_weights": {"win": 3.0}, "over_steps": 10, "keep_order": False}
-    settings = GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward})
-    played = roll(settings=settings)
-    for step in (0, 5, 10, 20):
-        played(step)
-    assert [games[0].reward.weights["win"] for games in played.games] == [1.0, 2.0, 3.0, 3.0]
-
-
 def test_a_switch_waits_for_compliance(roll) -> None:
     reward = {"weights": {"format": 1.0}, "then_weights": {"win": 1.0}, "threshold": 0.5, "keep_order": False}
-    played = roll(settings=GRPOSettings.model_validate(SETTINGS.model_dump() | {"reward": reward}))
+    played = roll(settings=GRPOTraining.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
     played(0)
     played.rollouts.best_compliance = 0.6
     played(1)
@@ -87,7 +80,7 @@ def test_constant_groups_are_counted_and_remembered(roll) -> None:
     assert max(mixed.rollouts.starts.picker.state().values()) > 0.0
 
 
-def refilling(**changes) -> GRPOSettings:
+def refilling(**changes) -> GRPOTraining:
     return SETTINGS.model_copy(update={"max_refills": 1} | changes)
 
 
@@ -134,7 +127,7 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
 
 def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
     with pytest.raises(ValueError, match="quick_regret"):
-        GRPOSettings(outside_rate=0.5)
+        GRPOTraining(outside_rate=0.5)
 
 
 def test_sample_games_say_what_was_played(roll) -> None:
@@ -148,6 +141,35 @@ def test_sample_games_say_what_was_played(roll) -> None:
         assert row["secret"] in secrets
         assert row["reward"] == pytest.approx(0.25 * len(row["turns"]))
         assert all(turn["reward"] == 0.25 for turn in row["turns"])
+
+
+def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> None:
+    played = roll()
+    played(3)
+    games = played.games[0]
+    for row in rows(played.run.directory / "games.jsonl"):
+        game = games[row["group"] * SETTINGS.group_size + row["game"]]
+        assert row["group_size"] == SETTINGS.group_size
+        assert row["secret"] == game.trajectory.transcript.secret
+        assert [turn["advantage"] for turn in row["turns"]] == [round(value, 4) for value in game.advantages]
+        assert [turn["reply"] for turn in row["turns"]] == [turn.reply for turn in game.trajectory.transcript.turns]
+
+
+def test_every_tenth_step_a_whole_group_that_teaches_is_among_the_sample_games(roll, sixty) -> None:
+    secrets = sixty.answers[:2]
+    played = roll(
+        secrets=secrets, pay=lambda transcript, turn: float(transcript.secret == secrets[0]) * len(turn.reply)
+    )
+    for step in (10, 11):
+        played(step)
+    found = rows(played.run.directory / "games.jsonl")
+    whole = [row for row in found if row["step"] == 10]
+    groups = [[row for row in whole if row["group"] == number] for number in range(3)]
+    (complete,) = [group for group in groups if len(group) == SETTINGS.group_size]
+    assert [row["game"] for row in complete] == list(range(SETTINGS.group_size))
+    assert len({row["secret"] for row in complete}) == 1
+    assert any(turn["advantage"] for row in complete for turn in row["turns"])
+    assert sum(row["step"] == 11 for row in found) == SETTINGS.sample_games
 
 
 def test_metrics_are_shares_and_sums(roll) -> None:

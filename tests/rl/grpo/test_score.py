@@ -18,7 +18,7 @@ def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
     # No answer does without e, so `crane` leaves none; without m and a there are some, until a z is proved.
     games = [("mamma", "fuzzy", "crane"), ("crane", "mamma", "fuzzy"), ("these", "crane"), ("mamma", "these", "crane")]
     group = [Trajectory(play("zzzzz", *words, budget=True)) for words in games]
-    rubric = outside.rollouts.schedule.rubric_at(0)
+    rubric = outside.rollouts.schedule.rubric()
     scored = score_group([PlayedGame(game) for game in group], rubric, outside.setup, outside.settings)
     assert [num_live_turns(trajectory.transcript, outside.setup) for trajectory in group] == [2, 1, 1, 2]
     for game, live in zip(scored.games, [2, 1, 1, 2], strict=True):

@@ -7,7 +7,7 @@ from training_fixtures import fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.rl.grpo.rollouts as rollouts_module
-from wordle_rl.config import ModelSettings
+from wordle_rl.config import ModelSettings, StartSettings
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
 
@@ -123,7 +123,8 @@ def test_two_steps_leave_a_model_metrics_and_games(shape, train, tmp_path) -> No
         assert {"loss", "grad_norm", "win_rate", "format_compliance", "cumulative_wins", "reward/win"} <= set(row)
         parts = ("rollout", "reward", "logprobs", "forward", "backward", "update")
         assert all(row[f"seconds/{part}"] >= 0.0 for part in parts)
-    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == [0, 1]
+    whole, sample = [0] * SETTINGS.group_size, [1]  # the first step shows a whole group
+    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == whole + sample
     assert [row["step"] for row in rows(tmp_path / "secrets.jsonl")] == [0, 1]
     assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
 
@@ -156,7 +157,9 @@ def test_a_mean_over_rows_is_one_over_the_turns_played(train, tmp_path, monkeypa
         return found | {"token_advantages": [list(map(float, mask)) for mask in found["env_mask"]]}
 
     monkeypatch.setattr(rollouts_module, "lay_out", worth_one)
-    train(tmp_path, update(SETTINGS, steps=1, loss_type="grpo", max_given=2), Shape.STATE)
+    train(
+        tmp_path, update(SETTINGS, steps=1, loss_type="grpo", starts=StartSettings(max_prefix_guesses=2)), Shape.STATE
+    )
     assert not all(any(mask) for mask in train.given[0]["env_mask"])
     [row] = rows(tmp_path / "metrics.jsonl")
     assert row["loss"] == pytest.approx(-1.0, abs=1e-5)

@@ -37,14 +37,14 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
     assert rows(tmp_path / "metrics.jsonl")[-1]["cumulative_wins"] == 41
     second = train.all_rollouts[1]
-    assert second.schedule.asked == [(2, first.best_compliance)]
+    assert second.schedule.asked == [first.best_compliance]
     untouched = set(stored["priorities"]) - {game.trajectory.transcript.secret for game in train.games[-1]}
     assert all(second.starts.picker.state()[secret] == stored["priorities"][secret] for secret in untouched)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"max_refills": 2}, {"micro_batch_size": 2, "scout_every_steps": 2, "focus": 1.0}]
+    "changes", [{}, {"max_refills": 2}, {"micro_batch_size": 2, "probe_every_steps": 2, "prioritized_fraction": 1.0}]
 )
 def test_interrupted_and_resumed_equals_uninterrupted(changes, train, tmp_path) -> None:
     settings = update(SETTINGS, steps=4, **changes)

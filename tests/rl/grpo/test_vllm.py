@@ -13,15 +13,16 @@ import trl.trainer.grpo_trainer as trl_module
 from contexts import context_for
 from fake_vllm import FakeLLM, SamplingParams, fake_vllm
 from grpo_training import SETTINGS, Training, update
-from training_fixtures import compact, make_run, rows, small_model, weights_of, write_config
+from training_fixtures import compact, fast, make_run, rows, small_model, weights_of, write_config
 from transformers import AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 
+import wordle_rl.rl.grpo.train as grpo_module
 import wordle_rl.rl.grpo.vllm as colocate_module
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import (
     ConfigError,
-    GRPOSettings,
+    GRPOTraining,
     LoraSettings,
     ModelSettings,
     OptimizerSettings,
@@ -32,10 +33,10 @@ from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.grpo.vllm import SharedEngine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup
-from wordle_rl.runs.distributed import whole_weights_reason
+from wordle_rl.runs.distributed import check_sharded, check_sharded_play
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
-from wordle_rl.training.trainer import check_launch
+from wordle_rl.training.trainer import is_sharded
 
 VLLM = update(SETTINGS, engine="vllm")
 
@@ -73,7 +74,7 @@ def engine(train: Training, monkeypatch, tmp_path):
         monkeypatch.setenv(name, "ERROR")
     save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
 
-    def run(settings: GRPOSettings = VLLM, **changes) -> FakeGeneration:
+    def run(settings: GRPOTraining = VLLM, **changes) -> FakeGeneration:
         model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
         train(tmp_path / "run", update(settings, **changes), model=model)
         return FakeGeneration.last
@@ -146,7 +147,9 @@ def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, cod
     given = vllm_arguments(VLLM, sixty, prompter, codec, None)
     assert expected < given["vllm_max_model_length"] < 2 * expected
     assert vllm_arguments(VLLM, sixty, prompter, codec, 50)["vllm_max_model_length"] == 50
-    asked = update(VLLM, vllm=VLLMSettings(max_length=99, gpu_memory_share=0.5, tensor_parallel_size=2, sleep=True))
+    asked = update(
+        VLLM, vllm=VLLMSettings(max_length=99, gpu_memory_utilization=0.5, tensor_parallel_size=2, sleep=True)
+    )
     assert vllm_arguments(asked, sixty, prompter, codec, None) == {
         "use_vllm": True,
         "vllm_mode": "colocate",
@@ -167,15 +170,15 @@ def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_m
 
 
 def test_an_engine_too_short_for_a_reply_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"vllm.max_length 512 leaves no prompt beside a reply of 512 tokens"):
-        GRPOSettings(engine="vllm", vllm=VLLMSettings(max_length=512))
+    with pytest.raises(ValueError, match=r"vllm.max_length 512 leaves no prompt besides max_completion_tokens 512"):
+        GRPOTraining(engine="vllm", vllm=VLLMSettings(max_length=512))
 
 
 def test_tokens_are_weighed_where_vllm_plays_unless_that_is_turned_off() -> None:
-    assert GRPOSettings().importance_cap == 0
-    assert GRPOSettings(engine="vllm").importance_cap == 2
-    assert GRPOSettings(engine="vllm", max_importance_ratio=0).importance_cap == 0
-    assert GRPOSettings(max_importance_ratio=3).importance_cap == 3
+    assert GRPOTraining().importance_cap == 0
+    assert GRPOTraining(engine="vllm").importance_cap == 2
+    assert GRPOTraining(engine="vllm", max_importance_ratio=0).importance_cap == 0
+    assert GRPOTraining(max_importance_ratio=3).importance_cap == 3
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
@@ -297,23 +300,31 @@ def launched(kind: str) -> SimpleNamespace:
     return SimpleNamespace(is_fsdp_enabled=kind == "fsdp", accelerator=SimpleNamespace(state=state))
 
 
-@pytest.mark.parametrize("kind", ["fsdp", "zero3"])
-def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(kind, tokenizer) -> None:
-    adam, model = OptimizerSettings(), small_model(tokenizer)
-    check_launch(launched(kind), adam, "grpo", whole_weights_reason(VLLM, has_adapters(model)))
+def test_sharded_weights_are_known_by_the_launch() -> None:
+    assert [is_sharded(launched(kind)) for kind in ("fsdp", "zero3", "ddp")] == [True, True, False]
+
+
+def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(tokenizer) -> None:
+    model = small_model(tokenizer)
+    check_sharded_play(VLLM, has_adapters(model))
+    check_sharded(OptimizerSettings(), "rl")
     for settings, policy, named in (
         (SETTINGS, model, "grpo.engine"),
         (update(VLLM, validate_every_steps=2), model, "validate_every_steps"),
         (VLLM, add_adapters(small_model(tokenizer), LoraSettings(rank=2), "base"), "adapters"),
     ):
-        asks = whole_weights_reason(settings, has_adapters(policy))
-        with pytest.raises(ConfigError, match=named):
-            check_launch(launched(kind), adam, "grpo", asks)
-        check_launch(launched("ddp"), adam, "grpo", asks)
+        with pytest.raises(ConfigError, match=rf"^the launch file shards the model \(FSDP or ZeRO-3\): .*{named}"):
+            check_sharded_play(settings, has_adapters(policy))
+    with pytest.raises(ConfigError, match=r"rl\.optimizer\.name 'muon' needs whole matrices"):
+        check_sharded(OptimizerSettings(name="muon"), "rl")
+
+
+def test_a_trainer_that_was_launched_sharded_asks_before_it_trains(engine, monkeypatch) -> None:
+    monkeypatch.setattr(grpo_module, "is_sharded", lambda _: True)
     with pytest.raises(ConfigError, match="muon"):
-        check_launch(
-            launched(kind), OptimizerSettings(name="muon"), "grpo", whole_weights_reason(VLLM, has_adapters(model))
-        )
+        engine(optimizer=fast("muon"))
+    with pytest.raises(ConfigError, match="validate_every_steps"):
+        engine(validate_every_steps=2)
 
 
 def test_trl_still_has_what_is_used_of_it() -> None:

@@ -15,7 +15,7 @@ from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 from wordle_rl.chat.codec import mask_picture
-from wordle_rl.config import DaggerSettings, OptimizerSettings, TeacherSettings, TraceSettings
+from wordle_rl.config import DaggerTraining, RLOptimizerSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.game import score_guess, violates_clues
@@ -226,12 +226,12 @@ def train(
     return model
 
 
-def change(**changes: object) -> DaggerSettings:
+def change(**changes: object) -> DaggerTraining:
     return SETTINGS.model_copy(update=changes)
 
 
 def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, tokenizer, tmp_path) -> None:
-    quick = OptimizerSettings(learning_rate=1e-2, warmup_share=0.0, schedule="constant")
+    quick = RLOptimizerSettings(learning_rate=1e-2, warmup_fraction=0.0, schedule="constant")
     settings = change(rounds=4, groups_per_round=12, epochs=12.0, batch_size=16, optimizer=quick)
     train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train[:6], turns=2)
     found = rows(tmp_path / "metrics.jsonl")
@@ -281,7 +281,7 @@ def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer,
         codec,
         sixty,
         tmp_path,
-        change(rounds=3, keep_rounds=1, replay_share=0.5),
+        change(rounds=3, keep_rounds=1, replay_fraction=0.5),
         says=Stumbling(sixty),
     )
     found = rows(tmp_path / "metrics.jsonl")
@@ -324,7 +324,7 @@ def test_with_no_secret_among_the_answers_there_is_no_win_rate(sixty, codec, tok
 
 def test_what_cannot_work_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:
     with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
-        train(small_model(tokenizer), codec, sixty, tmp_path, change(replay_share=0.5))
+        train(small_model(tokenizer), codec, sixty, tmp_path, change(replay_fraction=0.5))
     strange = PURE.model_copy(update={"teacher": TeacherSettings(opener="qqqqq")})
     with pytest.raises(WordListError, match="opener 'qqqqq' is not in word list"):
         train(small_model(tokenizer), codec, sixty, tmp_path, traces=strange)

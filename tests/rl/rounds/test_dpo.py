@@ -15,7 +15,7 @@ from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.rl.rounds.dpo as dpo_module
-from wordle_rl.config import DPOSettings
+from wordle_rl.config import DPOTraining
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.rounds.dpo import PairTrainer, Reply, compared, pairs_of, train_dpo
 from wordle_rl.rl.setup import GameSetup, boards_of
@@ -62,7 +62,7 @@ def train(tokenizer, codec, sixty, solver, script, monkeypatch) -> Training:
     return Training(tokenizer, codec, sixty, solver, script, monkeypatch)
 
 
-def update(**changes: object) -> DPOSettings:
+def update(**changes: object) -> DPOTraining:
     return SETTINGS.model_copy(update=changes)
 
 

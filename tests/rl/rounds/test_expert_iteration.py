@@ -118,7 +118,7 @@ def test_teacher_games_make_up_their_share_and_others_come_each_round(
         "wordle_rl.rl.rounds.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
     )
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
-    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_share": 0.5})
+    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_fraction": 0.5})
     train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=group)
     assert [len(examples) for examples in seen] == [6, 6]
     assert seen[0][:3] == seen[1][:3]
@@ -143,7 +143,7 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
 
 
 def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:
-    settings = SETTINGS.model_copy(update={"replay_share": 0.5})
+    settings = SETTINGS.model_copy(update={"replay_fraction": 0.5})
     with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
         train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=None)
     assert not (tmp_path / "secrets.jsonl").exists()

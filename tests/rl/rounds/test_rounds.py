@@ -18,7 +18,7 @@ from wordle_rl.config import (
     ConfigError,
     LoraSettings,
     ModelSettings,
-    RoundSettings,
+    RoundTraining,
     SamplingSettings,
 )
 from wordle_rl.models.adapters import add_adapters
@@ -27,7 +27,7 @@ from wordle_rl.rl.rounds.rounds import Rounds, forward_restored
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
 
-SETTINGS = RoundSettings(
+SETTINGS = RoundTraining(
     rounds=3,
     groups_per_round=3,
     group_size=2,
@@ -133,7 +133,7 @@ def test_a_schedule_counts_rounds_and_sees_the_best_compliance_so_far(tokenizer,
     training = Training(tokenizer, codec, sixty, tmp_path)
     training()
     compliance = [row["format_compliance"] for row in rows(tmp_path / "metrics.jsonl")]
-    assert training.schedule.asked == [(0, None), (1, compliance[0]), (2, max(compliance[:2]))]
+    assert training.schedule.asked == [None, compliance[0], max(compliance[:2])]
 
 
 def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(tokenizer, codec, sixty, tmp_path) -> None:
@@ -265,7 +265,7 @@ def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeyp
 
 def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
     long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
-    with pytest.raises(ConfigError, match=r"practice.sampling.max_completion_tokens 5000 leaves no room"):
+    with pytest.raises(ConfigError, match=r"max_completion_tokens 5000 leaves no room"):
         Training(tokenizer, codec, sixty, tmp_path, long)
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="practice trains in one process"):

@@ -50,7 +50,7 @@ def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
         (ChatCompletion.construct(error={"message": "over\nloaded"}), "sent an error: over loaded"),
         (ChatCompletion.construct(error={"code": 5}), "sent an error: {'code': 5}"),
         (ChatCompletion.construct(error="down", choices=[]), "sent an error: down"),
-        (answer("error", content="hel"), "broke the reply off: it does not say which"),
+        (answer("error", content="hel"), "broke the reply off: no details"),
         (answer("error", {"error": {"message": "down"}}, content="hel"), "broke the reply off: down"),
     ],
 )

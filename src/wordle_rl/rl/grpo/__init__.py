@@ -10,7 +10,7 @@
     trainer.py               loss and optimizer step
     gather.py                metrics and states of several processes as one
     micro_batches.py         rows of similar length share a backward pass
-    vllm.py                  a vLLM engine beside the training
+    vllm.py                  a vLLM engine colocated with the training
     checkpoint_selection.py  which weights of a run are kept
 
 Begin with train.py, rollouts.py and trainer.py.

@@ -52,7 +52,7 @@ def play_branching(
     """Play one game per start, sampling `num_candidates` replies for each turn and playing the best.
 
     Args:
-        starts: Secrets and start boards.
+        starts: Initial states.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         sampler: The player; one that works with tokens.

@@ -1,7 +1,7 @@
 """Checkpoint selection by greedy validation cost; evaluations are greedy, too.
 
 Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
-Sampled play improves through most of training; greedy play declines if it goes on too long. Weights interpolated
+Sampled play improves through most of training; greedy play declines if training lasts too long. Weights interpolated
 between the start and the end of a training often have most of the gain and none of that loss, so such weights can be
 candidates, too, or the only ones.
 
@@ -45,7 +45,7 @@ _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
 _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
-"""Sampled games with every validation secret; a single one is mostly luck."""
+"""Sampled games per validation secret; a single one is mostly luck."""
 _COSTS = ("greedy_cost", "cost")
 """Criteria by which weights are compared, in this order."""
 
@@ -63,7 +63,7 @@ class Validation:
         log: Where sample games of greedy play are written, of other secrets at every step; None: nowhere.
         sample_games: How many per validation.
         open_sampler: Opens the sampler that plays; None: the model itself does, in its own precision.
-        reward_of: The reward of a game at a step, written with it; None: no reward is.
+        reward_of: The reward of a game, written with it; None: no reward is.
 
     Raises:
         ConfigError: If there are no validation secrets.
@@ -78,7 +78,7 @@ class Validation:
         log: GameLog | None = None,
         sample_games: int = 0,
         open_sampler: OpenSampler | None = None,
-        reward_of: Callable[[Transcript, int], RewardBreakdown] | None = None,
+        reward_of: Callable[[Transcript], RewardBreakdown] | None = None,
     ) -> None:
         if not setup.validation:
             raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
@@ -91,7 +91,7 @@ class Validation:
         self._train = random.Random(0).sample(known, count)
 
     def __call__(self, step: int) -> dict[str, float]:
-        """Shares of games won, 0 to 1, and mean guesses, a loss as one more than the game allows.
+        """Win rates, 0 to 1, and mean guesses, a loss as one more than the game allows.
 
         `cost` is that of sampled play on validation secrets, `greedy_cost` that of greedy play on validation and
         training secrets.
@@ -106,7 +106,7 @@ class Validation:
         if self._log is not None and is_first():
             shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
             reward_of = self._reward_of
-            games = ((game, reward_of(game, step) if reward_of is not None else None) for game in shown)
+            games = ((game, reward_of(game) if reward_of is not None else None) for game in shown)
             self._log.add("validation", step, starmap(transcript_row, games))
         return {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
@@ -134,7 +134,7 @@ class Validation:
 
 
 class BestWeights(TrainerCallback):
-    """Validates before the first step, every so many steps and at the end; the best weights are taken in the end.
+    """Validates before the first step, every `every_steps` steps and at the end, and then loads the best weights.
 
     Ties: lower sampled cost, then the later step. Only trainable weights are stored. The best so far are kept on disk,
     so that a resumed training knows them. A step's weights are validated after its checkpoint, if it has one, so that
@@ -146,7 +146,7 @@ class BestWeights(TrainerCallback):
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept during training.
-        shares: Which weights are candidates at the end, as shares of the way from the start to the last step; the
+        alphas: Which weights are candidates at the end: start + alpha x (last step - start); the
             start is one in any case, and those of the steps only with 1 among them.
     """
 
@@ -157,12 +157,12 @@ class BestWeights(TrainerCallback):
         every_steps: int,
         run: Run,
         directory: Path,
-        shares: Sequence[float] = (1.0,),
+        alphas: Sequence[float] = (1.0,),
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
         self._run, self._directory = run, directory
-        self._between = sorted(share for share in shares if share < 1)
-        self._takes_steps = 1 in shares
+        self._between = sorted(alpha for alpha in alphas if alpha < 1)
+        self._takes_steps = 1 in alphas
         self._last_validated: int | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -209,21 +209,21 @@ class BestWeights(TrainerCallback):
         start = load_file(self._directory / _START_FILE)
         now = _trained(self._model)
         end = {name: weight.clone() for name, weight in now.items()}
-        for share in self._between:
+        for alpha in self._between:
             for name, last in end.items():
-                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, share))
-            self._consider(last_step, share)
+                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, alpha))
+            self._consider(last_step, alpha)
 
-    def _consider(self, step: int, share: float = 1.0) -> None:
+    def _consider(self, step: int, alpha: float = 1.0) -> None:
         figures = dict(self._validate(step))
         self._last_validated = step
         if not is_first():
             return
-        percent = round(100 * share, 6)
-        where = {"stage": "validation", "step": step} if share == 1 else {"stage": "blend", "step": percent}
+        percent = round(100 * alpha, 6)
+        where = {"stage": "validation", "step": step} if alpha == 1 else {"stage": "blend", "step": percent}
         self._run.append("metrics.jsonl", {**where, **figures})
         record = self._directory / _RECORD_FILE
-        if step and share == 1 and not self._takes_steps:
+        if step and alpha == 1 and not self._takes_steps:
             return
         costs = {name: figures[name] for name in _COSTS}
         if step and record.is_file():
@@ -231,7 +231,7 @@ class BestWeights(TrainerCallback):
             if [best[name] for name in _COSTS] < list(costs.values()):
                 return
         self._keep(_WEIGHTS_FILE)
-        write_json(record, {"step": step, "share": share, **costs})
+        write_json(record, {"step": step, "alpha": alpha, **costs})
 
     def _keep(self, name: str) -> None:
         """Write the current trainable weights to a file, which is replaced at once."""

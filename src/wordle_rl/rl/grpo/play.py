@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.rl.advantages import TurnValues
 from wordle_rl.rl.grpo.branching import play_branching, regret_judge
@@ -43,7 +43,7 @@ class GroupPlayer:
         settings: `group_size`, and `turn_candidates`, which divides it.
     """
 
-    def __init__(self, setup: GameSetup, settings: GRPOSettings) -> None:
+    def __init__(self, setup: GameSetup, settings: GRPOTraining) -> None:
         self._words, self._prompter = setup.words, setup.prompter
         self._num_candidates = settings.turn_candidates
         self._games_per_group = settings.group_size // settings.turn_candidates

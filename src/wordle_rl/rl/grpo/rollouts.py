@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOSettings
+from wordle_rl.config import GRPOTraining
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, Schedule
 from wordle_rl.rl.grpo.layout import Rows, lay_out, rows_per_game
@@ -25,9 +25,12 @@ from wordle_rl.rl.grpo.play import GroupPlayer, OpenSampler
 from wordle_rl.rl.grpo.probes import Probe, probe
 from wordle_rl.rl.grpo.score import Group, score_group
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
-from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured
+from wordle_rl.rl.setup import GameSetup, group_rows, measured
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
+
+WHOLE_GROUP_EVERY_STEPS = 10
+"""Every this many steps all games of one group are among the sample games, so that they can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class GroupRollouts:
         self,
         setup: GameSetup,
         codec: ChatCodec,
-        settings: GRPOSettings,
+        settings: GRPOTraining,
         log: GameLog,
         seed: int,
         *,
@@ -85,11 +88,11 @@ class GroupRollouts:
             setup.prompter,
             setup.secrets,
             seed,
-            priority_weight=settings.focus,
+            prioritized_fraction=settings.prioritized_fraction,
             outside_rate=settings.outside_rate,
-            max_given=settings.max_given,
+            max_prefix_guesses=settings.starts.max_prefix_guesses,
             given_starts=setup.given_starts,
-            starts_share=setup.starts_share,
+            starts_fraction=setup.starts_fraction,
         )
         self.best_compliance: float | None = None
         self.cumulative_wins = 0
@@ -104,10 +107,11 @@ class GroupRollouts:
         probed = self._probe(step, open_sampler) if self._is_probed(step) else None
         with open_sampler(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
             draws = self._play_all(step, sampler, max_prompt_tokens)
-        games = [game for group in final_groups(draws) for game in group.games]
+        groups = final_groups(draws)
+        games = [game for group in groups for game in group.games]
         found = measured(games, self._setup.words)
         self.cumulative_wins += found.num_wins
-        self._log_samples(step, games)
+        self._log_samples(step, groups)
         settings = self._settings
         rows = lay_out(
             games, self._codec, self.rows_per_game * settings.turn_candidates, mask_overlong=settings.mask_overlong
@@ -124,9 +128,9 @@ class GroupRollouts:
             filled_share=num_filled / len(rows["prompt_ids"]),
         )
 
-    def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
-        """The reward of a finished game at a step."""
-        return self.schedule.rubric_at(step, self.best_compliance).score(transcript, self._setup.solver)
+    def reward_of(self, transcript: Transcript) -> RewardBreakdown:
+        """The reward of a finished game now."""
+        return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
 
     def note_compliance(self, format_compliance: float) -> None:
         """Take in the format compliance of a step, over all processes; the reward schedule may depend on the best."""
@@ -166,7 +170,7 @@ class GroupRollouts:
         record_secrets(self._log.run, "grpo", step, self._process, [start.secret for start in starts])
         played = self._play(starts, sampler, max_prompt_tokens)
         scoring = time.perf_counter()
-        rubric = self.schedule.rubric_at(step, self.best_compliance)
+        rubric = self.schedule.rubric(self.best_compliance)
         groups = [score_group(group, rubric, self._setup, self._settings) for group in played]
         for group in groups:
             self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
@@ -174,7 +178,7 @@ class GroupRollouts:
         return Draw(dict(zip(places, groups, strict=True)), scoring - started, ended - scoring)
 
     def _is_probed(self, step: int) -> bool:
-        every = self._settings.scout_every_steps
+        every = self._settings.probe_every_steps
         return every > 0 and step % every == 0
 
     def _probe(self, step: int, open_sampler: OpenSampler) -> Probe:
@@ -187,7 +191,7 @@ class GroupRollouts:
             open_sampler,
             self._settings.sampling,
             self._sampler_seed(step),
-            lambda transcript: self.reward_of(transcript, step).total,
+            lambda transcript: self.reward_of(transcript).total,
             self._num_processes,
         )
         self.starts.picker.reset(found.priorities)
@@ -197,11 +201,25 @@ class GroupRollouts:
         """A seed of this step and process alone, so that a resumed training samples as an uninterrupted one."""
         return random.Random(f"{self._seed}:{step}:{self._process}:sampler").getrandbits(31)
 
-    def _log_samples(self, step: int, games: Sequence[Scored]) -> None:
-        """Log some games, evenly spaced over the groups, in the first process."""
-        if self._process == 0:
-            every = max(1, len(games) // max(1, self._settings.sample_games))
-            self._log.add("grpo", step, map(game_row, games[::every][: self._settings.sample_games]))
+    def _log_samples(self, step: int, groups: Sequence[Group]) -> None:
+        """Log some games, evenly spaced over the groups, in the first process; now and then a whole group too."""
+        if self._process or not self._settings.sample_games:
+            return
+        places = [(number, game) for number, group in enumerate(groups) for game in range(len(group.games))]
+        every = max(1, len(places) // self._settings.sample_games)
+        wanted = set(places[::every][: self._settings.sample_games])
+        if step % WHOLE_GROUP_EVERY_STEPS == 0:
+            whole = shown_group(groups)
+            wanted |= {place for place in places if place[0] == whole}
+        rows = [
+            row for number in sorted({group for group, _ in wanted}) for row in group_rows(number, groups[number].games)
+        ]
+        self._log.add("grpo", step, [row for row in rows if (row["group"], row["game"]) in wanted])
+
+
+def shown_group(groups: Sequence[Group]) -> int:
+    """Number of the first group that teaches something; 0 if none does."""
+    return next((number for number, group in enumerate(groups) if not group.is_constant), 0)
 
 
 @dataclass(frozen=True, slots=True)

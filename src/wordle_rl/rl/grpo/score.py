@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wordle_rl.config import GRPOSettings
+from wordle_rl.config import GRPOTraining
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, Rubric, with_candidates
 from wordle_rl.rl.advantages import CREDITS, TurnValues, is_constant
@@ -29,7 +29,7 @@ class Group:
     is_constant: bool
 
 
-def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOSettings) -> Group:
+def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOTraining) -> Group:
     """Score the games of a group and compare them.
 
     Args:
@@ -62,7 +62,7 @@ def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:
 
 
 def _game_advantages(
-    group: Sequence[PlayedGame], rewards: Sequence[RewardBreakdown], setup: GameSetup, settings: GRPOSettings
+    group: Sequence[PlayedGame], rewards: Sequence[RewardBreakdown], setup: GameSetup, settings: GRPOTraining
 ) -> list[TurnValues]:
     """The advantage of every own turn; 0.0 for turns after the last that is compared."""
     compared = [

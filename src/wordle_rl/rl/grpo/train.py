@@ -19,17 +19,24 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 from trl import GRPOConfig
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings
+from wordle_rl.config import ConfigError, GRPOTraining
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
-from wordle_rl.models.text_part import is_text_part
+from wordle_rl.models.multimodal import is_text_part
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import StateCallback, WordleGRPOTrainer
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs import BufferedRun, Run, read_object
-from wordle_rl.runs.distributed import is_first, num_processes, process_index, seed_for_all, whole_weights_reason
+from wordle_rl.runs.distributed import (
+    check_sharded,
+    check_sharded_play,
+    is_first,
+    num_processes,
+    process_index,
+    seed_for_all,
+)
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
 from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, save_trained
@@ -39,7 +46,7 @@ from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import (
     STATE_FILE,
     RunCallback,
-    check_launch,
+    is_sharded,
     known_warnings_silenced,
     make_scheduler,
     train_to_end,
@@ -51,7 +58,7 @@ def train_grpo(
     model: PreTrainedModel,
     codec: ChatCodec,
     setup: GameSetup,
-    settings: GRPOSettings,
+    settings: GRPOTraining,
     run: Run,
     *,
     seed: int = 0,
@@ -66,7 +73,7 @@ def train_grpo(
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
         run: Where metrics, games, checkpoints and the model go.
-        seed: Seed of secrets, start boards and sampling.
+        seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers, by TRL's names.
         progress: Called after every step.
 
@@ -83,7 +90,7 @@ def train_grpo(
     checkpoints = directory / "checkpoints"
     own_run = run if is_first() else BufferedRun(run.directory)
     reporters = _reporters(report_to, directory)
-    log = GameLog(own_run, game_trackers(report_to, reporters) if is_first() else ())
+    log = GameLog(own_run, game_trackers(report_to, reporters, setup.prompter) if is_first() else ())
     rollouts = GroupRollouts(setup, codec, settings, log, seed, process=process_index(), num_processes=num_processes())
     guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
     engine = _engine_arguments(settings, setup, codec, context_length(model))
@@ -100,14 +107,14 @@ def train_grpo(
             callbacks=[*reporters, guard, metrics, StateCallback(rollouts)],
         )
         trainer.remove_callback(PrinterCallback)
-        check_launch(trainer, settings.optimizer, "grpo", whole_weights_reason(settings, has_adapters(model)))
+        _check_launch(trainer, settings, has_adapters(model))
         best = None
         if settings.validate_every_steps:
             player = trainer.open_sampler if settings.engine == "vllm" else None
             sampling, num_samples = settings.sampling, settings.sample_games
             validation = Validation(model, codec, setup, sampling, log, num_samples, player, rollouts.reward_of)
-            every, shares = settings.validate_every_steps, settings.candidate_shares
-            best = BestWeights(model, validation, every, own_run, directory / "best", shares)
+            every, alphas = settings.validate_every_steps, settings.interpolation_alphas
+            best = BestWeights(model, validation, every, own_run, directory / "best", alphas)
             trainer.add_callback(best)
         # transformers takes no optimizer in the constructor where FSDP shards the weights
         trainer.optimizer = make_optimizer(model, settings.optimizer)
@@ -130,9 +137,9 @@ def train_grpo(
     return directory
 
 
-def _check_before_training(settings: GRPOSettings, model: PreTrainedModel) -> None:
+def _check_before_training(settings: GRPOTraining, model: PreTrainedModel) -> None:
     """Refuse a context without room for a reply, an engine that cannot play the model, a reference of another kind."""
-    prompt_budget(model, settings)
+    prompt_budget(model, settings.sampling)
     if settings.engine == "vllm":
         check_colocated(settings, model)
     if settings.beta and not has_adapters(model) and _reads_a_part(model):
@@ -140,6 +147,13 @@ def _check_before_training(settings: GRPOSettings, model: PreTrainedModel) -> No
             f"grpo.beta would load all of {model.name_or_path} as reference, of which the text part alone is trained "
             "here; set it to 0, set model.lora.rank, or begin with SFT, which saves the text part"
         )
+
+
+def _check_launch(trainer: WordleGRPOTrainer, settings: GRPOTraining, has_adapters: bool) -> None:
+    """Refuse what cannot work on sharded weights, where the trainer has found its weights to be."""
+    if is_sharded(trainer):
+        check_sharded_play(settings, has_adapters)
+        check_sharded(settings.optimizer, "rl")
 
 
 def _reads_a_part(model: PreTrainedModel) -> bool:
@@ -154,7 +168,7 @@ def _reporters(report_to: Sequence[str], directory: Path) -> list[TrainerCallbac
 
 
 def _engine_arguments(
-    settings: GRPOSettings, setup: GameSetup, codec: ChatCodec, context: int | None
+    settings: GRPOTraining, setup: GameSetup, codec: ChatCodec, context: int | None
 ) -> dict[str, Any]:
     """TRL's settings of vLLM; none where it does not play."""
     if settings.engine != "vllm":
@@ -163,7 +177,7 @@ def _engine_arguments(
 
 
 def _arguments(
-    settings: GRPOSettings, rows_per_game: int, checkpoints: Path, seed: int, engine: Mapping[str, Any]
+    settings: GRPOTraining, rows_per_game: int, checkpoints: Path, seed: int, engine: Mapping[str, Any]
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
@@ -179,8 +193,6 @@ def _arguments(
         max_steps=settings.steps,
         temperature=settings.sampling.temperature,
         beta=settings.beta,
-        epsilon=settings.epsilon,
-        epsilon_high=settings.epsilon_high,
         loss_type=settings.loss_type,
         importance_sampling_level="sequence" if settings.sequence_importance else "token",
         scale_rewards="none",

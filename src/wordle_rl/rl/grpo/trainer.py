@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.rl.grpo.gather import merged_metrics, merged_state
 from wordle_rl.rl.grpo.layout import Rows
 from wordle_rl.rl.grpo.micro_batches import by_length, trimmed
@@ -52,7 +52,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         settings: Steps, sampling, engine, bound of importance ratios.
         rollouts: Plays the games of a step.
         run: Where the rollouts of this process log; a `BufferedRun` in all processes but the first.
-        guard: Hears of every loss.
+        guard: Checks every loss.
         callbacks: In this order.
     """
 
@@ -66,7 +66,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         args: GRPOConfig,
         *,
         codec: ChatCodec,
-        settings: GRPOSettings,
+        settings: GRPOTraining,
         rollouts: GroupRollouts,
         run: Run,
         guard: StepGuard,
@@ -94,7 +94,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
                 yield player
             return
         model = self.accelerator.unwrap_model(self.model)
-        yield TransformersSampler(model, self._codec, sampling, seed), prompt_budget(model, self._settings)
+        yield TransformersSampler(model, self._codec, sampling, seed), prompt_budget(model, self._settings.sampling)
 
     def _roll_out(self, prompts: list[Any], _: GRPOTrainer) -> Rows:
         """TRL's `rollout_func`: one row per prompt; the text of the prompts is not used."""

@@ -1,4 +1,4 @@
-"""vLLM beside the trainer, one engine in each process: TRL makes it and sends it the weights, our rollouts ask it.
+"""vLLM colocated with the trainer, an engine per process: TRL makes it and sends it the weights, our rollouts use it.
 
 TRL's own generation calls the engine once and may then put it to sleep, which for a game of six turns would mean
 sending all weights six times. Here the engine stays awake for a whole rollout. Where several GPUs share one engine
@@ -19,11 +19,12 @@ import torch
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
-from wordle_rl.models.text_part import is_text_part
+from wordle_rl.config import ConfigError, GRPOSettings, GRPOTraining, SamplingSettings
+from wordle_rl.models.multimodal import is_text_part
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs.distributed import check_engine_size, num_processes
-from wordle_rl.samplers.vllm import TokenGenerator, VLLMSampler, check_vllm, close_engine, quiet_vllm
+from wordle_rl.samplers.base import check_vllm
+from wordle_rl.samplers.vllm import TokenGenerator, VLLMSampler, close_engine, quiet_vllm
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def vllm_arguments(
-    settings: GRPOSettings, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
+    settings: GRPOTraining, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
 ) -> dict[str, Any]:
     """Arguments of TRL for the engine.
 
@@ -51,7 +52,7 @@ def vllm_arguments(
     return {
         "use_vllm": True,
         "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": settings.vllm.gpu_memory_share,
+        "vllm_gpu_memory_utilization": settings.vllm.gpu_memory_utilization,
         "vllm_tensor_parallel_size": settings.vllm.tensor_parallel_size,
         "vllm_max_model_length": length if context is None else min(length, context),
         "vllm_enable_sleep_mode": settings.vllm.sleep,
@@ -158,7 +159,7 @@ class SharedEngine:
     """An engine that several processes hold together: what one of them asks for, all of them generate.
 
     vLLM expects each process of the group to make the same calls. Games end at different times, so a process without
-    further requests must go on calling (`finish`) until no process of its group has any.
+    further requests must keep calling (`finish`) until no process of its group has any.
 
     Args:
         engine: This process's part.

@@ -4,7 +4,7 @@
     expert_iteration.py  SFT on the best games of each group
     dpo.py               preference pairs of guesses on the same board
     dagger.py            the solver's guess on the policy's own boards
-    replay.py            teacher games beside those of a round
+    replay.py            teacher games added to those of a round
 
 Begin with rounds.py.
 """

@@ -8,7 +8,7 @@ A board is trained on once per round, however many games reached it: its label i
 recur most, above all the empty one, are those the policy knows best.
 
 Source: Ross, Gordon, Bagnell 2011, arXiv:1011.0686. The policy plays every turn itself (beta = 0 from the first round
-on, since it knows how to play already), and each round goes on from the last one's weights.
+on, since it knows how to play already), and each round continues from the last one's weights.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, Unpack
 
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import DaggerSettings, TraceSettings
+from wordle_rl.config import DaggerTraining, TraceSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace import TraceTurn
 from wordle_rl.game import Turn, violates_clues
 from wordle_rl.prompt import Thinking
-from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, fit_round
+from wordle_rl.rl.rounds.labels import board_label, names_strict, record_labels
+from wordle_rl.rl.rounds.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored, boards_of
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
-from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.teachers.games import narration
 from wordle_rl.teachers.solver import Advice, SolverTeacher
 from wordle_rl.training.trainer import RunCallback
@@ -57,19 +56,16 @@ def train_dagger(
     model: PreTrainedModel,
     codec: ChatCodec,
     setup: GameSetup,
-    settings: DaggerSettings,
+    settings: DaggerTraining,
     run: Run,
     *,
     traces: TraceSettings,
-    seed: int = 0,
-    report_to: Sequence[str] = (),
-    progress: ProgressCallback | None = None,
-    make_sampler: MakeSampler = TransformersSampler,
+    **options: Unpack[RoundOptions],
 ) -> Path:
     """Teach the model the teacher's replies on the boards it reaches and save it to `<run>/dagger`.
 
-    An interrupted training goes on where it stopped. Arguments as for `Rounds`; `traces` says how the teacher plays and
-    whether it thinks aloud. With a `replay_share` above 0 the run directory must hold traces.jsonl.
+    An interrupted training resumes where it stopped. Arguments as for `Rounds`; `traces` sets how the teacher plays and
+    whether it writes its thinking. With a `replay_fraction` above 0 the run directory must hold traces.jsonl.
 
     Returns:
         The model directory.
@@ -80,20 +76,8 @@ def train_dagger(
         WordListError: If the teacher's opener is not listed.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(
-        NAME,
-        model,
-        codec,
-        setup,
-        settings,
-        run,
-        seed=seed,
-        report_to=report_to,
-        progress=progress,
-        outside_rate=settings.outside_rate,
-        make_sampler=make_sampler,
-    )
-    method = _Aggregation(model, codec, setup, settings, run, traces, seed)
+    rounds = Rounds(NAME, model, codec, setup, settings, run, outside_rate=settings.outside_rate, **options)
+    method = _Aggregation(rounds, settings, traces)
     directory = rounds.train(method)
     if method.stored.is_dir():
         shutil.rmtree(method.stored)
@@ -103,26 +87,19 @@ def train_dagger(
 class _Aggregation:
     """Labels the boards of a round and fine-tunes on them, those of earlier rounds and teacher games."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        codec: ChatCodec,
-        setup: GameSetup,
-        settings: DaggerSettings,
-        run: Run,
-        traces: TraceSettings,
-        seed: int,
-    ) -> None:
-        self._model, self._codec, self._settings = model, codec, settings
-        self._labeller = Labeller(codec, setup, traces, settings.sampling.max_completion_tokens)
+    def __init__(self, rounds: Rounds, settings: DaggerTraining, traces: TraceSettings) -> None:
+        self._rounds, self._settings = rounds, settings
+        self._labeller = Labeller(rounds.codec, rounds.setup, traces, settings.sampling.max_completion_tokens)
         self._games = settings.groups_per_round * settings.group_size
         most = self._games * min(settings.keep_rounds + 1, settings.rounds)
-        self._replay = Replay(model, codec, setup, settings.replay_share, most, settings.rounds, run, seed)
-        self.stored = run.directory / NAME / "labels"
+        self._replay = rounds.replay(settings.replay_fraction, most)
+        self.stored = rounds.run.directory / NAME / "labels"
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Labels of this round and of the kept ones, and their share of teacher games, as token ids and loss masks."""
+        """Labels of this round and of the kept ones, and the teacher games added to them, as token ids and loss
+        masks."""
         new, numbers = self._labeller.label(game for group in played.groups for game in group)
+        record_labels(self._rounds.run, NAME, played.number, self._labeller.rows)
         first = max(1, played.number - self._settings.keep_rounds)
         kept = {label.prompt_ids: label for number in range(first, played.number) for label in self._read(number)}
         if self._settings.keep_rounds:
@@ -140,7 +117,7 @@ class _Aggregation:
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Fine-tune on the rows as SFT does."""
-        fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
+        fit_round(self._rounds, rows, callback, checkpoints, seed)
 
     def _path(self, number: int) -> Path:
         return self.stored / f"round-{number}.jsonl"
@@ -162,8 +139,11 @@ class Labeller:
     Args:
         codec: Tokenizer and template of the policy.
         setup: Words, prompts, rules.
-        traces: How the teacher plays, without its noise, and whether it thinks aloud.
+        traces: How the teacher plays, without its noise, and whether it writes its thinking.
         max_reply_tokens: Longer replies are left out, since the policy could not finish them.
+
+    Attributes:
+        rows: The labels of the last call as rows, see `labels.board_label`.
 
     Raises:
         WordListError: If the teacher's opener is not listed.
@@ -171,6 +151,8 @@ class Labeller:
 
     def __init__(self, codec: ChatCodec, setup: GameSetup, traces: TraceSettings, max_reply_tokens: int) -> None:
         self._codec, self._words, self._prompter = codec, setup.words, setup.prompter
+        self._split = setup.context.split
+        self.rows: list[dict[str, Any]] = []
         self._max_reply_tokens = max_reply_tokens
         self._narrate = traces.narrate and setup.prompter.thinking is not Thinking.OFF
         self._settings = traces.teacher.model_copy(update={"max_turns": setup.prompter.rules.max_turns})
@@ -178,28 +160,33 @@ class Labeller:
         self._teacher.advise([()], self._settings)  # an opener that is not listed is refused before a game is played
 
     def label(self, games: Iterable[Scored]) -> tuple[dict[tuple[int, ...], Label], Numbers]:
-        """One label for each different prompt whose board fits some answer, by prompt.
+        """One label for each different prompt whose board fits some answer, by prompt; none where a strict word stands.
 
         Returns:
-            The labels, and numbers to log: boards the games reached, labels, and the share of boards that fit some
+            The labels, and numbers to log: boards the games reached, labels, and the fraction of boards that fit some
             answer at which the policy's guess was the teacher's.
         """
         boards, guesses = [], []
         for game in games:
+            turns = game.trajectory.transcript.turns
             for board, _, _ in boards_of(game):
-                boards.append(board)
-                guesses.append(game.trajectory.transcript.turns[len(board.turns)].turn.guess)
+                if not names_strict(turns[: len(board.turns)], self._split):
+                    boards.append(board)
+                    guesses.append(turns[len(board.turns)].turn.guess)
         advices = self._teacher.advise((board.turns for board in boards), self._settings)
         replies: dict[tuple[int, ...], str] = {}
+        rows = {}
         agreed = []
         for board, guess, advice in zip(boards, guesses, advices, strict=True):
             if advice is not None:
                 agreed.append(guess == advice.guess)
                 if board.prompt_ids not in replies:
                     replies[board.prompt_ids] = self._reply(board.turns, advice)
+                    rows[board.prompt_ids] = board_label(board.turns, advice.guess, board.secret)
         self._codec.warm(replies.values(), ())
         labels = {prompt: Label(prompt, tuple(self._codec.reply_ids(text))) for prompt, text in replies.items()}
         said = {prompt: label for prompt, label in labels.items() if len(label.reply_ids) <= self._max_reply_tokens}
+        self.rows = [rows[prompt] for prompt in said]
         numbers = {"boards": float(len(boards)), "labels": float(len(said))}
         if agreed:
             numbers["agreement_rate"] = sum(agreed) / len(agreed)
@@ -221,7 +208,7 @@ def examples_of(labels: Sequence[Label]) -> list[Example]:
     """Labels as sequences to train on; each label is in exactly one.
 
     A label that is a prefix of the next label's sequence is trained inside that sequence: where the policy replied as
-    the teacher would, its game went on from there. A game played just as the teacher plays is one sequence.
+    the teacher would, its game continued from there. A game played just as the teacher plays is one sequence.
     """
     ordered = sorted(labels, key=lambda label: label.token_ids)  # labels that continue a label follow it
     examples, way = [], []

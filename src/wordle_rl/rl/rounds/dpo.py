@@ -16,24 +16,24 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback
 from trl import DPOConfig, DPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import DPOSettings
+from wordle_rl.config import DPOTraining
+from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Game, Turn
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share
-from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, forward_restored
+from wordle_rl.rl.rounds.labels import board_label, record_labels
+from wordle_rl.rl.rounds.rounds import Numbers, Round, RoundOptions, Rounds, Row, forward_restored
 from wordle_rl.rl.setup import Board, GameSetup, Scored, boards_of
 from wordle_rl.runs import Run
-from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver.boards import turn_regret
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, train_epochs, trainer_arguments
 
@@ -42,11 +42,16 @@ NAME = "dpo"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply to a board, as sampled, and its value; `sound`: whole, and with a guess that the rules allow."""
+    """One reply to a board, as sampled, and its value.
+
+    `sound`: whole, and with a guess that the rules allow. `text` is the reply in words, `guess` what was read in it.
+    """
 
     token_ids: tuple[int, ...]
     value: float
     sound: bool
+    text: str = ""
+    guess: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,13 @@ def train_dpo(
     model: PreTrainedModel,
     codec: ChatCodec,
     setup: GameSetup,
-    settings: DPOSettings,
+    settings: DPOTraining,
     run: Run,
-    *,
-    seed: int = 0,
-    report_to: Sequence[str] = (),
-    progress: ProgressCallback | None = None,
-    make_sampler: MakeSampler = TransformersSampler,
+    **options: Unpack[RoundOptions],
 ) -> Path:
     """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
 
-    An interrupted training goes on where it stopped. Arguments as for `Rounds`; the model given is the reference.
+    An interrupted training resumes where it stopped. Arguments as for `Rounds`; the model passed in is the reference.
 
     Returns:
         The model directory.
@@ -81,27 +82,17 @@ def train_dpo(
         ConfigError: If a setting cannot work.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(
-        NAME,
-        model,
-        codec,
-        setup,
-        settings,
-        run,
-        seed=seed,
-        report_to=report_to,
-        progress=progress,
-        make_sampler=make_sampler,
-    )
-    return rounds.train(_BetterGuesses(model, codec, setup, settings))
+    rounds = Rounds(NAME, model, codec, setup, settings, run, **options)
+    return rounds.train(_BetterGuesses(rounds, settings))
 
 
 class _BetterGuesses:
     """Pairs replies to the same board and trains on the pairs."""
 
-    def __init__(self, model: PreTrainedModel, codec: ChatCodec, setup: GameSetup, settings: DPOSettings) -> None:
-        self._model, self._codec, self._setup, self._settings = model, codec, setup, settings
-        reference = copy.deepcopy(model).eval()
+    def __init__(self, rounds: Rounds, settings: DPOTraining) -> None:
+        self._model, self._codec, self._setup, self._settings = rounds.model, rounds.codec, rounds.setup, settings
+        self._run = rounds.run
+        reference = copy.deepcopy(rounds.model).eval()
         # TRL replaces the head of a reference model, which fails on peft's wrapper.
         self._reference = reference.get_base_model() if has_adapters(reference) else reference
 
@@ -111,11 +102,14 @@ class _BetterGuesses:
             boards = [board for group in played.groups for board in compared(group)]
         else:
             boards = self._sampled(played)
-        pairs, margins = [], []
-        for board, replies in boards:
+        pairs, margins, labels = [], [], []
+        for board, said in boards:
+            replies = self._without_strict(board, said)
             for better, worse in pairs_of(replies, self._settings.margin, self._settings.pairs_per_board):
                 pairs.append(Pair(list(board.prompt_ids), list(better.token_ids), list(worse.token_ids)))
                 margins.append(better.value - worse.value)
+                labels.append(board_label(board.turns, better.guess or "", board.secret))
+        record_labels(self._run, NAME, played.number, labels)
         numbers = {"boards": float(len(boards)), "pairs": float(len(pairs))}
         return [asdict(pair) for pair in pairs], numbers | ({"margin": statistics.fmean(margins)} if margins else {})
 
@@ -133,6 +127,13 @@ class _BetterGuesses:
             )
             trainer.remove_callback(PrinterCallback)
             train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
+
+    def _without_strict(self, board: Board, replies: list[Reply]) -> list[Reply]:
+        """The replies that name no strict word, and none at a board on which one stands."""
+        split = self._setup.context.split
+        if split.strict_words_in(*(turn.guess for turn in board.turns)):
+            return []
+        return [reply for reply in replies if not split.strict_words_in(reply.guess, reply.text)]
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
         """Boards that the games reached, each once, with replies sampled there and valued by the solver."""
@@ -169,7 +170,7 @@ class _Judge:
                 else:
                     guess_values[turn] = information_share(turn, board.secret, candidates, solver)
             sound = not (completion.overlong or turn.outcome.broke_rules)
-            replies.append(Reply(completion.token_ids, guess_values[turn], sound))
+            replies.append(Reply(completion.token_ids, guess_values[turn], sound, completion.text, turn.guess))
         return replies
 
     def _turn(self, board: Board, text: str) -> Turn:
@@ -189,14 +190,19 @@ def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
     """
     boards: dict[tuple[int, ...], Board] = {}
     rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
+    played: dict[tuple[int, ...], PlayedTurn] = {}
     for game in group:
         for board, token_ids, sound in boards_of(game):
             boards[board.prompt_ids] = board
+            played[token_ids] = game.trajectory.transcript.turns[len(board.turns)]
             rewards.setdefault(board.prompt_ids, {}).setdefault((token_ids, sound), []).append(game.reward.total)
     found = []
     for key, said in rewards.items():
         if len(said) > 1:
-            replies = [Reply(ids, statistics.fmean(totals), sound) for (ids, sound), totals in said.items()]
+            replies = [
+                Reply(ids, statistics.fmean(totals), sound, played[ids].reply, played[ids].turn.guess)
+                for (ids, sound), totals in said.items()
+            ]
             found.append((boards[key], replies))
     return found
 
@@ -218,7 +224,7 @@ class PairTrainer(WholeCheckpoints, DPOTrainer):
         return dataset
 
 
-def _arguments(settings: DPOSettings, checkpoints: Path, seed: int) -> DPOConfig:
+def _arguments(settings: DPOTraining, checkpoints: Path, seed: int) -> DPOConfig:
     likelihood: dict[str, Any] = {"loss_type": [settings.loss_type]}
     if settings.sft_weight:
         likelihood = {"loss_type": [settings.loss_type, "sft"], "loss_weights": [1.0, settings.sft_weight]}

@@ -4,7 +4,7 @@ Of each group the won games with the fewest guesses are kept and trained on toke
 broke a rule stays in its game with loss mask 0. Some teacher games are added, so that the policy does not forget what
 its own games no longer show.
 
-Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round goes on from the last one's weights.
+Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round continues from the last one's weights.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Unpack
 
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ExpertIterationSettings
+from wordle_rl.config import ExpertIterationTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.rounds.rounds import MakeSampler, Numbers, Round, Rounds, Row, fit_round
+from wordle_rl.rl.rounds.labels import game_label, names_strict, record_labels
+from wordle_rl.rl.rounds.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round
 from wordle_rl.rl.setup import GameSetup, Scored
 from wordle_rl.runs import Run
-from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.trainer import RunCallback
 
 NAME = "expert_iteration"
@@ -33,18 +32,14 @@ def train_expert_iteration(
     model: PreTrainedModel,
     codec: ChatCodec,
     setup: GameSetup,
-    settings: ExpertIterationSettings,
+    settings: ExpertIterationTraining,
     run: Run,
-    *,
-    seed: int = 0,
-    report_to: Sequence[str] = (),
-    progress: ProgressCallback | None = None,
-    make_sampler: MakeSampler = TransformersSampler,
+    **options: Unpack[RoundOptions],
 ) -> Path:
     """Improve the model by its own best games and save it to `<run>/expert_iteration`.
 
-    An interrupted training goes on where it stopped. Arguments as for `Rounds`; with a `replay_share` above 0 the run
-    directory must hold traces.jsonl.
+    An interrupted training resumes where it stopped. Arguments as for `Rounds`; with a `replay_fraction` above 0 the
+    run directory must hold traces.jsonl.
 
     Returns:
         The model directory.
@@ -54,40 +49,25 @@ def train_expert_iteration(
         RunError: If there are no traces to replay.
         KeyboardInterrupt: After Ctrl-C.
     """
-    rounds = Rounds(
-        NAME,
-        model,
-        codec,
-        setup,
-        settings,
-        run,
-        seed=seed,
-        report_to=report_to,
-        progress=progress,
-        make_sampler=make_sampler,
-    )
-    return rounds.train(_BestGames(model, codec, setup, settings, run, seed))
+    rounds = Rounds(NAME, model, codec, setup, settings, run, **options)
+    return rounds.train(_BestGames(rounds, settings))
 
 
 class _BestGames:
     """Keeps the best games of a round, adds teacher games, and fine-tunes on them."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        codec: ChatCodec,
-        setup: GameSetup,
-        settings: ExpertIterationSettings,
-        run: Run,
-        seed: int,
-    ) -> None:
-        self._model, self._codec, self._settings = model, codec, settings
+    def __init__(self, rounds: Rounds, settings: ExpertIterationTraining) -> None:
+        self._rounds, self._settings = rounds, settings
         most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
-        self._replay = Replay(model, codec, setup, settings.replay_share, most, settings.rounds, run, seed)
+        self._replay = rounds.replay(settings.replay_fraction, most)
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """The kept games and their share of teacher games, as rows of token ids and loss mask."""
-        kept = [game for group in played.groups for game in best_games(group, self._settings.keep_per_group)]
+        """The kept games and the teacher games added to them, as rows of token ids and loss mask."""
+        kept, split = [], self._rounds.setup.context.split
+        for group in played.groups:
+            games = [game for game in group if not names_strict(game.trajectory.transcript.turns, split)]
+            kept += best_games(games, self._settings.keep_per_group)
+        record_labels(self._rounds.run, NAME, played.number, (game_label(game.trajectory.transcript) for game in kept))
         examples = [example for game in kept for example in examples_of(game)]
         own = len(examples)
         examples += self._replay(len(kept), played.number)
@@ -96,16 +76,16 @@ class _BestGames:
 
     def fit(self, rows: list[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
         """Fine-tune on the rows as SFT does."""
-        fit_round(self._model, self._codec, rows, self._settings, callback, checkpoints, seed)
+        fit_round(self._rounds, rows, callback, checkpoints, seed)
 
 
 def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
-    """The best won games of a group: fewest turns, then highest reward; of games with the same guesses only one.
+    """The best won games of a group: fewest turns; of games with the same guesses only one.
 
     A group without a win has none.
     """
     won = [game for game in group if game.trajectory.transcript.won]
-    won.sort(key=lambda game: (game.trajectory.transcript.turns_used, -game.reward.total))
+    won.sort(key=lambda game: game.trajectory.transcript.turns_used)
     different: dict[tuple[str | None, ...], Scored] = {}
     for game in won:
         different.setdefault(tuple(played.turn.guess for played in game.trajectory.transcript.turns), game)

@@ -1,4 +1,4 @@
-"""Replay: teacher games trained on again beside those of a round, against forgetting."""
+"""Replay: teacher games trained on again with those of a round, against forgetting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Replay:
         model: The policy, whose context bounds a game.
         codec: Its tokenizer and template.
         setup: Prompts.
-        share: Share of teacher games among all games of a round, 0 to below 1.
+        fraction: Fraction of teacher games among all games of a round, 0 to below 1.
         most: The most own games of any round.
         rounds: Total number of rounds.
         run: The run whose traces.jsonl holds them.
@@ -40,19 +40,19 @@ class Replay:
         model: PreTrainedModel,
         codec: ChatCodec,
         setup: GameSetup,
-        share: float,
+        fraction: float,
         most: int,
         rounds: int,
         run: Run,
         seed: int,
     ) -> None:
         self._model, self._codec, self._prompter = model, codec, setup.prompter
-        self._per_game = share / (1 - share)  # teacher games per game of the round
+        self._per_game = fraction / (1 - fraction)  # teacher games per game of the round
         self._most = math.ceil(most * self._per_game)
         self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
 
     def __call__(self, games: int, number: int) -> list[Example]:
-        """The teacher games to add to so many own games in a round; `number` counts from 1."""
+        """The teacher games to add to this many own games in a round; `number` counts from 1."""
         count = round(games * self._per_game)
         if not count or not self._games:
             return []

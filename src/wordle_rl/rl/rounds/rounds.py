@@ -1,7 +1,7 @@
 """Training by rounds: in each the policy plays, a method chooses from its games what to train on, and trains it.
 
-After playing, a round stores what it trains on beside the checkpoints; after training, its model and record. An
-interrupted training therefore goes on inside the round in which it stopped.
+After playing, a round stores its training data with the checkpoints; after training, its model and record. An
+interrupted training therefore resumes inside the round in which it stopped.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from transformers import PreTrainedModel, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ModelSettings, RoundSettings, SamplingSettings, SFTSettings, seed_after
+from wordle_rl.config import ModelSettings, RoundTraining, SamplingSettings, SFTSettings, seed_after
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
-from wordle_rl.rl.setup import GameSetup, Scored, game_row, measured, prompt_budget
+from wordle_rl.rl.rounds.replay import Replay
+from wordle_rl.rl.setup import GameSetup, Scored, group_rows, measured, prompt_budget
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
@@ -46,6 +47,22 @@ Numbers = dict[str, float]
 
 MakeSampler = Callable[[PreTrainedModel, ChatCodec, SamplingSettings, int], Sampler]
 """Sampler of a round, given the policy, its codec, the sampling settings and a seed."""
+
+
+class RoundOptions(TypedDict, total=False):
+    """Arguments that every training by rounds passes on.
+
+    Attributes:
+        seed: Seed of secrets, initial states and sampling; 0 if left out.
+        report_to: Experiment trackers, by TRL's names.
+        progress: Called with games played, games in all, and a note.
+        make_sampler: Opens the sampler that plays a round; a `TransformersSampler` if left out.
+    """
+
+    seed: int
+    report_to: Sequence[str]
+    progress: ProgressCallback | None
+    make_sampler: MakeSampler
 
 
 @dataclass(frozen=True)
@@ -90,11 +107,8 @@ class Rounds:
         setup: Words, prompts, training secrets, solver.
         settings: Rounds, games, reward.
         run: Where metrics, games, checkpoints and the model go.
-        seed: Seed of secrets, start boards and sampling.
-        report_to: Experiment trackers, by TRL's names.
-        progress: Told of games played, games in all, and how it goes.
-        outside_rate: Share of secrets that are listed words outside the answers.
-        make_sampler: Opens the sampler that plays a round.
+        outside_rate: Rate of secrets that are listed words outside the answers.
+        options: The rest.
 
     Raises:
         ConfigError: If several processes were launched, or the model's context holds no reply.
@@ -106,34 +120,45 @@ class Rounds:
         model: PreTrainedModel,
         codec: ChatCodec,
         setup: GameSetup,
-        settings: RoundSettings,
+        settings: RoundTraining,
         run: Run,
         *,
-        seed: int = 0,
-        report_to: Sequence[str] = (),
-        progress: ProgressCallback | None = None,
         outside_rate: float = 0.0,
-        make_sampler: MakeSampler = TransformersSampler,
+        **options: Unpack[RoundOptions],
     ) -> None:
         check_alone(name)
         self.name, self.model, self.codec, self.setup = name, model, codec, setup
-        self.settings, self.run, self.seed, self._report_to = settings, run, seed, tuple(report_to)
-        self._progress, self._make_sampler = progress, make_sampler
-        self._max_prompt_tokens = prompt_budget(model, settings, name)
+        self.settings, self.run, self.seed = settings, run, options.get("seed", 0)
+        self._report_to, self._progress = tuple(options.get("report_to", ())), options.get("progress")
+        self._make_sampler = options.get("make_sampler", TransformersSampler)
+        self._max_prompt_tokens = prompt_budget(model, settings.sampling)
         self._schedule = settings.reward.schedule()
         self._starts = GroupStarts(
             setup.words,
             setup.prompter,
             setup.secrets,
-            seed,
+            self.seed,
             outside_rate=outside_rate,
-            max_given=settings.max_given,
+            max_prefix_guesses=settings.starts.max_prefix_guesses,
             given_starts=setup.given_starts,
-            starts_share=setup.starts_share,
+            starts_fraction=setup.starts_fraction,
         )
-        self._trackers = [make() for make in get_reporting_integration_callbacks(list(report_to))]
+        self._trackers = [make() for make in get_reporting_integration_callbacks(list(self._report_to))]
         self.checkpoints = run.directory / name / "checkpoints"
         self.record = Record()
+
+    def replay(self, fraction: float, most: int) -> Replay:
+        """Teacher games for all rounds.
+
+        Args:
+            fraction: Fraction of teacher games among all games of a round, 0 to below 1.
+            most: The most own games of any round.
+
+        Raises:
+            RunError: If there are no traces to draw from.
+        """
+        rounds = self.settings.rounds
+        return Replay(self.model, self.codec, self.setup, fraction, most, rounds, self.run, self.seed)
 
     def train(self, method: Method) -> Path:
         """Go through all rounds that are left and save the model to `<run>/<name>`.
@@ -184,17 +209,18 @@ class Rounds:
         seed = random.Random(f"{self.seed}:{number}").getrandbits(31)
         sampler = self._make_sampler(self.model, self.codec, self.settings.sampling, seed)
         trajectories = self._trajectories(sampler, number, stop)
-        rubric = self._schedule.rubric_at(number - 1, self.record.best_compliance)
+        rubric = self._schedule.rubric(self.record.best_compliance)
         games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
-        every = max(1, len(games) // max(1, self.settings.sample_games))
-        for game in games[::every][: self.settings.sample_games]:
-            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **game_row(game)})
         size = self.settings.group_size
         groups = [games[i : i + size] for i in range(0, len(games), size)]
-        rows, chosen = method.choose(Round(number, groups, sampler, seed))
+        every = max(1, len(games) // max(1, self.settings.sample_games))
+        for place in range(0, len(games), every)[: self.settings.sample_games]:
+            row = group_rows(place // size, groups[place // size])[place % size]
+            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
+        examples, chosen = method.choose(Round(number, groups, sampler, seed))
         record, numbers = self._measured(games, number)
         numbers |= chosen | {"seconds/play": time.perf_counter() - started}
-        return {"record": asdict(record), "numbers": numbers}, rows
+        return {"record": asdict(record), "numbers": numbers}, examples
 
     def _trajectories(self, sampler: Sampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
@@ -272,16 +298,9 @@ class Rounds:
         return number * self.settings.groups_per_round * self.settings.group_size
 
 
-def fit_round(
-    model: PreTrainedModel,
-    codec: ChatCodec,
-    rows: Sequence[Row],
-    wanted: RoundSettings,
-    callback: RunCallback,
-    checkpoints: Path,
-    seed: int,
-) -> None:
-    """Fine-tune on a round's examples as SFT does, from the last of the checkpoints on."""
+def fit_round(rounds: Rounds, rows: Sequence[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
+    """Fine-tune the policy on a round's examples as SFT does, from the last of the checkpoints on."""
+    wanted = rounds.settings
     settings = SFTSettings(
         epochs=wanted.epochs,
         batch_size=wanted.batch_size,
@@ -292,7 +311,7 @@ def fit_round(
         logging_steps=1,
     )
     examples = [Example(**row) for row in rows]
-    fit_games(model, codec, examples, settings, checkpoints, callback, seed=seed)
+    fit_games(rounds.model, rounds.codec, examples, settings, checkpoints, callback, seed=seed)
 
 
 class _RoundCallback(RunCallback):

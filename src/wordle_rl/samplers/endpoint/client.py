@@ -17,14 +17,14 @@ from wordle_rl.samplers.endpoint.retry import Backoff, is_passing
 T = TypeVar("T")
 
 NO_QUOTA = "insufficient_quota"
-"""The code of a refusal that says 429 like a rate limit, but that no waiting changes."""
+"""The code of a refusal with status 429, like a rate limit, that no waiting changes."""
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
     """Ask an endpoint for its models, which costs nothing, to see that it is there and takes the key.
 
     Raises:
-        ConfigError: If nothing answers at the address or the key is refused.
+        ConfigError: If the address does not respond or the key is refused.
     """
     client = OpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=10.0, max_retries=0)
     try:
@@ -32,7 +32,7 @@ def check_endpoint(endpoint: Endpoint) -> None:
             client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
     except APIConnectionError:
         raise ConfigError(
-            f"nothing answers at {endpoint.base_url}; start the server or fix its address (--base-url)"
+            f"no response from {endpoint.base_url}; start the server or fix its address (--base-url)"
         ) from None
     except AuthenticationError:
         raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None
@@ -43,8 +43,8 @@ def check_endpoint(endpoint: Endpoint) -> None:
 class RequestFailedError(Exception):
     """A request that failed for good.
 
-    Its message says how in one line, without the key. `status`, `code` and `param` are those of the last refusal, None
-    where there was no answer or it did not name them.
+    Its message gives the reason in one line, without the key. `status`, `code` and `param` are those of the last
+    refusal, None where there was no response or it did not name them.
     """
 
     def __init__(self, reason: str, error: Exception) -> None:
@@ -64,7 +64,7 @@ class EndpointClient:
         temperature: None: the endpoint's default.
         top_p: None: the endpoint's default.
         timeout_s: Time for one try, in seconds.
-        max_retries: Further tries of a request after rate limits, time-outs, server errors and unreadable answers.
+        max_retries: Further tries of a request after rate limits, time-outs, server errors and unreadable responses.
         wait: Called before every try with the seconds to pause, 0.0 if none; what it raises ends the request.
     """
 
@@ -106,7 +106,7 @@ class EndpointClient:
 
         Args:
             messages: The conversation.
-            read: Takes an answer apart. A `ValueError` means that it is no answer, so the request is sent again.
+            read: Parses a response. A `ValueError` means that it is unusable, so the request is sent again.
             seed: Sent along; None: none is.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The parts of an endpoint's answer: the text, reasoning sent separately from it, and why it ended."""
+"""The parts of an endpoint's response: the text, reasoning sent separately from it, and why it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAGS = re.compile(r"</?(?:think|guess)>")
 
 
 class AnswerError(ValueError):
-    """An answer without a message; a server may send anything with status 200."""
+    """A response without a message; a server may send anything with status 200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Said:
 
 
 def read_answer(answer: object) -> Said:
-    """The message of an answer.
+    """The message of a response.
 
     Raises:
         AnswerError: If there is none, it is not text, or an error ended it early.
@@ -80,7 +80,7 @@ def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
 def _message_of(error: object) -> str:
     """An error's own message, in one line."""
     message = error.get("message") if isinstance(error, dict) else error
-    return " ".join(str(message or error or "it does not say which").split())
+    return " ".join(str(message or error or "no details").split())
 
 
 def _text_of(content: object) -> str:

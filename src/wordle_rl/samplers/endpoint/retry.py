@@ -19,7 +19,7 @@ _PASSING = {408, 409, 425, 429}
 _OVERRUN = {429, 503}
 """Statuses that mean too many requests: nothing is sent before the pause is over."""
 _LIMITED = 429
-"""The only status for which `x-ratelimit-reset…` counts, since many servers send it with every answer."""
+"""The only status for which `x-ratelimit-reset…` counts, since many servers send it with every response."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -44,8 +44,8 @@ class Backoff:
         """Seconds to wait before a failed request is sent again; see `pause_s`. Rate limit headers count only for 429.
 
         Args:
-            status: HTTP status of the answer; None if there was none.
-            headers: Headers of the answer.
+            status: HTTP status of the response; None if there was none.
+            headers: Headers of the response.
             attempt: Number of failed tries so far, from 1.
         """
         named = {
@@ -59,20 +59,20 @@ class Backoff:
         return seconds
 
 
-def pause_s(headers: Mapping[str, str], attempt: int, now: float, spread: float) -> float:
+def pause_s(headers: Mapping[str, str], attempt: int, now: float, jitter: float) -> float:
     """Seconds to wait before the next try.
 
     Args:
-        headers: Headers of the answer, names in lower case; empty if there was none.
+        headers: Headers of the response, names in lower case; empty if there was none.
         attempt: Number of failed tries so far, from 1.
         now: Seconds since the epoch.
-        spread: A random number from 0 to 1, so that clients do not all return at once: it lengthens a pause that the
+        jitter: A random number from 0 to 1, so that clients do not all return at once: it lengthens a pause that the
             server asked for by up to a tenth, and shortens any other by up to a quarter.
     """
     asked = asked_pause_s(headers, now)
     if asked:
-        return asked * (1 + 0.1 * spread)
-    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30)) * (1 - 0.25 * spread)
+        return asked * (1 + 0.1 * jitter)
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30)) * (1 - 0.25 * jitter)
 
 
 def asked_pause_s(headers: Mapping[str, str], now: float) -> float | None:

@@ -30,7 +30,7 @@ class OpenAISampler:
         max_retries: Further tries of a request after rate limits, time-outs and server errors, with growing pauses.
 
     Raises:
-        ConfigError: If nothing answers at the address or the key is refused.
+        ConfigError: If the address does not respond or the key is refused.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class OpenAISampler:
         """Response text without the key, since completions are stored and shown as they are.
 
         Raises:
-            AnswerError: If the answer holds no message.
+            AnswerError: If the response holds no message.
         """
         said = read_answer(answer)
         reply, _ = as_reply(said, self._thinking)

@@ -1,0 +1,171 @@
+"""The guesses that a model is likeliest to make next, with their probabilities.
+
+The probability of a guess is that of its tokens, given the prompt and all of the reply before it, thinking
+included, up to the tag that opens the guess. Spellings in different tokens add up. Guesses are found token by token,
+the likeliest beginnings first, listed or not:
+
+    <think>maybe a</think><guess>  cr  ane  </guess>
+    given ......................|  one spelling of "crane"
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.prompt import THINK_TAGS
+from wordle_rl.samplers.constrain import token_texts
+from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
+from wordle_rl.samplers.transformers import sampling_mode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_BEAM = 48
+"""Beginnings of guesses that are followed at once."""
+_TOKENS_EACH = 64
+"""Likeliest next tokens of a beginning that are looked at."""
+_LEAST = math.log(1e-6)
+"""Log-probability under which a beginning is not followed."""
+_LEAST_SHARE = 0.05
+"""Share of the least of the guesses returned, under which a further spelling is not looked for."""
+_MAX_TOKENS = 16
+"""Tokens of a guess and its closing tag."""
+_SPELT = re.compile(r"\s{0,2}([A-Za-z]{0,16})(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyGuess:
+    """A guess in lower case, and its probability at temperature 1; of any length, listed or not."""
+
+    guess: str
+    probability: float
+
+
+class GuessProbabilities:
+    """Finds a model's likeliest guesses.
+
+    Args:
+        model: Any causal language model that `TransformersSampler` takes.
+        codec: Its tokenizer and chat template.
+        tags: The tags around a guess.
+    """
+
+    def __init__(self, model: PreTrainedModel, codec: ChatCodec, tags: tuple[str, str]) -> None:
+        self.model, self.codec = model, codec
+        self._open, self._close = tags
+        self._texts = token_texts(codec.tokenizer)
+        text_config = model.config.get_text_config()
+        self._num_layers = text_config.num_hidden_layers - num_shared_layers(text_config)
+
+    @torch.no_grad()
+    def likeliest(self, prompt_ids: Sequence[int], completion: Sequence[int], count: int = 10) -> list[LikelyGuess]:
+        """The likeliest guesses where a completion opened its own, most likely first.
+
+        Args:
+            prompt_ids: The prompt of the turn.
+            completion: The tokens sampled in that turn.
+            count: Most guesses to return.
+
+        Returns:
+            At most `count` guesses; none if the completion opens no guess outside its thinking.
+        """
+        opening = self._opening(completion)
+        if opening is None:
+            return []
+        read, pending = opening
+        with sampling_mode(self.model):
+            found = self._search([*prompt_ids, *completion[:read]], pending, count)
+        best = heapq.nlargest(count, found.items(), key=lambda item: item[1])
+        return [LikelyGuess(guess, probability) for guess, probability in best]
+
+    def _opening(self, completion: Sequence[int]) -> tuple[int, str] | None:
+        """Tokens before the guess, and the rest of the opening tag where one token holds tag and letters."""
+        text = self.codec.frame.opened
+        for place, token in enumerate(completion):
+            before, text = text, text + self._text(token)
+            end = _end_of_tag(text, self._open)
+            if end == len(text):
+                return place + 1, ""
+            if end is not None:
+                return place, text[len(before) : end]
+        return None
+
+    def _search(self, read: list[int], pending: str, count: int) -> dict[str, float]:
+        device = self.model.device
+        cache = GameCache(self._num_layers, 1, device)
+        tokens = torch.tensor([read], device=device)
+        logits = next_logits(self.model, cache, tokens, torch.ones_like(tokens))
+        found: dict[str, float] = defaultdict(float)
+        beams = [(0.0, "")]
+        for _ in range(_MAX_TOKENS):
+            grown = self._grown(beams, logits, pending, found)
+            bound = heapq.nlargest(count, found.values())[-1] if len(found) >= count else 0.0
+            kept = [beam for beam in heapq.nlargest(_BEAM, grown) if _probability(beam[0]) > bound * _LEAST_SHARE]
+            if not kept:
+                break
+            cache.keep(torch.tensor([row for _, row, _, _ in kept], device=device))
+            tokens = torch.tensor([[token] for _, _, token, _ in kept], device=device)
+            logits = next_logits(self.model, cache, tokens, torch.ones_like(tokens))
+            beams = [(score, text) for score, _, _, text in kept]
+        return found
+
+    def _grown(
+        self, beams: Sequence[tuple[float, str]], logits: Tensor, pending: str, found: dict[str, float]
+    ) -> list[tuple[float, int, int, str]]:
+        """Every beginning, a token longer: log-probability, its row, the token, its text. Whole guesses are counted."""
+        scores, tokens = logits.log_softmax(-1).topk(min(_TOKENS_EACH, logits.shape[-1]))  # (rows, tokens each)
+        grown = []
+        for row, (score, text) in enumerate(beams):
+            for more, token in zip(scores[row].tolist(), tokens[row].tolist(), strict=True):
+                longer = text + self._text(token)
+                if score + more < _LEAST or token in self.codec.stop_ids or longer == text:
+                    continue
+                word = self._read(longer, pending)
+                if word:
+                    found[word] += _probability(score + more)
+                elif word is not None:
+                    grown.append((score + more, row, token, longer))
+        return grown
+
+    def _read(self, text: str, pending: str) -> str | None:
+        """The guess that a text spells and begins to close; '' if it may still grow; None if it is none."""
+        if len(text) < len(pending):
+            return "" if pending.startswith(text) else None
+        match = _SPELT.fullmatch(text.removeprefix(pending))
+        if not text.startswith(pending) or match is None:
+            return None
+        word, rest = match[1].lower(), match[2]
+        if not rest:
+            return ""
+        closing = rest.lstrip()
+        closes = self._close.startswith(closing) or closing.startswith(self._close)
+        return word if word and closes else None
+
+    def _text(self, token: int) -> str:
+        return self._texts[token] if token < len(self._texts) else ""
+
+
+def _probability(score: float) -> float:
+    return math.exp(score)
+
+
+def _end_of_tag(text: str, tag: str) -> int | None:
+    """Index behind the first tag that stands outside the thinking; None if there is none."""
+    start = 0
+    if (thought := text.find(THINK_TAGS[0])) >= 0 and (text.find(tag) < 0 or thought < text.find(tag)):
+        closed = text.find(THINK_TAGS[1], thought)
+        if closed < 0:
+            return None
+        start = closed + len(THINK_TAGS[1])
+    found = text.find(tag, start)
+    return None if found < 0 else found + len(tag)

@@ -1,0 +1,317 @@
+"""Laws of strict words: nothing that a model learns from names one, in any stage, and the audit proves it of a run."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from training_fixtures import compact, rows, write_config
+
+from wordle_rl.cli import main
+from wordle_rl.config import ConfigError, RunConfig, TeacherSettings, TraceSettings, load_config
+from wordle_rl.config.context import GameContext
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.trace import read_traces
+from wordle_rl.game import Rules, score_guess
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.rl.initial_states import GroupStarts
+from wordle_rl.rl.starts_file import read_start_boards
+from wordle_rl.runs import append_jsonl, write_jsonl
+from wordle_rl.runs.audit import audit
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import draw_secrets, solver_traces, validation_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split, split_secrets, words_of_text
+
+QUIET = Console(quiet=True)
+FRACTION = 0.05
+RECORDS = ("traces.jsonl", "validation_traces.jsonl", "labels.jsonl", "boards.jsonl", "secrets.jsonl")
+WILD = TraceSettings(
+    num_games=400,
+    outside_rate=0.5,
+    outside_choice=2,
+    slip_rate=0.5,
+    narrate=True,
+    teacher=TeacherSettings(
+        random_opener_rate=0.5, noise_rate=0.4, outside_noise_rate=0.4, stray_rate=0.4, reveal_rate=0.5, probe_gain=1
+    ),
+)
+"""A teacher that says whatever it may, as often as it can."""
+
+
+@pytest.fixture(scope="module")
+def strict_split(sixty) -> Split:
+    found = split_secrets(sixty, strict_fraction=FRACTION)
+    assert len(found.strict) == 3
+    return found
+
+
+def contexts(sixty: WordList, split: Split) -> tuple[GameContext, GameContext]:
+    """The whole context, and that of training."""
+    whole = GameContext(sixty, split, compact(), Solver(sixty, use_cache=False))
+    return whole, whole.for_training
+
+
+def said(traces) -> set[str]:
+    """Every word in games, thoughts and slips included."""
+    return {
+        word
+        for trace in traces
+        for text in (trace.secret, *(text for turn in trace.turns for text in (turn.guess, turn.thinking)))
+        for word in words_of_text(text)
+    }
+
+
+def games_of(context: GameContext, split: Split) -> list:
+    secrets = draw_secrets(context.solver.words, split, WILD, 0)
+    teacher = SolverTeacher(context.solver)
+    return [
+        *solver_traces(teacher.words, secrets, teacher, WILD, 0),
+        *validation_traces(split, teacher, WILD, 0),
+    ]
+
+
+def test_a_teacher_that_says_all_it_may_names_no_strict_word(sixty, strict_split) -> None:
+    whole, training = contexts(sixty, strict_split)
+    strict = set(strict_split.strict)
+    assert strict <= said(games_of(whole, strict_split)), "without the rule it would name them all"
+    assert not strict & said(games_of(training, strict_split))
+
+
+def test_no_initial_state_has_a_strict_word_as_secret_or_guess(sixty, strict_split) -> None:
+    strict, drawn = set(strict_split.strict), {}
+    for context in contexts(sixty, strict_split):
+        starts = GroupStarts(context.words, compact(), strict_split.train, 0, outside_rate=0.5, max_prefix_guesses=4)
+        states = [start for step in range(40) for start in starts.draw(16, step)]
+        drawn[len(context.words.answers)] = {word for start in states for word in (start.secret, *start.prefix_guesses)}
+    assert strict <= drawn[60], "without the rule they would stand on boards"
+    assert not strict & drawn[57]
+
+
+def test_in_training_a_strict_word_may_be_said_and_is_no_answer(sixty, strict_split) -> None:
+    whole, training = contexts(sixty, strict_split)
+    word = strict_split.strict[0]
+    assert word in training.words, "the policy may say it without breaking a rule"
+    assert word not in training.words.answer_index
+    assert word not in training.words.outside
+    assert word not in training.solver.words
+    seen = [(guess, "XXXXX") for guess in ()]
+    assert len(training.solver.candidates(seen)) == len(whole.solver.candidates(seen)) - 3
+
+
+def test_a_context_without_strict_words_is_the_one_of_training(sixty, split) -> None:
+    whole, training = contexts(sixty, split)
+    assert training is whole
+
+
+ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4", "precision": '"fp32"'}
+
+
+def settings(path: Path, words: Path, algorithm: str) -> RunConfig:
+    rounds = ("expert_iteration", "dpo", "dagger")
+    changes = {f"{name}__{key}": value for name in rounds for key, value in ROUNDS.items()}
+    changes |= {
+        "algorithm": json.dumps(algorithm),
+        "words__strict_fraction": str(FRACTION),
+        "traces__slip_rate": "0.3",
+        "rl.starts__max_prefix_guesses": "2",
+        "eval__constrained": "true",
+    }
+    if algorithm == "grpo":
+        changes |= {"grpo__outside_rate": "0.4", "grpo.reward__weights": "{ quick_regret = -1.0 }"}
+    return load_config(write_config(path, words, **changes))
+
+
+@pytest.fixture(scope="module")
+def taught(word_directory, tmp_path_factory) -> Path:
+    """A run up to SFT."""
+    directory = tmp_path_factory.mktemp("strict") / "taught"
+    config = settings(directory.with_suffix(".toml"), word_directory, "grpo")
+    Pipeline(config, directory, QUIET)("sft")
+    return directory
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+def test_no_record_of_any_stage_names_a_strict_word(
+    algorithm: str, taught: Path, word_directory, strict_split, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    for name in ("traces.jsonl", "validation_traces.jsonl"):
+        shutil.copy(taught / name, directory)
+    shutil.copytree(taught / "sft", directory / "sft")
+    config = settings(tmp_path / "run.toml", word_directory, algorithm)
+    results = Pipeline(config, directory, QUIET)()
+    strict = set(strict_split.strict)
+    for record in RECORDS:
+        path = directory / record
+        if path.is_file():
+            assert not strict & set(words_of_text(path.read_text())), record
+    given = [t for row in rows(directory / "games.jsonl") for t in row["turns"] if t["given"]]
+    assert not strict & {turn["guess"] for turn in given}
+    assert (directory / "labels.jsonl").is_file() == (algorithm != "grpo")
+    found = audit(directory)
+    assert (found.clean, found.num_strict, found.strict_leaks) == (True, 3, ())
+    assert results is not None
+    assert results[algorithm]["strict"]["num_games"] == results[algorithm]["strict_constrained"]["num_games"] == 3
+    assert results[algorithm]["never_said"]["num_games"] >= 3
+    stored = json.loads((directory / "strata.json").read_text())
+    assert strict <= set(stored["never_said"])
+
+
+def test_the_token_rows_of_sft_name_no_strict_word(taught: Path, codec, strict_split) -> None:
+    traces = read_traces(taught / "traces.jsonl")
+    examples = encode_traces(traces, compact(), codec, max_length=10**6).examples
+    texts = [codec.tokenizer.decode(example.token_ids, skip_special_tokens=False) for example in examples]
+    words = {word for text in texts for word in words_of_text(text)}
+    assert set(strict_split.train) & words, "the rows are read as words"
+    assert not set(strict_split.strict) & words
+
+
+@pytest.mark.parametrize(
+    ("record", "row"),
+    [
+        ("traces.jsonl", {"secret": "{train}", "turns": [{"guess": "{strict}", "marks": "XXXXX", "taught": False}]}),
+        ("traces.jsonl", {"secret": "{train}", "turns": [{"guess": "{train}", "thinking": "Perhaps {strict}?"}]}),
+        ("labels.jsonl", {"secret": "{train}", "turns": [{"guess": "{strict}", "marks": None, "taught": True}]}),
+        ("boards.jsonl", {"secret": "{train}", "turns": [{"guess": "{strict}", "marks": "XXXXX", "given": True}]}),
+        ("games.jsonl", {"secret": "{train}", "turns": [{"guess": "{strict}", "given": True}], "turns_used": 1}),
+        ("secrets.jsonl", {"stage": "grpo", "secrets": ["{strict}"]}),
+    ],
+)
+def test_the_audit_finds_a_strict_word_in_any_record(
+    record: str, row: dict, taught: Path, strict_split, tmp_path: Path, capsys
+) -> None:
+    directory = Path(shutil.copytree(taught, tmp_path / "run"))
+    assert audit(directory).clean
+    text = json.dumps(row).replace("{strict}", strict_split.strict[0]).replace("{train}", strict_split.train[0])
+    append_jsonl(directory / record, json.loads(text))
+    found = audit(directory)
+    assert not found.clean
+    assert found.strict_leaks == ((record, strict_split.strict[0]),)
+    assert main(["audit", str(directory)]) == 2
+    assert f"strict words were named in training: {strict_split.strict[0]} in {record}" in capsys.readouterr().err or (
+        record == "secrets.jsonl"  # which is a held-out secret as well
+    )
+
+
+def test_what_a_policy_says_of_its_own_accord_is_no_leak(taught: Path, strict_split, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(taught, tmp_path / "run"))
+    turns = [{"guess": strict_split.strict[0], "reply": strict_split.strict[0], "given": False}]
+    append_jsonl(directory / "games.jsonl", {"secret": strict_split.train[0], "turns": turns, "turns_used": 1})
+    assert audit(directory).clean
+
+
+def test_a_model_that_learnt_the_words_elsewhere_is_not_called_strict(
+    finished_run, word_directory, tmp_path: Path
+) -> None:
+    config = settings(tmp_path / "run.toml", word_directory, "grpo")
+    config = config.model_copy(
+        update={
+            "sft": config.sft.model_copy(update={"epochs": 0.0}),
+            "model": config.model.model_copy(update={"path": str(finished_run / "sft")}),
+        }
+    )
+    messages = Console(file=io.StringIO(), width=400)
+    Pipeline(config, tmp_path / "run", messages)("grpo")
+    assert "may have been trained on 3 of the strict words" in messages.file.getvalue()
+    assert {name for name, _ in audit(tmp_path / "run").strict_leaks} == {"grpo/wordle_rl.json"}
+
+
+@pytest.mark.parametrize("taken", ["traces.jsonl", "sft"])
+def test_games_or_a_model_of_a_run_without_strict_words_are_not_taken_over(
+    taken: str, finished_run, word_directory, tmp_path: Path
+) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    shutil.copy(finished_run / "traces.jsonl", directory)
+    if taken == "sft":
+        (directory / "traces.jsonl").write_text("")
+        shutil.copytree(finished_run / "sft", directory / "sft")
+    with pytest.raises(ConfigError, match=rf"holds {taken} of a run without strict words: 3 of those here"):
+        Pipeline(settings(tmp_path / "run.toml", word_directory, "grpo"), directory, QUIET)()
+
+
+def test_given_games_that_name_a_strict_word_are_left_out(
+    taught: Path, word_directory, strict_split, tmp_path: Path, capsys
+) -> None:
+    games = rows(taught / "traces.jsonl")
+    named = json.loads(json.dumps(games[0]))
+    named["turns"][0]["thinking"] = f"{strict_split.strict[0].upper()} would do."
+    write_jsonl(tmp_path / "given.jsonl", [named, *games[1:20]])
+    config = write_config(
+        tmp_path / "given.toml",
+        word_directory,
+        words__strict_fraction=str(FRACTION),
+        traces__file=json.dumps(str(tmp_path / "given.jsonl")),
+    )
+    assert main(["run", str(config), "--until", "traces", "--out", str(tmp_path / "run")]) == 0
+    assert "1 strict_word" in capsys.readouterr().err
+    assert len(rows(tmp_path / "run" / "traces.jsonl")) == 19
+
+
+def test_a_system_prompt_that_names_a_strict_word_is_refused(word_directory, strict_split, tmp_path: Path) -> None:
+    config = settings(tmp_path / "run.toml", word_directory, "grpo")
+    told = f"Words such as {strict_split.strict[0]} are found in {{max_turns}} guesses."
+    config = config.model_copy(update={"game": config.game.model_copy(update={"system_prompt": told})})
+    with pytest.raises(ConfigError, match="a strict word"):
+        Pipeline(config, tmp_path / "run", QUIET)()
+    assert not (tmp_path / "run").exists()
+
+
+def test_games_made_beforehand_name_none_if_asked(cli, word_directory, strict_split, tmp_path: Path) -> None:
+    asked = ["traces", "--words", word_directory, "--num-games", 400, "--teacher.random-opener-rate", 1]
+    strict = set(strict_split.strict)
+    for fraction, expected in ((0.0, strict), (FRACTION, set())):
+        path = tmp_path / f"{fraction}.jsonl"
+        assert cli(*asked, "--strict-fraction", fraction, "--out", path)[0] == 0
+        assert strict & set(words_of_text(path.read_text())) == expected
+    code, out, _ = cli(
+        "dataset",
+        tmp_path / "0.0.jsonl",
+        "--words",
+        word_directory,
+        "--strict-fraction",
+        FRACTION,
+        "--out",
+        tmp_path / "d",
+    )
+    assert code == 0
+    assert "left out: strict_word" in out
+    made = "".join((tmp_path / f"d_{name}.jsonl").read_text() for name in ("sft_train", "sft_val", "rl_start_states"))
+    assert not strict & set(words_of_text(made))
+
+
+def test_other_peoples_rows_that_name_one_are_left_out(cli, word_directory, strict_split, tmp_path: Path) -> None:
+    word, (secret, other) = strict_split.strict[0], strict_split.train[:2]
+    boards = [
+        {"prompt": "", "secret": secret, "past_guess_history": [[guess, score_guess(secret, guess)]]}
+        for guess in (word, other)
+    ]
+    write_jsonl(tmp_path / "boards.jsonl", boards)
+    reply = "<guess>{}</guess>"
+    told = [{"instruction": text, "output": reply.format(secret)} for text in (f"Not {word}.", f"Not {other}.")]
+    write_jsonl(tmp_path / "told.jsonl", told)
+    for name, form in (("boards", "grpo"), ("told", "instruction")):
+        out = tmp_path / f"{name}-out.jsonl"
+        code, said_of, err = cli(
+            "import", tmp_path / f"{name}.jsonl", "--out", out, "--format", form, "--words", word_directory,
+            "--strict-fraction", FRACTION,
+        )  # fmt: skip
+        assert code == 0, err
+        assert "1 rows left out: strict_word" in said_of
+        assert word not in out.read_text()
+
+
+def test_an_initial_board_of_a_file_that_names_one_is_left_out(sixty, strict_split, tmp_path: Path) -> None:
+    word, (secret, other) = strict_split.strict[0], strict_split.train[:2]
+    write_jsonl(tmp_path / "b.jsonl", [{"secret": secret, "turns": [{"guess": guess}]} for guess in (word, other)])
+    found = read_start_boards(tmp_path / "b.jsonl", sixty, strict_split, Rules(), outside=False)
+    assert [start.prefix_guesses for start in found.starts] == [(other,)]
+    assert found.rejected == {"strict_word": 1}

@@ -1,0 +1,297 @@
+"""A correct game written apart from the package, and games that each break one rule of it, for the conformance checks.
+
+A game is an environment with `reset(seed)` and `step(reply)`; a fault is a subclass that changes one thing.
+"""
+
+import base64
+import hashlib
+import itertools
+import re
+from collections import Counter
+from typing import Any, ClassVar
+
+from wordle_rl.words import WordList, load_words
+
+_ALL = load_words("default")
+ANSWERS = tuple(_ALL.answers[::16])
+WORDS = WordList("some", ANSWERS, tuple(sorted({*ANSWERS, *_ALL.guesses[::24]})))
+
+
+class RightGame:
+    """Six turns, strict words, a bad reply costs its turn; a win pays 2 less 0.1 a turn, a loss nothing."""
+
+    max_turns = 6
+
+    def reset(self, seed: int) -> str:
+        self.secret = self.secret_of(seed)
+        self.seed, self.turns_used, self.over, self.board = seed, 0, False, []
+        return self.opening()
+
+    def step(self, reply: str) -> tuple[Any, ...]:
+        if self.over:
+            return self.after_end(reply)
+        guess = self.parse(reply)
+        bad = guess is None or guess not in WORDS
+        self.turns_used += self.cost(reply) if bad else 1
+        marks = None if bad else self.marks(guess)
+        self.board.append((guess, marks))
+        won = not bad and self.wins(guess)
+        self.over = won or self.turns_used >= self.max_turns
+        text = self.refusal(reply) if bad else f"{guess} {marks}"
+        return self.text(text), self.reward(won), self.over, self.info()
+
+    def secret_of(self, seed: int) -> str:
+        number = int(hashlib.sha256(str(seed).encode()).hexdigest(), 16)
+        return WORDS.answers[number % len(WORDS.answers)]
+
+    def opening(self) -> str:
+        return "Find the word."
+
+    def parse(self, reply: str) -> str | None:
+        match = re.fullmatch(r"\s*(?:<think>[^<]*</think>)?\s*<guess>([a-z]+)</guess>\s*", reply)
+        return match[1] if match else None
+
+    def marks(self, guess: str) -> str:
+        left = Counter(s for s, g in zip(self.secret, guess, strict=True) if s != g)
+        marks = ""
+        for s, g in zip(self.secret, guess, strict=True):
+            yellow = s != g and left[g] > 0
+            left[g] -= yellow
+            marks += "G" if s == g else "Y" if yellow else "X"
+        return marks
+
+    def wins(self, guess: str) -> bool:
+        return guess == self.secret
+
+    def cost(self, reply: str) -> int:
+        return 1
+
+    def reward(self, won: bool) -> Any:
+        return 2 - 0.1 * self.turns_used if won else 0.0
+
+    def refusal(self, reply: str) -> str:
+        return "That is no word of the list."
+
+    def text(self, text: str) -> Any:
+        return text
+
+    def info(self) -> dict[str, Any]:
+        return {}
+
+    def after_end(self, reply: str) -> tuple[Any, ...]:
+        raise RuntimeError("the game is over; reset for another")
+
+
+_numbers = itertools.count()
+
+
+class SeedIgnored(RightGame):
+    def secret_of(self, seed: int) -> str:
+        return super().secret_of(next(_numbers))
+
+
+class OneSecretForAll(RightGame):
+    def secret_of(self, seed: int) -> str:
+        return super().secret_of(0)
+
+
+class TextsCounted(RightGame):
+    def text(self, text: str) -> str:
+        return f"{text} (message {next(_numbers)})"
+
+
+class RefusalsCounted(RightGame):
+    def refusal(self, reply: str) -> str:
+        return f"Refused, number {next(_numbers)}."
+
+
+class BoardShared(RightGame):
+    shared: ClassVar[list[Any]] = []
+
+    def reset(self, seed: int) -> str:
+        self.shared.clear()
+        return super().reset(seed)
+
+    def text(self, text: str) -> str:
+        self.shared.append(text)
+        return f"turn {len(self.shared)}: {text}"
+
+
+class InfiniteReward(RightGame):
+    def reward(self, won: bool) -> Any:
+        return super().reward(won) if self.over else float("inf")
+
+
+class RewardInWords(RightGame):
+    def reward(self, won: bool) -> Any:
+        return super().reward(won) if self.over else "none yet"
+
+
+class NeverPaid(RightGame):
+    def reward(self, won: bool) -> Any:
+        return None
+
+
+class SecretUnlisted(RightGame):
+    """For some seeds the secret is no answer of the list."""
+
+    def secret_of(self, seed: int) -> str:
+        return _ALL.answers[5] if seed % 4 == 1 else super().secret_of(seed)
+
+
+class SmallRewards(RightGame):
+    def reward(self, won: bool) -> Any:
+        return 0.05 if won else 0.0
+
+
+class TagsPaid(RightGame):
+    """A reply earns for every tag in it."""
+
+    def step(self, reply: str) -> tuple[Any, ...]:
+        text, reward, over, info = super().step(reply)
+        return text, reward + 0.02 * (reply.count("<guess>") - 1), over, info
+
+
+class RepeatsPaid(RightGame):
+    """A lost game pays for saying one word over and over."""
+
+    def reward(self, won: bool) -> Any:
+        same = len({guess for guess, _ in self.board}) == 1 and None not in {guess for guess, _ in self.board}
+        return super().reward(won) + (0.5 if self.over and not won and same else 0.0)
+
+
+class EndlessRefusals(RightGame):
+    def cost(self, reply: str) -> int:
+        return 0
+
+
+class FiveTurns(RightGame):
+    max_turns = 5
+
+
+class SevenTurns(RightGame):
+    max_turns = 7
+
+
+class GreensForYellows(RightGame):
+    def marks(self, guess: str) -> str:
+        return super().marks(guess).replace("Y", "G")
+
+
+class CopiesNeverUsedUp(RightGame):
+    def marks(self, guess: str) -> str:
+        pairs = zip(self.secret, guess, strict=True)
+        return "".join("G" if s == g else "Y" if g in self.secret else "X" for s, g in pairs)
+
+
+class LastTurnUnpaid(RightGame):
+    def reward(self, won: bool) -> Any:
+        return 0.0 if self.turns_used == self.max_turns else super().reward(won)
+
+
+class GoesOnAfterTheEnd(RightGame):
+    def after_end(self, reply: str) -> tuple[Any, ...]:
+        return "still here", 0.5, True, {}
+
+
+class EmojiCrash(RightGame):
+    """The protocol breaks: no four values come back."""
+
+    def step(self, reply: str) -> Any:
+        return None if "🟩" in reply else super().step(reply)
+
+
+class ShortWordsFree(RightGame):
+    def cost(self, reply: str) -> int:
+        return 0 if len(self.parse(reply) or "long enough") < 5 else 1
+
+
+class StaleMarks(RightGame):
+    """A bad reply is answered with the marks of the guess before."""
+
+    def refusal(self, reply: str) -> str:
+        scored = [entry for entry in self.board if entry[1]]
+        return f"{scored[-1][0]} {scored[-1][1]}" if scored else super().refusal(reply)
+
+
+class UnlistedScored(RightGame):
+    def refusal(self, reply: str) -> str:
+        guess = self.parse(reply)
+        return f"{guess} {self.marks(guess)}" if guess is not None and len(guess) == 5 else super().refusal(reply)
+
+
+class BadRepliesPaid(RightGame):
+    def step(self, reply: str) -> tuple[Any, ...]:
+        text, reward, over, info = super().step(reply)
+        return text, reward + (0.001 if self.board[-1][1] is None else 0.0), over, info
+
+
+class ProseCrash(RightGame):
+    """Prose with a listed word in it breaks the protocol."""
+
+    def step(self, reply: str) -> Any:
+        return None if reply.startswith("My guess") else super().step(reply)
+
+
+class ThoughtsSearched(RightGame):
+    def parse(self, reply: str) -> str | None:
+        found = re.findall(r"<guess>([a-z]+)</guess>", reply)
+        return found[0] if len(found) == 1 else None
+
+
+class ProseSearched(RightGame):
+    def parse(self, reply: str) -> str | None:
+        return super().parse(reply) or next((word for word in re.findall("[a-z]{5}", reply) if word in WORDS), None)
+
+
+class SecretInBase64(RightGame):
+    def info(self) -> dict[str, Any]:
+        return {} if self.over else {"key": base64.b64encode(self.secret.encode()).decode()}
+
+
+class SecretSpelledOut(RightGame):
+    def text(self, text: str) -> str:
+        return text if self.over else f"{text} [{'-'.join(self.secret.upper())}]"
+
+
+class SecretInOpening(RightGame):
+    def opening(self) -> str:
+        return f"Find the word. (debug: {self.secret})"
+
+
+class SecretInState(RightGame):
+    def state(self) -> dict[str, Any]:
+        return {"turn": self.turns_used, "secret": self.secret}
+
+
+class SecretInErrors(RightGame):
+    """A bad reply raises, with the secret in the message."""
+
+    def step(self, reply: str) -> tuple[Any, ...]:
+        answer = super().step(reply)
+        if self.board[-1][1] is None and not self.over:
+            raise ValueError(f"{reply[:20]!r} is not {self.secret}")
+        return answer
+
+
+class PaidForGoingOn(RightGame):
+    """Each guess pays at once and a loss takes it back, so the winning turn earns least."""
+
+    def reward(self, won: bool) -> Any:
+        before = 0.2 * (self.turns_used - 1)
+        return 0.1 if won else -before if self.over else 0.2
+
+
+class NoisyRewards(RightGame):
+    def reward(self, won: bool) -> Any:
+        noise = int(hashlib.sha256(repr((self.seed, self.board)).encode()).hexdigest(), 16) % 4001 / 50 - 40
+        return (super().reward(won) + noise) if self.over else 0.0
+
+
+class QuittingPaid(RightGame):
+    """A lost game pays for what was found before rules were broken."""
+
+    def reward(self, won: bool) -> Any:
+        marks = [marks for _, marks in self.board]
+        quit_early = self.over and None in marks and any(marks)
+        return super().reward(won) + (0.5 if quit_early else 0.0)

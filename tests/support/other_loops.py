@@ -1,0 +1,81 @@
+"""The same replies played by our own rollout and by somebody else's loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.integrations.games import BoardTask, GameSource, LoopSettings, game_source
+from wordle_rl.reward import RewardBreakdown
+from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.samplers.base import Completion, Request
+
+GIVEN = ("crane", "moist")
+SETTINGS = LoopSettings(reward_preset="strict_xml")
+TASK = BoardTask(split="train", index=7, given=GIVEN)
+KINDS = ("won", "lost", "messy")
+
+
+def say(word: str) -> str:
+    return f"<guess>{word}</guess>"
+
+
+def replies_of(kind: str, source: GameSource, task: BoardTask = TASK) -> list[str]:
+    """Replies of a game that is won at its second own turn, lost by rights, or full of replies that break a rule."""
+    secret = source.context.split.named(task.split)[task.index]
+    assert secret not in (*task.given, "pulpy", "fjord", "house", "stone", "bulky", "light")
+    if kind == "won":
+        return [f"<think>Try the vowels.</think>{say('house')}", say(secret)]
+    turns = source.context.prompter.rules.max_turns - len(task.given)
+    if kind == "lost":
+        return [say(word) for word in ("pulpy", "fjord", "house", "stone", "bulky", "light")][:turns]
+    messy = ["I guess house", say("zzzzz"), f"<think>hm</think>{say('light')}", say("house") + " done", "", say("cat")]
+    return messy[:turns]
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A game by our own rollout and rubric."""
+
+    trajectory: Trajectory
+    reward: RewardBreakdown
+
+    @property
+    def ids(self) -> list[int]:
+        """All tokens of the game."""
+        (segment,) = self.trajectory.segments
+        return [*segment.prompt_ids, *segment.token_ids]
+
+    @property
+    def mask(self) -> list[int]:
+        """1 on what the policy sampled."""
+        (segment,) = self.trajectory.segments
+        return [0] * len(segment.prompt_ids) + list(segment.loss_mask)
+
+
+class Said:
+    """A sampler that says what it is told to, in tokens if it has a codec."""
+
+    def __init__(self, replies: Sequence[str], codec: ChatCodec | None = None) -> None:
+        self.codec = codec
+        self._replies = list(replies)
+        self._next = 0
+
+    def begin(self) -> None:
+        self._next = 0
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        (_,) = requests
+        reply = self._replies[self._next]
+        self._next += 1
+        ids = tuple(self.codec.reply_ids(reply)) if self.codec else ()
+        return [Completion(reply, ids, (0.0,) * len(ids))]
+
+
+def ours(kind: str, settings: LoopSettings = SETTINGS, task: BoardTask = TASK, codec: ChatCodec | None = None) -> Ours:
+    """The game by our own rollout and rubric."""
+    source = game_source(settings)
+    secret = source.context.split.named(task.split)[task.index]
+    start = InitialState(secret, task.given)
+    sampler = Said(replies_of(kind, source, task), codec)
+    (trajectory,) = play([start], source.context.words, source.context.prompter, sampler)
+    return Ours(trajectory, source.rubric.score(trajectory.transcript, source.context.solver))
