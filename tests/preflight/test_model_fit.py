@@ -125,6 +125,13 @@ def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
         assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
 
 
+def test_sampling_from_a_part_of_the_distribution_is_refused_for_grpo_alone() -> None:
+    given = {"rl": {"sampling": {"top_p": 0.9}}}
+    [finding] = check_on_policy(RunConfig.model_validate(given))
+    assert (finding.level, finding.message.partition(" ")[0]) == ("problem", "rl.sampling.top_p")
+    assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "expert_iteration"})) == []
+
+
 def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
     context = context_of(RunConfig(game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF)), sixty)
     assert not check_lengths(context, codec, 111, 12)

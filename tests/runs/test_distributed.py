@@ -75,7 +75,7 @@ def test_two_processes_really_ran(trained) -> None:
     for rank in (0, 1):
         assert json.loads((trained[2] / f"rank{rank}.json").read_text()) == {
             "world_size": 2,
-            "best_compliance": 0.25,  # of all replies, none and half of them well formed
+            "compliance": [0.25] * STEPS,  # of all replies, none and half of them well formed
         }
     found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
     assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}

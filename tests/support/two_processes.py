@@ -90,7 +90,7 @@ if __name__ == "__main__":
     done = train_both(words, games, out)
     rank = torch.distributed.get_rank()
     torch.save([model.state_dict() for model in done["models"]], out / f"rank{rank}.pt")
-    facts = {"world_size": done["world_size"], "best_compliance": Replaying.last.best_compliance}
+    facts = {"world_size": done["world_size"], "compliance": Replaying.last.state()["compliance"]}
     (out / f"rank{rank}.json").write_text(json.dumps(facts))
     leave_process_group()
     # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end

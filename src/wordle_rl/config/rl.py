@@ -230,10 +230,13 @@ class RoundSettings(Section):
 
 
 class ExpertIterationSettings(RoundSettings):
-    """Expert iteration, fine-tuning on the policy's own best games: settings that only it has."""
+    """Expert iteration, fine-tuning on the policy's own games: settings that only it has."""
 
+    labels: Literal["wins", "secret"] = "wins"
+    """Tokens to train on: `wins`, the replies of the best won games; `secret`, on every board of every game but the
+    empty one, the word that would have won there. The second learns from losses, and needs no groups."""
     keep_per_group: int = Field(1, ge=1)
-    """Games kept of each group: won, different from each other, the fewest guesses first."""
+    """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among the games of a round, against forgetting."""
 

@@ -96,6 +96,14 @@ class ExpertIterationTraining(ExpertIterationSettings, RoundTraining):
     group_size: Count = Field(8, ge=1)
     """Games per secret."""
 
+    def check(self) -> None:
+        """Refuse a choice among games where all of them are learnt from."""
+        super().check()
+        if self.labels == "secret" and "keep_per_group" in self.model_fields_set:
+            raise ValueError(
+                "expert_iteration.keep_per_group chooses among wins, and labels 'secret' take every game; leave it out"
+            )
+
 
 class DPOTraining(DPOSettings, RoundTraining):
     """Settings of a DPO training in full."""

@@ -100,10 +100,14 @@ def _num_guesses(trace: Trace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence to train on; `loss_mask` is 1 on the tokens to train on. Both have one entry per token."""
+    """One sequence to train on; `loss_mask` is 1 on the tokens to train on. Both have one entry per token.
+
+    `position_ids` are empty but where branches follow the sequence, see `training.branches`.
+    """
 
     token_ids: list[int]
     loss_mask: list[int]
+    position_ids: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -104,15 +104,24 @@ def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
 
 
 def check_on_policy(config: RunConfig) -> list[Finding]:
-    """Check that no clip range is given where games are trained on once, by the weights that played them."""
-    given = [name for name in ("epsilon", "epsilon_high") if name in config.grpo.model_fields_set]
-    if config.algorithm != "grpo" or not given:
+    """Check that GRPO trains on each game once, by the distribution that its tokens were drawn from.
+
+    No clip range is given, since ratios are 1, and top_p cuts nothing off: the loss knows the whole distribution only,
+    so that the ratios of whole games fall far below 1.
+    """
+    if config.algorithm != "grpo":
         return []
-    message = (
-        f"grpo.{given[0]} clips ratios of games that older weights played, as in asynchronous GRPO; here ratios are 1; "
+    messages = [
+        f"grpo.{name} clips ratios of games that older weights played, as in asynchronous GRPO; here ratios are 1; "
         "leave it out"
-    )
-    return [Finding("problem", message)]
+        for name in ("epsilon", "epsilon_high")
+        if name in config.grpo.model_fields_set
+    ][:1]
+    if (top_p := config.rl.sampling.top_p) < 1:
+        messages.append(
+            f"rl.sampling.top_p {top_p} draws from a part of the distribution that GRPO's loss is of; leave it out"
+        )
+    return [Finding("problem", message) for message in messages]
 
 
 def check_engine_length(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Finding]:

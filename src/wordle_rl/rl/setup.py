@@ -58,11 +58,15 @@ class GameSetup:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A game with its reward and the advantage of each of its own turns."""
+    """A game with its reward and the advantage of each of its own turns.
+
+    From own turn `num_live_turns` on nothing can be learnt, as no answer is possible any more; None: all turns teach.
+    """
 
     trajectory: Trajectory
     reward: RewardBreakdown
     advantages: TurnValues
+    num_live_turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import check_sharded, num_processes
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import keep_tensorboard
+from wordle_rl.training.branches import BranchCollator
 from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
@@ -120,13 +121,19 @@ def fit_games(
     seed: int = 0,
     report_to: Sequence[str] = (),
 ) -> GameSFTTrainer:
-    """Train on the examples from the last checkpoint on, as `train_sft` does, without saving the result."""
+    """Train on the examples from the last checkpoint on, as `train_sft` does, without saving the result.
+
+    Where an example has branches, the model's attention must take them, see `training.branches.takes_branches`.
+    """
+    attention = model.config.get_text_config()._attn_implementation
+    collator = BranchCollator(codec.pad_id, attention) if any(e.position_ids for e in examples) else None
     trainer = GameSFTTrainer(
         model=model,
         args=_arguments(settings, checkpoints, seed, report_to),
         train_dataset=as_dataset([*examples, *_fillers(len(examples), settings.batch_size, num_processes())]),
         eval_dataset=as_dataset(sorted(validation, key=lambda e: len(e.token_ids))) if validation else None,
         processing_class=codec.tokenizer,
+        data_collator=collator,
         compute_metrics=figures,
         callbacks=[callback.guard, callback],
         guard=callback.guard,
@@ -163,7 +170,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
     TRL's tiled head saves the memory of logits over a large vocabulary. Over a few hundred tokens there is nothing to
     save, and computing only the positions with a loss is a little faster on a CPU (docs/results.md). Games are padded
-    on the right, which a causal model does not attend to, so no attention mask is needed either.
+    on the right, which a causal model does not attend to, so no attention mask is needed either but for branches.
     """
 
     lengths: Sequence[int]
@@ -233,7 +240,8 @@ def _learnt_logits(model: torch.nn.Module, inputs: dict[str, Any]) -> tuple[torc
     """Logits (N, V) and targets (N,) of the tokens that are trained on, and which those are, (B, T - 1)."""
     targets = inputs["labels"][:, 1:]  # (B, T - 1)
     learnt = targets != -100
-    logits = model(input_ids=inputs["input_ids"], use_cache=False).logits[:, :-1][learnt].float()
+    branches = {name: inputs[name] for name in ("position_ids", "attention_mask") if "position_ids" in inputs}
+    logits = model(input_ids=inputs["input_ids"], use_cache=False, **branches).logits[:, :-1][learnt].float()
     return logits, targets[learnt], learnt
 
 
@@ -266,7 +274,7 @@ def _fillers(num_games: int, batch_size: int, processes: int) -> list[Example]:
 
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:
-    """Examples as a table of `input_ids` and `labels` (-100 where the loss mask is 0)."""
+    """Examples as a table of `input_ids` and `labels` (-100 where the loss mask is 0); with branches `position_ids`."""
     lengths = np.array([len(example.token_ids) for example in examples], dtype=np.int32)
     flat_ids = np.concatenate([np.asarray(example.token_ids, dtype=np.int32) for example in examples])
     flat_mask = np.concatenate([np.asarray(example.loss_mask, dtype=np.bool_) for example in examples])
@@ -275,6 +283,8 @@ def as_dataset(examples: Sequence[Example]) -> Dataset:
         "input_ids": pa.ListArray.from_arrays(offsets, pa.array(flat_ids)),
         "labels": pa.ListArray.from_arrays(offsets, pa.array(np.where(flat_mask, flat_ids, np.int32(-100)))),
     }
+    if any(example.position_ids for example in examples):
+        columns["position_ids"] = pa.array([example.position_ids for example in examples], pa.list_(pa.int32()))
     return Dataset(pa.table(columns))
 
 
@@ -294,6 +304,7 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
         dataset_kwargs={"skip_prepare_dataset": True},
         report_to=list(report_to),
         ddp_find_unused_parameters=False,
+        remove_unused_columns=False,  # they are the columns of `as_dataset`
         torch_compile=settings.compile,
         **({"save_strategy": "no"} | extra),
     )

@@ -25,11 +25,12 @@ def test_metrics_of_processes_come_together_by_what_they_are() -> None:
 def test_the_states_of_processes_count_alike() -> None:
     """After probes every process knows every secret; a group of one of them must not be lost."""
     states = [
-        {"priorities": priorities, "best_compliance": compliance, "cumulative_wins": wins}
-        for priorities, compliance, wins in (({"crane": 1.0, "slate": 2.0}, 0.5, 3), ({"crane": 3.0}, None, 4))
+        {"priorities": priorities, "best_compliance": 0.5, "compliance": [0.25, 0.5], "cumulative_wins": wins}
+        for priorities, wins in (({"crane": 1.0, "slate": 2.0}, 3), ({"crane": 3.0}, 4))
     ]
     assert merged_state(states) == {
         "priorities": {"crane": 2.0, "slate": 2.0},
         "best_compliance": 0.5,
+        "compliance": [0.25, 0.5],
         "cumulative_wins": 7,
     }

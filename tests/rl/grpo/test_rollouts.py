@@ -50,6 +50,23 @@ def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> 
     assert played.rollouts.schedule.asked == [None, 0.7, 0.7]
 
 
+def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
+    rollouts = roll().rollouts
+    for compliance in (1.0, 0.0, 0.0, 0.0):
+        rollouts.note_compliance(compliance)
+    assert rollouts.best_compliance is None
+    rollouts.note_compliance(0.5)
+    assert rollouts.best_compliance == pytest.approx(0.3)
+    resumed = roll().rollouts
+    resumed.load_state(rollouts.state())
+    for run in (rollouts, resumed):
+        run.note_compliance(0.0)
+        assert run.best_compliance == pytest.approx(0.3)
+        run.note_compliance(1.0)
+        run.note_compliance(1.0)
+        assert run.best_compliance == pytest.approx(0.5)
+
+
 def test_replies_are_measured_one_by_one(roll) -> None:
     played = roll(prompter=compact(Shape.STATE, max_turns=3))
     given = played()

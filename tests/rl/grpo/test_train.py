@@ -3,7 +3,7 @@
 import pytest
 from group_games import turns_of
 from grpo_training import SETTINGS, TOKENS, close, logprob, torch, update
-from training_fixtures import fast, rows, small_model, weights_of
+from training_fixtures import compact, fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.rl.grpo.rollouts as rollouts_module
@@ -166,6 +166,23 @@ def test_a_mean_over_rows_is_one_over_the_turns_played(train, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("shape", Shape)
+def test_dr_grpo_divides_by_the_tokens_that_a_row_may_hold(shape, train, tmp_path, monkeypatch) -> None:
+    """Every token is worth 1, so the loss is the tokens sampled over those that the rows played might hold."""
+    keep = rollouts_module.lay_out
+
+    def worth_one(*args, **kwargs):
+        found = keep(*args, **kwargs)
+        return found | {"token_advantages": [list(map(float, mask)) for mask in found["env_mask"]]}
+
+    monkeypatch.setattr(rollouts_module, "lay_out", worth_one)
+    train(tmp_path, update(SETTINGS, steps=1, loss_type="dr_grpo", micro_batch_size=2), shape)
+    masks = [mask for mask in train.given[0]["env_mask"] if any(mask)]
+    budget = SETTINGS.sampling.max_completion_tokens * (1 if shape is Shape.STATE else compact(shape).rules.max_replies)
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert row["loss"] == pytest.approx(-sum(map(sum, masks)) / (len(masks) * budget), rel=1e-4)
+
+
+@pytest.mark.parametrize("shape", Shape)
 def test_micro_batches_add_up_to_the_whole(shape, train, tmp_path) -> None:
     models = [
         train(tmp_path / str(size), update(SETTINGS, steps=1, micro_batch_size=size), shape) for size in (0, 4, 2)
@@ -239,6 +256,30 @@ def test_a_sampler_of_another_precision_is_corrected_for(train, tmp_path, monkey
     assert torch.allclose(cut["advantages"][learnt], plain[learnt] * 0.5, atol=1e-6)
     [row] = rows(tmp_path / "off" / "metrics.jsonl")
     assert row["importance_ratio/mean"] == pytest.approx(0.904837, abs=1e-3)
+    assert row["sampler_kl"] == pytest.approx(0.904837 - 1 + 0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize("micro_batch_size", [0, 2])
+def test_every_step_logs_how_far_training_is_from_sampling(micro_batch_size, train, tmp_path, monkeypatch) -> None:
+    """One token of the first row is told to be e^0.5 times as likely as it is; the others are as they are."""
+    keep = rollouts_module.lay_out
+
+    def distort(*args, **kwargs):
+        found = keep(*args, **kwargs)
+        found["logprobs"][0][found["env_mask"][0].index(1)] += 0.5
+        return found
+
+    train(tmp_path / "same", update(SETTINGS, steps=1, micro_batch_size=micro_batch_size), Shape.TRANSCRIPT)
+    [row] = rows(tmp_path / "same" / "metrics.jsonl")
+    assert row["importance_ratio/mean"] == pytest.approx(1, abs=1e-3)
+    assert 0 <= row["sampler_kl"] < 1e-5
+    monkeypatch.setattr(rollouts_module, "lay_out", distort)
+    train(tmp_path / "off", update(SETTINGS, steps=1, micro_batch_size=micro_batch_size), Shape.TRANSCRIPT)
+    [row] = rows(tmp_path / "off" / "metrics.jsonl")
+    count = sum(map(sum, train.given[-1]["env_mask"]))
+    assert row["sampler_kl"] == pytest.approx((0.606531 - 1 + 0.5) / count, rel=1e-2)
+    assert row["importance_ratio/mean"] == pytest.approx(1 + (0.606531 - 1) / count, abs=1e-4)
+    assert row["importance_ratio/max"] == pytest.approx(1, abs=1e-2)
 
 
 @pytest.mark.parametrize("shape", Shape)

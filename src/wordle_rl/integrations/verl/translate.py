@@ -100,13 +100,14 @@ def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
 
 
 def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tree:
+    most_tokens = training.sampling.max_completion_tokens * config.game.rules.max_replies  # that a row may train on
     return {
         "ppo_mini_batch_size": verl.mini_batch_size or training.groups_per_step,
         "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
         "clip_ratio_low": training.epsilon,
         "clip_ratio_high": training.epsilon_high,
         "loss_agg_mode": _AGGREGATION[training.loss_type],
-        "loss_scale_factor": training.sampling.max_completion_tokens if training.loss_type == "dr_grpo" else None,
+        "loss_scale_factor": most_tokens if training.loss_type == "dr_grpo" else None,
         "policy_loss": {"loss_mode": "gspo" if training.sequence_importance else "vanilla"},
         "use_kl_loss": training.beta > 0,
         "kl_loss_coef": training.beta,

@@ -31,10 +31,11 @@ def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int
 
 def merged_state(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The rollouts' states of all processes as one; priorities of the same secret are averaged, equally weighted."""
-    compliance = [state["best_compliance"] for state in states if state["best_compliance"] is not None]
     return {
         "priorities": _means([state["priorities"] for state in states]),
-        "best_compliance": max(compliance, default=None),
+        # All processes were told the compliance of all.
+        "best_compliance": states[0]["best_compliance"],
+        "compliance": states[0]["compliance"],
         "cumulative_wins": sum(state["cumulative_wins"] for state in states),
     }
 

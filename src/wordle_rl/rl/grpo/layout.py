@@ -2,7 +2,8 @@
 
 In transcript shape a row is a whole game. In state shape, and with candidates, a row is one reply under its prompt; a
 game then has as many rows as it may have replies, and those it did not need are blank. Either way every sampled token
-is trained on exactly once, under the prompt it was sampled from.
+is trained on exactly once, under the prompt it was sampled from, but those of turns from which nothing can be learnt:
+masked, they do not count in the denominator of the loss either.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def lay_out(games: Sequence[Scored], codec: ChatCodec, num_rows: int, *, mask_ov
         segments = game.trajectory.segments
         for segment in [*segments, *[blank] * (num_rows - len(segments))]:
             loss_mask = mask_without_overlong(segment, codec.stop_ids) if mask_overlong else list(segment.loss_mask)
+            for turn, start, stop in segment.spans:
+                if game.num_live_turns is not None and turn >= game.num_live_turns:
+                    loss_mask[start:stop] = [0] * (stop - start)
             rows["prompt_ids"].append(list(segment.prompt_ids))
             rows["completion_ids"].append(list(segment.token_ids))
             rows["logprobs"].append(list(segment.sampler_logprobs))

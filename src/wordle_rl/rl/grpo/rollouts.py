@@ -11,7 +11,9 @@ A group whose games all earned the same has only zero advantages; it is drawn ag
 from __future__ import annotations
 
 import random
+import statistics
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,8 @@ from wordle_rl.samplers.base import Sampler
 
 WHOLE_GROUP_EVERY_STEPS = 10
 """Every this many steps all games of one group are among the sample games, so that they can be compared."""
+COMPLIANCE_STEPS = 5
+"""Steps over which format compliance is averaged before a reward schedule sees it: one lucky step switches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class GroupRollouts:
         self._process, self._num_processes = process, num_processes
         self._play = GroupPlayer(setup, settings)
         self.rows_per_game = rows_per_game(setup.prompter, settings)
+        self.completions_per_row = 1 if self.rows_per_game > 1 else setup.prompter.rules.max_replies
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
             setup.words,
@@ -95,6 +100,7 @@ class GroupRollouts:
             starts_fraction=setup.starts_fraction,
         )
         self.best_compliance: float | None = None
+        self._compliance: deque[float] = deque(maxlen=COMPLIANCE_STEPS)
         self.cumulative_wins = 0
 
     def __call__(self, step: int, open_sampler: OpenSampler) -> StepResult:
@@ -133,14 +139,21 @@ class GroupRollouts:
         return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
 
     def note_compliance(self, format_compliance: float) -> None:
-        """Take in the format compliance of a step, over all processes; the reward schedule may depend on the best."""
-        self.best_compliance = max(format_compliance, self.best_compliance or 0.0)
+        """Take in the format compliance of a step, over all processes.
+
+        The reward schedule may depend on the best mean of `COMPLIANCE_STEPS` steps in a row; before so many there is
+        none.
+        """
+        self._compliance.append(format_compliance)
+        if len(self._compliance) == COMPLIANCE_STEPS:
+            self.best_compliance = max(statistics.fmean(self._compliance), self.best_compliance or 0.0)
 
     def state(self) -> dict[str, Any]:
         """The state to be stored with a checkpoint."""
         return {
             **self.starts.state(),
             "best_compliance": self.best_compliance,
+            "compliance": list(self._compliance),
             "cumulative_wins": self.cumulative_wins,
         }
 
@@ -148,6 +161,7 @@ class GroupRollouts:
         """Restore a state that holds the sums over all processes; the first process takes over the games won."""
         self.starts.load_state(state)
         self.best_compliance = state["best_compliance"]
+        self._compliance = deque(state.get("compliance", ()), maxlen=COMPLIANCE_STEPS)  # older checkpoints have none
         self.cumulative_wins = state["cumulative_wins"] if self._process == 0 else 0
 
     def _play_all(self, step: int, sampler: Sampler, max_prompt_tokens: int | None) -> list[Draw]:

@@ -40,13 +40,16 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
     """
     rewards = [rubric.score(game.trajectory.transcript, setup.solver) for game in group]
     if settings.turn_candidates > 1:
+        live: list[int | None] = [None] * len(group)
         advantages = [candidate_advantages(game.candidate_values) for game in group]
         std = statistics.fmean(statistics.pstdev(values) for game in group for values in game.candidate_values)
     else:
-        advantages = _game_advantages(group, rewards, setup, settings)
+        live = [num_live_turns(game.trajectory.transcript, setup) for game in group]
+        advantages = _game_advantages(rewards, live, settings)
         std = statistics.pstdev(reward.total for reward in rewards)
     games = [
-        Scored(game.trajectory, reward, values) for game, reward, values in zip(group, rewards, advantages, strict=True)
+        Scored(game.trajectory, reward, values, turns)
+        for game, reward, values, turns in zip(group, rewards, advantages, live, strict=True)
     ]
     return Group(games, std, is_constant(advantages))
 
@@ -62,13 +65,10 @@ def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:
 
 
 def _game_advantages(
-    group: Sequence[PlayedGame], rewards: Sequence[RewardBreakdown], setup: GameSetup, settings: GRPOTraining
+    rewards: Sequence[RewardBreakdown], live: Sequence[int | None], settings: GRPOTraining
 ) -> list[TurnValues]:
     """The advantage of every own turn; 0.0 for turns after the last that is compared."""
-    compared = [
-        reward.turn_rewards[: num_live_turns(game.trajectory.transcript, setup)]
-        for game, reward in zip(group, rewards, strict=True)
-    ]
+    compared = [reward.turn_rewards[:turns] for reward, turns in zip(rewards, live, strict=True)]
     advantages = CREDITS[settings.credit](compared, scale=settings.scale_advantages)
     return [
         values + (0.0,) * (len(reward.turn_rewards) - len(values))

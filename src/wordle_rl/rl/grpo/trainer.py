@@ -37,9 +37,10 @@ from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.trainer import STATE_FILE, WholeCheckpoints
 
-_TOKEN_MEANS = {"entropy", "kl"}
+_TOKEN_MEANS = {"entropy", "kl", "sampler_kl", "importance_ratio/mean"}
 _ROW_MEANS = {"grpo", "dr_grpo"}
 """TRL's losses that are means over rows."""
+_LARGEST_RATIO = "importance_ratio/max"
 
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
@@ -59,6 +60,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     _buffered_inputs: Any  # TRL's micro-batches of the step
     _result: StepResult  # the games of the step
     _filled_share = 1.0  # fraction of a step's rows, of all processes, that are not blank
+    _policy_logprobs: Tensor | None = None  # of the tokens of the micro-batch in training, (B, T)
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         self._filled_share = self._mean_over_processes(result.filled_share)
         metrics = {**result.metrics, **sent}
         if limit := self._settings.importance_cap:
-            metrics |= self._correct_for_the_sampler(output, limit)
+            self._correct_for_the_sampler(output, limit)
         metrics["seconds/logprobs"] = (
             time.perf_counter() - started - metrics["seconds/rollout"] - metrics["seconds/reward"]
         )
@@ -129,7 +131,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             logged[name].append(value)
 
     @torch.no_grad()
-    def _correct_for_the_sampler(self, output: dict[str, Any], limit: float) -> dict[str, float]:
+    def _correct_for_the_sampler(self, output: dict[str, Any], limit: float) -> None:
         """Multiply each token's advantage by its importance ratio: probability in training over that in sampling.
 
         Ratios are cut at `limit` (truncated importance sampling). A positive factor on the advantage is the same factor
@@ -145,8 +147,6 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         loss_mask = (output["completion_mask"] * output["tool_mask"]).bool()  # (B, T)
         ratio = (policy_logprobs - output["sampling_per_token_logps"]).where(loss_mask, 0.0).exp()  # (B, T)
         output["advantages"] = output["advantages"] * ratio.clamp(max=limit)
-        seen = ratio[loss_mask] if loss_mask.any() else torch.ones(1)
-        return {"importance_ratio/mean": float(seen.mean()), "importance_ratio/max": float(seen.max())}
 
     def _get_per_token_logps_and_entropies(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         """TRL's, with position ids that skip left padding, as in sampling.
@@ -158,7 +158,9 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             positions = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
             return model(**inputs, position_ids=positions)
 
-        return super()._get_per_token_logps_and_entropies(placed, *args, **kwargs)
+        found = super()._get_per_token_logps_and_entropies(placed, *args, **kwargs)
+        self._policy_logprobs = found[0].detach()
+        return found
 
     def _mean_over_processes(self, value: float) -> float:
         return float(self.accelerator.gather(torch.tensor([value], device=self.accelerator.device)).mean())
@@ -188,13 +190,31 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         return self._buffered_inputs[self._step % self.args.gradient_accumulation_steps]
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss, timed; where it is a mean over rows, blank rows are left out of the mean."""
+        """TRL's loss, timed; where it is a mean over rows, blank rows are left out of the mean.
+
+        `dr_grpo` divides by the most tokens that a row may hold, so that its loss does not grow with the length of
+        games. TRL takes a row for one completion; a game in transcript shape has one for each turn.
+        """
         started = time.perf_counter()
         loss = super().compute_loss(*args, **kwargs)
         if self.loss_type in _ROW_MEANS:
             loss = loss / self._filled_share
+        if self.loss_type == "dr_grpo":
+            loss = loss / self._rollouts.completions_per_row
         self._forward_s = time.perf_counter() - started
+        self._log_mismatch(kwargs["inputs"] if "inputs" in kwargs else args[1])
         return loss
+
+    @torch.no_grad()
+    def _log_mismatch(self, batch: dict[str, Tensor]) -> None:
+        """Log how far the probabilities of training are from those that the tokens were sampled with."""
+        if self._policy_logprobs is None or "sampling_per_token_logps" not in batch:
+            return
+        sampled = (batch["completion_mask"] * batch["tool_mask"]).bool()  # (B, T)
+        policy, sampler = self._policy_logprobs[sampled], batch["sampling_per_token_logps"][sampled]  # (tokens,)
+        gathered = self.accelerator.gather(mismatch_sums(policy, sampler)).view(-1, 4)  # (processes, 4)
+        for name, value in mismatch(gathered).items():
+            self._metrics["train"][name].append(value)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """One micro-batch, with its seconds of forward and backward; the last one of a step logs the sums."""
@@ -213,15 +233,62 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         metrics = self._metrics["train"]
         for name, seconds in self._seconds.items():
             metrics[name].append(seconds)
+        last = slice(-len(self._tokens), None)
         for name in _TOKEN_MEANS & set(metrics):
-            per_batch = metrics[name][-len(self._tokens) :]
-            total = sum(value * tokens for value, tokens in zip(per_batch, self._tokens, strict=True))
-            metrics[name][-len(self._tokens) :] = [total / max(sum(self._tokens), 1.0)]
+            total = sum(value * tokens for value, tokens in zip(metrics[name][last], self._tokens, strict=True))
+            metrics[name][last] = [total / max(sum(self._tokens), 1.0)]
+        if _LARGEST_RATIO in metrics:
+            metrics[_LARGEST_RATIO][last] = [max(metrics[_LARGEST_RATIO][last])]
 
 
 def _game(game_reward: list[float], **_: Any) -> list[float]:
     """The column that TRL logs as the reward, under this function's name; no advantage is computed from it."""
     return game_reward
+
+
+def mismatch_sums(policy_logprobs: Tensor, sampler_logprobs: Tensor) -> Tensor:
+    """Summands of `mismatch` over tokens that the sampler drew.
+
+    A ratio is a token's probability in training over that in sampling.
+
+    Args:
+        policy_logprobs: Shape (tokens,).
+        sampler_logprobs: Shape (tokens,).
+
+    Returns:
+        Shape (4,): number of tokens, sum of ratios, sum of KL estimates ratio - 1 - log ratio, largest ratio.
+
+    Source: the estimator is k3 of Schulman, "Approximating KL divergence", 2020.
+    """
+    log_ratio = (policy_logprobs - sampler_logprobs).float()
+    ratio = log_ratio.exp()
+    largest = ratio.max() if len(ratio) else ratio.new_zeros(())
+    return torch.stack([ratio.new_tensor(len(ratio)), ratio.sum(), (ratio - 1 - log_ratio).sum(), largest])
+
+
+def mismatch(sums: Tensor) -> dict[str, float]:
+    """Differences between the policy in training and the sampler.
+
+    Both compute with the same weights before an update, so only rounding, other kernels or a wrong sampler make them
+    differ.
+
+    Args:
+        sums: `mismatch_sums` of each process, shape (processes, 4).
+
+    Returns:
+        `importance_ratio/mean` and `/max`, and `sampler_kl`, the KL divergence of the sampler from the policy in nats
+        per token. Without tokens 1, 1 and 0.
+
+    Examples:
+        >>> same = torch.tensor([-1.0, -2.0])
+        >>> mismatch(mismatch_sums(same, same)[None])
+        {'importance_ratio/mean': 1.0, 'sampler_kl': 0.0, 'importance_ratio/max': 1.0}
+    """
+    count, ratios, divergences, _ = sums.sum(0).tolist()
+    if not count:
+        return {"importance_ratio/mean": 1.0, "sampler_kl": 0.0, _LARGEST_RATIO: 1.0}
+    largest = float(sums[:, 3].max())
+    return {"importance_ratio/mean": ratios / count, "sampler_kl": divergences / count, _LARGEST_RATIO: largest}
 
 
 def _padded(rows: Sequence[list[float]], like: Tensor) -> Tensor:

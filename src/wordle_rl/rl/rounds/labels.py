@@ -36,6 +36,17 @@ def board_label(board: Sequence[Turn], guess: str, secret: str) -> dict[str, Any
     return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
 
 
+def secret_label(transcript: Transcript, longest_board: int) -> dict[str, Any]:
+    """A game whose boards are trained on with its secret as the label, as a row.
+
+    Args:
+        transcript: The game.
+        longest_board: Number of turns on the last board that is trained on.
+    """
+    turns = [_turn_row(played.turn, taught=False) for played in transcript.turns[:longest_board]]
+    return {"secret": transcript.secret, "secret_taught": True, "turns": turns}
+
+
 def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, Any]]) -> None:
     """Append a round's labels to labels.jsonl; a round that is chosen again after a stop is written again."""
     (run.directory / LABELS_FILE).touch()  # a round without labels is no missing record
