@@ -3,7 +3,7 @@
 import pytest
 from group_games import turns_of
 from grpo_training import SETTINGS, TOKENS, close, logprob, torch, update
-from training_fixtures import compact, fast, rows, small_model, weights_of
+from training_fixtures import fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.rl.grpo.rollouts as rollouts_module
@@ -177,7 +177,7 @@ def test_dr_grpo_divides_by_the_tokens_that_a_row_may_hold(shape, train, tmp_pat
     monkeypatch.setattr(rollouts_module, "lay_out", worth_one)
     train(tmp_path, update(SETTINGS, steps=1, loss_type="dr_grpo", micro_batch_size=2), shape)
     masks = [mask for mask in train.given[0]["env_mask"] if any(mask)]
-    budget = SETTINGS.sampling.max_completion_tokens * (1 if shape is Shape.STATE else compact(shape).rules.max_replies)
+    budget = SETTINGS.sampling.max_completion_tokens * (1 if shape is Shape.STATE else 3)
     [row] = rows(tmp_path / "metrics.jsonl")
     assert row["loss"] == pytest.approx(-sum(map(sum, masks)) / (len(masks) * budget), rel=1e-4)
 
@@ -301,3 +301,19 @@ def test_a_kl_penalty_is_measured_against_the_model_it_began_with(train, tmp_pat
     first, second = (row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl"))
     assert first == pytest.approx(0.0, abs=1e-6)
     assert second > 1e-6
+
+
+@pytest.mark.parametrize("micro_batch_size", [0, 2])
+def test_every_step_logs_how_far_the_policy_is_from_its_start(micro_batch_size, train, tmp_path) -> None:
+    """The KL divergence that a penalty would act on, where there is none; with one TRL logs it as `kl`."""
+    settings = update(SETTINGS, steps=3, micro_batch_size=micro_batch_size)
+    save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
+    for name, beta in (("plain", 0.0), ("kept", 1e-9)):
+        model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
+        train(tmp_path / name, update(settings, beta=beta), Shape.TRANSCRIPT, model)
+    plain, kept = (rows(tmp_path / name / "metrics.jsonl") for name in ("plain", "kept"))
+    assert plain[0]["kl_to_start"] == pytest.approx(0, abs=1e-6)
+    assert plain[2]["kl_to_start"] > 1e-3
+    assert not any("kl_to_start" in row for row in kept)
+    if not micro_batch_size:
+        assert [row["kl_to_start"] for row in plain] == pytest.approx([row["kl"] for row in kept], rel=1e-3, abs=1e-6)

@@ -24,6 +24,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.rl.grpo.divergence import LARGEST_RATIO, StartPolicy, kl_estimate, mismatch, mismatch_sums
 from wordle_rl.rl.grpo.gather import merged_metrics, merged_state
 from wordle_rl.rl.grpo.layout import Rows
 from wordle_rl.rl.grpo.micro_batches import by_length, trimmed
@@ -38,9 +39,10 @@ from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.trainer import STATE_FILE, WholeCheckpoints
 
 _TOKEN_MEANS = {"entropy", "kl", "sampler_kl", "importance_ratio/mean"}
+_KL_ROWS = 64
+"""Rows on which the divergence from the start is measured at each step."""
 _ROW_MEANS = {"grpo", "dr_grpo"}
 """TRL's losses that are means over rows."""
-_LARGEST_RATIO = "importance_ratio/max"
 
 
 class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
@@ -87,6 +89,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             guard=guard,
         )
         self.add_callback(OptimizerTimer(lambda s: self._metrics["train"]["seconds/update"].append(s)))
+        self._start = None if settings.beta else StartPolicy.of(self.accelerator.unwrap_model(self.model))
 
     @contextmanager
     def open_sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
@@ -201,13 +204,13 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             loss = loss / self._filled_share
         if self.loss_type == "dr_grpo":
             loss = loss / self._rollouts.completions_per_row
+        self._log_divergence(kwargs["inputs"] if "inputs" in kwargs else args[1])
         self._forward_s = time.perf_counter() - started
-        self._log_mismatch(kwargs["inputs"] if "inputs" in kwargs else args[1])
         return loss
 
     @torch.no_grad()
-    def _log_mismatch(self, batch: dict[str, Tensor]) -> None:
-        """Log how far the probabilities of training are from those that the tokens were sampled with."""
+    def _log_divergence(self, batch: dict[str, Tensor]) -> None:
+        """Log how far the policy is from the sampler of these tokens, and once a step from its start."""
         if self._policy_logprobs is None or "sampling_per_token_logps" not in batch:
             return
         sampled = (batch["completion_mask"] * batch["tool_mask"]).bool()  # (B, T)
@@ -215,6 +218,21 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         gathered = self.accelerator.gather(mismatch_sums(policy, sampler)).view(-1, 4)  # (processes, 4)
         for name, value in mismatch(gathered).items():
             self._metrics["train"][name].append(value)
+        if self._start is not None and self._step % self.args.gradient_accumulation_steps == 0:
+            self._metrics["train"]["kl_to_start"].append(self._kl_to_start(self._start, batch, sampled))
+
+    def _kl_to_start(self, start: StartPolicy, batch: dict[str, Tensor], sampled: Tensor) -> float:
+        """KL divergence of the policy from its start in nats per token, on some rows of the first micro-batch."""
+        policy_logprobs = self._policy_logprobs
+        assert policy_logprobs is not None
+        few = slice(_KL_ROWS)
+        ids = torch.cat([batch["prompt_ids"][few], batch["completion_ids"][few]], dim=1)  # (b, P + T)
+        attention = torch.cat([batch["prompt_mask"][few], batch["completion_mask"][few]], dim=1)  # (b, P + T)
+        with torch.no_grad():
+            width = batch["completion_ids"].shape[1]
+            logprobs = self._get_per_token_logps_and_entropies(start, ids, attention, width)
+        ours, theirs = policy_logprobs[few][sampled[few]], logprobs[0][sampled[few]]  # (tokens,)
+        return self._mean_over_processes(float(kl_estimate(theirs - ours).mean()) if len(ours) else 0.0)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """One micro-batch, with its seconds of forward and backward; the last one of a step logs the sums."""
@@ -237,58 +255,13 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
         for name in _TOKEN_MEANS & set(metrics):
             total = sum(value * tokens for value, tokens in zip(metrics[name][last], self._tokens, strict=True))
             metrics[name][last] = [total / max(sum(self._tokens), 1.0)]
-        if _LARGEST_RATIO in metrics:
-            metrics[_LARGEST_RATIO][last] = [max(metrics[_LARGEST_RATIO][last])]
+        if LARGEST_RATIO in metrics:
+            metrics[LARGEST_RATIO][last] = [max(metrics[LARGEST_RATIO][last])]
 
 
 def _game(game_reward: list[float], **_: Any) -> list[float]:
     """The column that TRL logs as the reward, under this function's name; no advantage is computed from it."""
     return game_reward
-
-
-def mismatch_sums(policy_logprobs: Tensor, sampler_logprobs: Tensor) -> Tensor:
-    """Summands of `mismatch` over tokens that the sampler drew.
-
-    A ratio is a token's probability in training over that in sampling.
-
-    Args:
-        policy_logprobs: Shape (tokens,).
-        sampler_logprobs: Shape (tokens,).
-
-    Returns:
-        Shape (4,): number of tokens, sum of ratios, sum of KL estimates ratio - 1 - log ratio, largest ratio.
-
-    Source: the estimator is k3 of Schulman, "Approximating KL divergence", 2020.
-    """
-    log_ratio = (policy_logprobs - sampler_logprobs).float()
-    ratio = log_ratio.exp()
-    largest = ratio.max() if len(ratio) else ratio.new_zeros(())
-    return torch.stack([ratio.new_tensor(len(ratio)), ratio.sum(), (ratio - 1 - log_ratio).sum(), largest])
-
-
-def mismatch(sums: Tensor) -> dict[str, float]:
-    """Differences between the policy in training and the sampler.
-
-    Both compute with the same weights before an update, so only rounding, other kernels or a wrong sampler make them
-    differ.
-
-    Args:
-        sums: `mismatch_sums` of each process, shape (processes, 4).
-
-    Returns:
-        `importance_ratio/mean` and `/max`, and `sampler_kl`, the KL divergence of the sampler from the policy in nats
-        per token. Without tokens 1, 1 and 0.
-
-    Examples:
-        >>> same = torch.tensor([-1.0, -2.0])
-        >>> mismatch(mismatch_sums(same, same)[None])
-        {'importance_ratio/mean': 1.0, 'sampler_kl': 0.0, 'importance_ratio/max': 1.0}
-    """
-    count, ratios, divergences, _ = sums.sum(0).tolist()
-    if not count:
-        return {"importance_ratio/mean": 1.0, "sampler_kl": 0.0, _LARGEST_RATIO: 1.0}
-    largest = float(sums[:, 3].max())
-    return {"importance_ratio/mean": ratios / count, "sampler_kl": divergences / count, _LARGEST_RATIO: largest}
 
 
 def _padded(rows: Sequence[list[float]], like: Tensor) -> Tensor:
