@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, rows, write_config
 
+import wordle_rl.pipeline.work as work_module
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import Evaluation
@@ -246,11 +247,21 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
     monkeypatch.setattr(Run, "append", interrupting)
     with pytest.raises(KeyboardInterrupt):
         Pipeline(config, directory, QUIET)(stage)
-    assert list((directory / stage / "checkpoints").glob("checkpoint-*"))
+    [checkpoint] = (directory / stage / "checkpoints").glob("checkpoint-*")
     interrupted = json.loads((directory / "timings.json").read_text())["seconds"][stage]
     assert interrupted > 0
     monkeypatch.setattr(Run, "append", append)
+    begun, show = [], work_module.show_progress
+
+    def note(console, title, total, *, done=0):
+        begun.append((title, done))
+        return show(console, title, total, done=done)
+
+    monkeypatch.setattr(work_module, "show_progress", note)
     Pipeline(config, directory, QUIET)(stage)
+    assert begun[-1] == ({"sft": "SFT", "grpo": "GRPO"}[stage], int(checkpoint.name[-1])), (
+        "the time left is that of the steps left"
+    )
     steps = [row["step"] for row in rows(directory / "metrics.jsonl") if "validation_loss" not in row]
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) > 1

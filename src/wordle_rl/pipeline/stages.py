@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ALGORITHM_NAMES, RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, RoundTraining, RunConfig
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
@@ -57,6 +57,7 @@ def make_traces(work: RunWork) -> None:
 def train_by_traces(work: RunWork) -> None:
     """SFT on the teacher games."""
     from wordle_rl.models.loading import context_length, load_model
+    from wordle_rl.training.checkpoints import steps_done
     from wordle_rl.training.sft import train_sft
 
     if is_trained(work.directory / "sft"):
@@ -79,7 +80,7 @@ def train_by_traces(work: RunWork) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
     validation = _validation_examples(work, codec, limit)
-    with work.stage("sft", "SFT", 0) as advance:
+    with work.stage("sft", "SFT", 0, steps_done(work.directory / "sft" / "checkpoints")) as advance:
         directory = train_sft(
             model,
             codec,
@@ -127,7 +128,7 @@ def learn_by_play(work: RunWork) -> None:
     boards, fraction = _given_starts(work), work.config.rl.starts.fraction
     setup = GameSetup(work.context.for_training, secrets, work.context.split.val, rehearsal, boards, fraction)
     title = ALGORITHM_NAMES[name]
-    with work.stage(name, title[0].upper() + title[1:], 0) as advance:
+    with work.stage(name, title[0].upper() + title[1:], 0, _done_before(work)) as advance:
         directory = _training_of(work.config)(
             model,
             codec,
@@ -140,6 +141,18 @@ def learn_by_play(work: RunWork) -> None:
         )
     if is_first():
         finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
+
+
+def _done_before(work: RunWork) -> int:
+    """The part of learning by play that is done already, in the unit of its progress: steps, or games."""
+    settings, checkpoints = work.config.training, work.directory / work.config.algorithm / "checkpoints"
+    if isinstance(settings, RoundTraining):
+        from wordle_rl.rl.rounds.rounds import rounds_done
+
+        return rounds_done(checkpoints) * settings.groups_per_round * settings.group_size
+    from wordle_rl.training.checkpoints import steps_done
+
+    return steps_done(checkpoints)
 
 
 def _given_starts(work: RunWork) -> tuple[InitialState, ...]:

@@ -44,6 +44,12 @@ def last_checkpoint(directory: Path, *needed: str) -> str | None:
     return str(max(whole, key=step_of)) if whole else None
 
 
+def steps_done(directory: Path) -> int:
+    """Optimizer steps that a training resumes after, from its checkpoints; 0 if it begins."""
+    checkpoint = last_checkpoint(directory)
+    return step_of(Path(checkpoint)) if checkpoint is not None else 0
+
+
 def step_of(checkpoint: Path) -> int:
     """The optimizer step of a checkpoint, from its name."""
     return int(checkpoint.name.rsplit("-", 1)[1])

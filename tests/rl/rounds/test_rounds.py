@@ -23,7 +23,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.models.adapters import add_adapters
 from wordle_rl.models.loading import load_model
-from wordle_rl.rl.rounds.rounds import Rounds, forward_restored
+from wordle_rl.rl.rounds.rounds import Rounds, forward_restored, rounds_done
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
 
@@ -270,3 +270,12 @@ def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="practice trains in one process"):
         Training(tokenizer, codec, sixty, tmp_path)
+
+
+def test_rounds_done_are_those_with_a_record(tmp_path) -> None:
+    assert rounds_done(tmp_path) == 0
+    for number, finished in ((2, True), (10, True), (11, False)):
+        (tmp_path / f"round-{number}").mkdir()
+        if finished:
+            (tmp_path / f"round-{number}" / "wordle_rl_state.json").write_text("{}")
+    assert rounds_done(tmp_path) == 10

@@ -274,9 +274,8 @@ class Rounds:
 
     def _go_on(self) -> None:
         """Take the weights and the record of the last finished round, if there is one."""
-        finished = [path.parent for path in self.checkpoints.glob(f"round-*/{STATE_FILE}")]
-        if finished:
-            last = max(finished, key=lambda directory: int(directory.name.removeprefix("round-")))
+        if number := rounds_done(self.checkpoints):
+            last = self.checkpoints / f"round-{number}"
             if has_adapters(self.model):
                 self.model.load_adapter(str(last), "default", is_trainable=True)
             else:
@@ -296,6 +295,12 @@ class Rounds:
 
     def _games_until(self, number: int) -> int:
         return number * self.settings.groups_per_round * self.settings.group_size
+
+
+def rounds_done(checkpoints: Path) -> int:
+    """The number of finished rounds that a training resumes after; 0 if it begins."""
+    finished = checkpoints.glob(f"round-*/{STATE_FILE}")
+    return max((int(path.parent.name.removeprefix("round-")) for path in finished), default=0)
 
 
 def fit_round(rounds: Rounds, rows: Sequence[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
