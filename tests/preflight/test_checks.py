@@ -1,4 +1,4 @@
-"""Laws of the one list of checks: what `preflight` calls a problem `run` refuses, in the same words, and nothing else."""
+"""Laws of the one list of checks: what `preflight` calls a problem `run` refuses, in the same words."""
 
 import importlib.util
 import json

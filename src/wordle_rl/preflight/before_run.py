@@ -76,7 +76,7 @@ def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, 
     }
     if ahead - {"traces"}:
         try:
-            import wordle_rl.models.loading
+            import wordle_rl.models.loading  # noqa: F401 - it needs the packages of a training
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started

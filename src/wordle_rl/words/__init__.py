@@ -1,8 +1,9 @@
 """Word lists: load, check, fingerprint.
 
 A word list is two files of one word per line: `answers.txt`, the possible secrets, and `guesses.txt`, all words that
-may be played, answers among them. One file is both at once, and a CSV may hold either. Words have one length, 3 to 10 letters from a to z. The `default` list is embedded;
-the published `original` and `nyt` lists are not shipped but recognised by hash wherever they are found.
+may be played, answers among them. One file is both at once, and a CSV may hold either. Words have one length, 3 to 10
+letters from a to z. The `default` list is embedded; the published `original` and `nyt` lists are not shipped but
+recognised by hash wherever they are found.
 
     lists.py    WordList, checked and fingerprinted
     files.py    its files, and which published list they are
