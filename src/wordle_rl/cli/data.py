@@ -183,8 +183,8 @@ def import_data(
     """Turn other data sets (CSV, JSON, parquet, or of the hub) into rows of ours; rows left out are counted by reason.
 
     grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
-    from, here (`run --rl.starts.file`) or elsewhere, marked again by the rules. instruction: rows of instruction, output
-    become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
+    from, here (`run --rl.starts.file`) or elsewhere, marked again by the rules. instruction: rows of instruction,
+    output become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
 
     Args:
         data: The file to read, or a data set of the Hugging Face hub (network) as OWNER/NAME or OWNER/NAME:SPLIT; with

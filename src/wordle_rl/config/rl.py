@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,7 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 _VLLM_IMPORTANCE_CAP = 2.0
+_START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
 
 def not_followed(algorithm: Algorithm, judge: object) -> dict[str, str]:
@@ -50,7 +52,10 @@ class StartSettings(Section):
     """Initial states of groups. Games of a group share secret and initial state."""
 
     max_prefix_guesses: int = Field(0, ge=0)
-    """Prefix each group with 0 to this many random guesses, shared by the group."""
+    """Prefix each group with 0 to this many guesses, each number as likely, shared by the group."""
+    player: str = "random"
+    """Player of the prefix guesses: `random` answers, `consistent` ones that fit all marks so far, or `teacher`, the
+    solver teacher. With a number, as in `consistent:5`, the first guess is one of the 5 most informative openers."""
     file: Path | None = None
     """Boards from which some groups start: a file of `wordle-rl import --format grpo`, or the `_rl_start_states.jsonl`
     of `wordle-rl dataset`. Left out and counted are boards of validation and test secrets, boards that are over or
@@ -58,8 +63,20 @@ class StartSettings(Section):
     fraction: float = Field(0.5, gt=0, le=1)
     """Fraction of groups that start from a board of the file, each board as likely as another."""
 
+    @property
+    def num_openers(self) -> int:
+        """Number of the best openers of which one is the first prefix guess; 0: the player chooses."""
+        return int(self.player.partition(":")[2] or 0)
+
     def check(self) -> None:
-        """Refuse a fraction of groups that start from no file."""
+        """Refuse a player that nobody knows, one that has nothing to play, and a fraction of no file."""
+        if not _START_PLAYER.fullmatch(self.player):
+            raise ValueError(
+                f"player {self.player!r} is none of random, consistent and teacher, with a number of openers as in "
+                "consistent:5 if wanted; give one of them"
+            )
+        if "player" in self.model_fields_set and not self.max_prefix_guesses:
+            raise ValueError(f"player {self.player!r} plays no prefix guess; set max_prefix_guesses")
         if self.file is None and "fraction" in self.model_fields_set:
             raise ValueError("fraction needs a file of boards; set file, or leave it out")
 

@@ -49,8 +49,8 @@ def import_rows(
         Number of rows written and of rows left out per reason.
 
     Raises:
-        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds anything but rows of
-            these kinds. Nothing is written then.
+        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds anything but rows
+            of these kinds. Nothing is written then.
     """
     if Path(path).exists() and out.exists() and out.samefile(path):
         raise ConfigError(f"{out} is the file to be read; name another --out")

@@ -170,8 +170,8 @@ def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:
     """The data files of a split: those whose path names it, or the only one.
 
     Examples:
-        >>> _files_of_split("me/rows", "train", ["README.md", "data/train-00000-of-00001.parquet", "data/test-0.parquet"])
-        ['data/train-00000-of-00001.parquet']
+        >>> _files_of_split("me/rows", "train", ["README.md", "data/train-0.parquet", "data/test-0.parquet"])
+        ['data/train-0.parquet']
     """
     data = [file for file in files if Path(file).suffix.lower() in _READERS and file != "README.txt"]
     named = [file for file in data if split in re.split(r"[^a-zA-Z0-9]+", file.rpartition(".")[0])]

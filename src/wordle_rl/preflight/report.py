@@ -23,6 +23,7 @@ from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
@@ -174,7 +175,12 @@ class _Planned:
             self.context.prompter,
             secrets,
             config.seed,
-            max_prefix_guesses=config.rl.starts.max_prefix_guesses,
+            prefixes=PrefixGuesses(
+                self.context.words,
+                self.context.for_training.solver,
+                config.rl.starts,
+                hard_mode=config.game.hard_mode,
+            ),
             given_starts=given,
             starts_fraction=config.rl.starts.fraction,
         )
