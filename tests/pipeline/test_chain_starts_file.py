@@ -36,7 +36,7 @@ def file(sixty, tmp_path: Path) -> Path:
     sound = [board(secret, first, second) for secret in split.train[:30]]
     others = [board(secret, first) for secret in (*split.val, *split.test[:2], sixty.outside[3])]
     path = tmp_path / "starts.jsonl"
-    write_jsonl(path, [*others, *sound, board(split.train[0], split.train[0]), board(split.train[0], "zzzzz")])
+    write_jsonl(path, [*others, *sound, board(split.train[0], *[split.train[0]] * 2), board(split.train[0], "zzzzz")])
     return path
 
 

@@ -122,6 +122,22 @@ def _history(value: object) -> list[Any]:
     return list(value)
 
 
+def guesses_of_history(value: object) -> tuple[str, ...]:
+    """The guesses of a history in lower case, marks left aside.
+
+    Raises:
+        OddRowError: If it cannot be read.
+    """
+    guesses = []
+    for entry in _history(value):
+        said = entry.get("guess") if isinstance(entry, dict) else entry
+        guess = said[0] if isinstance(said, list | tuple) and said else said
+        if not isinstance(guess, str):
+            raise OddRowError("unreadable_history")
+        guesses.append(guess.strip().lower())
+    return tuple(guesses)
+
+
 def _literal(text: str) -> object:
     for read in (ast.literal_eval, json.loads):
         try:

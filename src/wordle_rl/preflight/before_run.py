@@ -117,6 +117,7 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
         "model.path": config.model.path,
         "traces.file": config.traces.file,
         "rl.starts.file": config.rl.starts.file,
+        "grpo.validation_file": config.grpo.validation_file,
     }
     for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):

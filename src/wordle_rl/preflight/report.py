@@ -24,7 +24,7 @@ from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
 from wordle_rl.rl.prefix_guesses import PrefixGuesses
-from wordle_rl.rl.starts_file import start_boards_of
+from wordle_rl.rl.starts_file import ValidationFile, start_boards_of
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
@@ -139,7 +139,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         from wordle_rl.models.loading import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
-    planned = _Planned(Plan.whole(config, GameContext.of(config)))
+    planned = _Planned(Plan.whole(config, ValidationFile.of(config).context))
     numbers, codec, _ = planned.plan.model
     report = Preflight(tuple(findings_of(planned.plan)), numbers)
     if numbers is None:
@@ -169,11 +169,11 @@ class _Planned:
         """Initial states of the first groups of training, without secrets that nobody can find."""
         config, path = self.config, self.plan.boards
         _, secrets = self.context.split.shared(config.traces.rl_only_fraction)
-        given = start_boards_of(config, self.context, path).starts if path is not None else ()
+        given = start_boards_of(config, self.context, path) if path is not None else None
         drawn = GroupStarts(
             self.context.words,
             self.context.prompter,
-            secrets,
+            secrets[: config.rl.max_secrets or None],
             config.seed,
             prefixes=PrefixGuesses(
                 self.context.words,
@@ -181,8 +181,8 @@ class _Planned:
                 config.rl.starts,
                 hard_mode=config.game.hard_mode,
             ),
-            given_starts=given,
-            starts_fraction=config.rl.starts.fraction,
+            given_starts=given.starts if given is not None else (),
+            starts_fraction=given.fraction(config.rl.starts.fraction) if given is not None else 0.0,
         )
         return drawn.draw(num_groups, step=0)
 
