@@ -16,7 +16,7 @@ HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safe
 TENSOR_ROOMS = {"models", "training", "rl"}
 LIGHT_MODULES = {
     "models", "models.directory", "models.numbers", "training", "training.interrupt", "rl", "rl.advantages",
-    "rl.initial_states", "rl.starts_file", "rl.grpo", "rl.grpo.branching", "rl.rounds",
+    "rl.initial_states", "rl.prefix_guesses", "rl.starts_file", "rl.grpo", "rl.grpo.branching", "rl.rounds",
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing",

@@ -51,6 +51,7 @@ def small(path: Path, word_directory: Path, model: str) -> RunConfig:
             ("model", "path"): model,
             ("words", "source"): str(word_directory),
             ("max_completion_tokens",): 16,
+            ("traces", "narrate"): False,  # no thought fits such a reply
             ("rl", "starts", "max_prefix_guesses"): 0,
             ("traces", "teacher", "opener"): None,  # the small list need not hold it
         },

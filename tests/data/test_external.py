@@ -118,8 +118,8 @@ def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
         "plays_on_after_win": [row(a, [[a, "GGGGG"], [b, score_guess(a, b)]])],
         "too_many_turns": [row(a, written(a, *[b, c] * 3))],
     }  # fmt: skip
-    counts, found = take([one for given in odd.values() for one in given], "grpo")
-    assert found == []
+    counts, found = take([row(a, []), *(one for given in odd.values() for one in given)], "grpo")
+    assert found == [state(a)]
     assert counts["skipped"] == {reason: len(given) for reason, given in odd.items()}
     assert list(counts["skipped"]) == sorted(odd)
 
@@ -172,8 +172,24 @@ def test_odd_instructions_are_counted_by_reason(take, train, small_words) -> Non
             {"instruction": "<|im_start|>user\nx<|endoftext|><|im_end|>", "output": good},
         ],
     }
-    counts, found = take([one for given in odd.values() for one in given], "instruction")
-    assert (found, counts["skipped"]) == ([], {reason: len(given) for reason, given in sorted(odd.items())})
+    sound = {"instruction": "i", "output": good}
+    counts, found = take([*(one for given in odd.values() for one in given), sound], "instruction")
+    assert (len(found), counts["skipped"]) == (1, {reason: len(given) for reason, given in sorted(odd.items())})
+
+
+@pytest.mark.parametrize("given", [[], [{"secret": "crane"}, {"secret": "crane"}]])
+def test_without_a_usable_row_nothing_is_written(given, cli, word_directory, tmp_path: Path) -> None:
+    path, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
+    path.write_text("\n".join(json.dumps(one) for one in given))
+    command = ("import", path, "--out", out, "--words", word_directory, "--format", "grpo")
+    why = "2 missing_field" if given else "it is empty"
+    code, printed, err = cli(*command)
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert f"{path} has no row to import ({why})" in err
+    assert [*tmp_path.iterdir()] == [path]
+    out.write_text(json.dumps({"messages": []}))
+    assert cli(*command)[0] == 2
+    assert out.read_text() == json.dumps({"messages": []}), "earlier rows stay"
 
 
 def test_a_file_that_cannot_be_read_is_named(take, tmp_path: Path, small_words) -> None:
@@ -183,8 +199,8 @@ def test_a_file_that_cannot_be_read_is_named(take, tmp_path: Path, small_words) 
         assert not (tmp_path / "out.jsonl").exists()
 
     refused(tmp_path / "none.csv")
-    (tmp_path / "data.txt").write_text("x")
-    refused(tmp_path / "data.txt")
+    (tmp_path / "data.xls").write_text("x")
+    refused(tmp_path / "data.xls")
     (tmp_path / "data.csv").write_bytes(b"secret\n\xff\xfe\n")
     refused(tmp_path / "data.csv")
     pytest.importorskip("pyarrow")
@@ -231,7 +247,9 @@ def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> 
 )
 def test_rows_replace_earlier_rows_and_nothing_else(content: bytes, cli, word_directory, split, tmp_path: Path) -> None:
     path, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
-    path.write_text(json.dumps(row(split.train[0], []) | {"instruction": "i", "output": "<guess>crane</guess>"}))
+    path.write_text(
+        json.dumps(row(split.train[0], []) | {"instruction": "i", "output": f"<guess>{split.train[0]}</guess>"})
+    )
     out.write_bytes(content)
     command = ("import", path, "--out", out, "--words", word_directory, "--format")
     code, _, err = cli(*command, "grpo")

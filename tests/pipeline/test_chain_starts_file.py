@@ -17,7 +17,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.integrations.async_grpo import check_settings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
-from wordle_rl.runs import Run, RunError, write_jsonl
+from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.runs.audit import audit
 from wordle_rl.words.split import split_secrets
 
@@ -36,7 +36,7 @@ def file(sixty, tmp_path: Path) -> Path:
     sound = [board(secret, first, second) for secret in split.train[:30]]
     others = [board(secret, first) for secret in (*split.val, *split.test[:2], sixty.outside[3])]
     path = tmp_path / "starts.jsonl"
-    write_jsonl(path, [*others, *sound, board(split.train[0], split.train[0]), board(split.train[0], "zzzzz")])
+    write_jsonl(path, [*others, *sound, board(split.train[0], *[split.train[0]] * 2), board(split.train[0], "zzzzz")])
     return path
 
 
@@ -142,9 +142,9 @@ def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
 def test_what_cannot_be_used_is_refused_before_anything_is_written(word_directory, sixty, file, tmp_path) -> None:
     for damage, error, message in (
         (lambda: None, None, ""),
-        (lambda: file.write_text('{"word": "crane"}\n'), RunError, r"starts\.jsonl:1 is no board"),
+        (lambda: file.write_text('{"name": "crane"}\n'), ConfigError, r"starts\.jsonl:1 is no board"),
         (lambda: write_jsonl(file, [board(split_secrets(sixty).test[0])]), ConfigError, "line 1 is left out as test_"),
-        (file.unlink, RunError, r"no file .*starts\.jsonl"),
+        (file.unlink, ConfigError, r"no file .*starts\.jsonl"),
     ):
         damage()
         config = settings(tmp_path, word_directory, file)

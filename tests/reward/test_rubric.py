@@ -166,6 +166,40 @@ def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
     assert rubric.score(repeated, solver).total < rubric.score(varied, solver).total - 0.1
 
 
+SIX_DIFFERENT = st.lists(st.sampled_from(GUESSES), min_size=7, max_size=7, unique=True)
+"""A secret, and six different words to lose with."""
+
+
+def repeated_and_varied(drawn: list[str], name: str) -> tuple[float, float]:
+    """Rewards of one word six times and of six different words, all listed, on the same secret."""
+    secret, *words = drawn
+    rubric = PRESETS[name]
+    games_lost = (play(secret, *[words[0]] * 6), play(secret, *words))
+    assert all(map(honest, games_lost))
+    return rubric.score(games_lost[0], SOLVER).total, rubric.score(games_lost[1], SOLVER).total
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIX_DIFFERENT, st.sampled_from(["shaped", "shaped_strategy", "notebook"]))
+def test_one_word_six_times_never_reaches_any_six_different_words(drawn: list[str], name: str) -> None:
+    repeated, varied = repeated_and_varied(drawn, name)
+    assert repeated < varied - 1.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIX_DIFFERENT, st.sampled_from(sorted(PRESETS)))
+def test_one_word_six_times_outscores_six_different_words_under_no_preset(drawn: list[str], name: str) -> None:
+    repeated, varied = repeated_and_varied(drawn, name)
+    assert repeated <= varied + 1e-9
+
+
+def test_a_repeat_costs_one_under_the_shaped_presets() -> None:
+    once, again = play("crane", "crate", "lymph", "kudzu"), play("crane", "crate", "lymph", "lymph")
+    for name in ("shaped", "shaped_strategy"):
+        weight = PRESETS[name].weights["repeat"]
+        assert weight * (value("repeat", again) - value("repeat", once)) == pytest.approx(-1.0)
+
+
 def test_repeat_counts_guesses_already_on_the_board() -> None:
     assert value("repeat", play("crane", *["zzzzz"] * 6)) == pytest.approx(5 / 6)
     given_too = play("crane", "zzzzz", "lymph", rules=Rules(max_turns=3), given=("zzzzz",))

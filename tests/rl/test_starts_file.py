@@ -54,8 +54,58 @@ def test_the_start_states_of_a_data_set_are_read(small_words, split, tmp_path: P
     write_dataset([game], small_words, split, Prompter(), limits, tmp_path / "data")
     found = read_start_boards(tmp_path / "data_rl_start_states.jsonl", small_words, split, Rules(), outside=True)
     assert (found.starts, found.rejected) == ((InitialState(a, (b, c)),), {})
-    with pytest.raises(RunError, match=r"data_rl_train\.jsonl:1 is no board.*_rl_start_states\.jsonl"):
-        read_start_boards(tmp_path / "data_rl_train.jsonl", small_words, split, Rules(), outside=True)
+    found = read_start_boards(tmp_path / "data_rl_train.jsonl", small_words, split, Rules(), outside=True)
+    assert (found.secrets, found.names_secrets) == (split.train, True)
+    with pytest.raises(RunError, match=r"data_sft_train\.jsonl:1 is no board.*_rl_start_states\.jsonl"):
+        read_start_boards(tmp_path / "data_sft_train.jsonl", small_words, split, Rules(), outside=True)
+
+
+SECRETS = {
+    "prompts.jsonl": lambda words: "\n".join(json.dumps({"prompt": "play", "answer": word}) for word in words),
+    "words.jsonl": lambda words: "\n".join(json.dumps({"word": word}) for word in words),
+    "words.txt": "\n".join,
+    "words.json": json.dumps,
+    "words.csv": lambda words: "\n".join(["prompt,answer", *(f"play,{word.upper()}" for word in words)]),
+    "histories.jsonl": lambda words: "\n".join(
+        json.dumps({"prompt": "p", "secret": word, "past_guess_history": "[]"}) for word in words
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secrets_are_read_however_they_are_listed(name: str, small_words, split, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(SECRETS[name]((*split.train[:5], split.train[0], split.test[0])))
+    found = read_start_boards(tmp_path / name, small_words, split, Rules(), outside=True)
+    assert (found.secrets, found.names_secrets, found.rejected) == (split.train[:5], True, {"test_secret": 1})
+    assert (found.fraction(None), found.fraction(0.25), found.limited(2).secrets) == (1.0, 0.25, split.train[:2])
+    first = read_start_boards(Path(f"{tmp_path / name}[:3]"), small_words, split, Rules(), outside=True)
+    assert first.secrets == split.train[:3]
+
+
+def test_a_game_that_is_over_names_its_secret_and_one_that_is_not_is_a_board(read, split) -> None:
+    a, b, c = split.train[:3]
+    found = read(board(a, b, a), board(b, a), board(c, *[a, b] * 3))
+    assert found.starts == (InitialState(a), InitialState(b, (a,)), InitialState(c))
+    assert found.counted().endswith("boards to start from in " + str(found.path) + ": 3; "
+                                    "2 are games that are over, played from the empty board")  # fmt: skip
+    assert (found.names_secrets, found.fraction(None)) == (False, 0.5)
+    assert found.limited(2).starts == (InitialState(a), InitialState(b, (a,)))
+
+
+def test_histories_of_other_projects_are_boards(read, split) -> None:
+    a, b = split.train[:2]
+    found = read({"secret": a, "prompt": "p", "past_guess_history": repr([[b.upper(), "whatever"]])})
+    assert found.starts == (InitialState(a, (b,)),)
+    with pytest.raises(RunError, match=r"starts\.jsonl:1 is no board"):
+        read({"secret": a, "past_guess_history": "[["})
+
+
+def test_prompts_that_are_not_used_are_named(small_words, split, tmp_path: Path) -> None:
+    path, opening = tmp_path / "rows.jsonl", Prompter().opening()
+    write_jsonl(path, [{"prompt": opening, "answer": split.train[0]}, {"prompt": "play", "answer": split.train[1]}])
+    found = read_start_boards(path, small_words, split, Rules(), outside=True, opening=opening)
+    assert "secrets to play" in found.counted()
+    assert "; 1 have a prompt of their own, which is not used (game.system_prompt" in found.counted()
 
 
 def test_marks_in_a_file_count_for_nothing(read, split) -> None:
@@ -77,8 +127,8 @@ def test_boards_on_which_no_training_game_may_go_on_are_counted_by_reason(read, 
         "unlisted_secret": [board("zzzzz"), board("word"), board("")],
         "val_secret": [board(split.val[0]), board(split.val[0], a)],
         "test_secret": [board(split.test[0], a)],
-        "already_won": [board(a, b, a), board(a, a, b), board(a, *[b] * 6, a)],
-        "too_many_turns": [board(a, *[b, c] * 3), board(a, *[b, c] * 4)],
+        "already_won": [board(a, a, b, a), board(a, a, b), board(a, *[b] * 6, a)],
+        "too_many_turns": [board(a, *[b, c] * 3, b), board(a, *[b, c] * 4)],
         "unlisted_guess": [board(a, "zzzzz")],
         "wrong_length_guess": [board(a, "word"), board(a, "letters")],
         "malformed_guess": [board(a, "<gu>x"), board(a, ""), board(a, "crène")],
@@ -100,7 +150,7 @@ def test_the_rules_of_the_run_say_which_guesses_may_have_been_played(read, split
         (Rules(dictionary=Dictionary.LENIENT), [made_up, stray]),
         (Rules(dictionary=Dictionary.APP), [stray]),
         (Rules(hard_mode=True), []),
-        (Rules(max_turns=2), []),
+        (Rules(max_turns=2), [stray]),  # which is over, and so names its secret
     ):
         found = read(made_up, stray, board(a), rules=rules)
         assert list(map(len, (found.starts, found.rejected.values()))) == [len(sound) + 1, 2 - len(sound)]
@@ -131,7 +181,7 @@ def test_a_file_without_a_usable_row_is_refused_with_its_first_line(read, split)
 @pytest.mark.parametrize(
     "row",
     [
-        "{", "[1]", "", json.dumps({"word": "crane"}), json.dumps({"word": 3, "turns": []}),
+        "{", "[1]", json.dumps({"name": "crane"}), json.dumps({"word": 3, "turns": []}),
         json.dumps({"word": "crane", "turns": "crate"}), json.dumps({"word": "crane", "turns": ["crate"]}),
         json.dumps({"word": "crane", "turns": [{"guess": None}]}),
     ],
@@ -145,5 +195,5 @@ def test_a_line_that_is_no_board_is_refused_by_its_number(row, small_words: Word
 
 
 def test_a_missing_file_is_named(small_words, split, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no file .*nothing\.jsonl"):
+    with pytest.raises(ConfigError, match=r"no file .*nothing\.jsonl"):
         read_start_boards(tmp_path / "nothing.jsonl", small_words, split, Rules(), outside=True)

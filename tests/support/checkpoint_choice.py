@@ -24,11 +24,11 @@ class Choosing:
         self.played, self.pressing = 0, {}
         validate = Validation.__call__
 
-        def listen(validation, step):
+        def listen(validation, step, alpha, number):
             for _ in range(self.pressing.get(self.played, 0)):
                 os.kill(os.getpid(), signal.SIGINT)
             self.played += 1
-            return validate(validation, step)
+            return validate(validation, step, alpha, number)
 
         monkeypatch.setattr(Validation, "__call__", listen)
 

@@ -170,7 +170,7 @@ def _turns_of(path: Path) -> int:
 
 
 def import_data(
-    data: Annotated[Path, tyro.conf.Positional],
+    data: Annotated[str, tyro.conf.Positional],
     out: Path,
     form: Annotated[Format, tyro.conf.arg(name="format", help="Kind of the rows; see above.")],
     words: Words = "default",
@@ -180,15 +180,17 @@ def import_data(
     max_turns: int = 6,
     as_json: Json = False,
 ) -> None:
-    """Turn other data sets (CSV, JSON lines, parquet) into rows of ours; rows left out are counted by reason.
+    """Turn other data sets (CSV, JSON, parquet, or of the hub) into rows of ours; rows left out are counted by reason.
 
     grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
-    from, here (`run --starts-file`) or elsewhere, marked again by the rules. instruction: rows of instruction, output
-    become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
+    from, here (`run --rl.starts.file`) or elsewhere, marked again by the rules. instruction: rows of instruction,
+    output become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
 
     Args:
-        data: The file to read.
-        out: The file to write, JSON lines; it replaces earlier rows, and no other file.
+        data: The file to read, or a data set of the Hugging Face hub (network) as OWNER/NAME or OWNER/NAME:SPLIT; with
+            [:100] at its end, the first 100 rows.
+        out: The file to write, JSON lines; it replaces earlier rows, and no other file. Without a usable row nothing is
+            written.
         split_seed: Seed of the split.
         thinking: Whether an output may, must or must not think before its guess.
         max_turns: Guesses per game; a board must leave one.

@@ -9,13 +9,16 @@ import tyro
 Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
 Words = Annotated[
     str,
-    tyro.conf.arg(help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt."),
+    tyro.conf.arg(
+        help="default, original, nyt, an imported name, a file of words, two as ANSWERS,GUESSES, or a directory with "
+        "answers.txt and guesses.txt."
+    ),
 ]
 PlayersWords = Annotated[
     str | None,
     tyro.conf.arg(
-        help="default, original, nyt, an imported name, or a directory with answers.txt and guesses.txt; left out: "
-        "those of the model's run, else default."
+        help="default, original, nyt, an imported name, a file of words, two as ANSWERS,GUESSES, or a directory with "
+        "answers.txt and guesses.txt; left out: those of the model's run, else default."
     ),
 ]
 StrictFraction = Annotated[

@@ -26,16 +26,18 @@ def words(
 ) -> None:
     """Show a word list and its split (`show LIST`), or import one into the user's cache (`import DIR`).
 
-    `import DIR` takes the directory's answers.txt and guesses.txt, one word a line, every answer in both. From then on
-    the list is known by the directory's name, or as original or nyt if it has the very words of that list.
+    `import DIR` takes the directory's answers.txt and guesses.txt, one word a line, every answer in both. `import FILE`
+    takes one file whose words are answers and guesses at once, `import ANSWERS,GUESSES` two; a .csv may name its
+    columns word, or answer and guess. From then on the list is known by the directory's name or the file's, or as
+    original or nyt if it has the very words of that list.
 
     Args:
-        action: `show` a list, or `import` one from a directory.
-        source: Of `show`: a list's name, or a directory; of `import`: the directory.
+        action: `show` a list, or `import` one.
+        source: Of `show`: a list's name, a directory, a file, or two; of `import`: the same without the name.
         overwrite: Of `import`: replace another list of that name.
         as_json: Print the result as JSON.
     """
-    found = import_words(Path(source), overwrite=overwrite) if action == "import" else load_words(source)
+    found = import_words(source, overwrite=overwrite) if action == "import" else load_words(source)
     notes = list(found.notes)
     parts = _parts_of(found)
     if parts is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.prompt import Prompter
@@ -40,6 +42,19 @@ class GameContext:
             return self
         words = self.words.reserving(self.split.strict)
         return replace(self, words=words, solver=Solver(words.named))
+
+    def validating(self, secrets: Sequence[str]) -> GameContext:
+        """The context of a run whose checkpoints are selected by these secrets, so that nothing is trained on them.
+
+        Raises:
+            ConfigError: If no training secret is left.
+        """
+        split, chosen = self.split, frozenset(secrets)
+        train = tuple(secret for secret in split.train if secret not in chosen)
+        val = (*secrets, *(secret for secret in split.val if secret not in chosen))
+        if not train:
+            raise ConfigError("grpo.validation_file names every training secret; leave some to train on")
+        return replace(self, split=replace(split, train=train, val=val))
 
     @classmethod
     def of(cls, config: RunConfig) -> GameContext:

@@ -17,7 +17,8 @@ class WordSettings(Section):
     """Word list and split."""
 
     source: str = "default"
-    """`default`, `original`, `nyt`, an imported name, or a directory with answers.txt and guesses.txt."""
+    """`default`, `original`, `nyt`, an imported name, a file of words (answers and guesses at once), two files as
+    `ANSWERS,GUESSES`, or a directory with answers.txt and guesses.txt."""
     split_seed: int = 0
     """Seed of the split into train, validation and test secrets."""
     strict_fraction: float = Field(0.0, ge=0, lt=1)

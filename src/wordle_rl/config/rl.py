@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,7 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 _VLLM_IMPORTANCE_CAP = 2.0
+_START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
 
 def not_followed(algorithm: Algorithm, judge: object) -> dict[str, str]:
@@ -50,16 +52,33 @@ class StartSettings(Section):
     """Initial states of groups. Games of a group share secret and initial state."""
 
     max_prefix_guesses: int = Field(0, ge=0)
-    """Prefix each group with 0 to this many random guesses, shared by the group."""
+    """Prefix each group with 0 to this many guesses, each number as likely, shared by the group."""
+    player: str = "random"
+    """Player of the prefix guesses: `random` answers, `consistent` ones that fit all marks so far, or `teacher`, the
+    solver teacher. With a number, as in `consistent:5`, the first guess is one of the 5 most informative openers."""
     file: Path | None = None
-    """Boards from which some groups start: a file of `wordle-rl import --format grpo`, or the `_rl_start_states.jsonl`
-    of `wordle-rl dataset`. Left out and counted are boards of validation and test secrets, boards that are over or
-    break the rules of the run, and, where only wins teach, boards whose secret is no answer."""
-    fraction: float = Field(0.5, gt=0, le=1)
-    """Fraction of groups that start from a board of the file, each board as likely as another."""
+    """Secrets that groups play, or boards from which they start: rows of `prompt, answer` or of `word, turns`, a plain
+    list of words (.txt), a file of `wordle-rl import --format grpo` or of `wordle-rl dataset`, or a data set of the hub
+    as OWNER/NAME; `[:100]` at its end takes the first 100 rows. Left out and counted are validation and test secrets,
+    boards that break the rules of the run, and, where only wins teach, secrets that are no answers."""
+    fraction: float | None = Field(None, gt=0, le=1)
+    """Fraction of groups that start from a row of the file, each row as likely as another; left out: all groups play
+    the secrets of a file without boards, by priority, and half of them start from a board of a file that has any."""
+
+    @property
+    def num_openers(self) -> int:
+        """Number of the best openers of which one is the first prefix guess; 0: the player chooses."""
+        return int(self.player.partition(":")[2] or 0)
 
     def check(self) -> None:
-        """Refuse a fraction of groups that start from no file."""
+        """Refuse a player that nobody knows, one that has nothing to play, and a fraction of no file."""
+        if not _START_PLAYER.fullmatch(self.player):
+            raise ValueError(
+                f"player {self.player!r} is none of random, consistent and teacher, with a number of openers as in "
+                "consistent:5 if wanted; give one of them"
+            )
+        if self.player != "random" and not self.max_prefix_guesses:
+            raise ValueError(f"player {self.player!r} plays no prefix guess; set max_prefix_guesses")
         if self.file is None and "fraction" in self.model_fields_set:
             raise ValueError("fraction needs a file of boards; set file, or leave it out")
 
@@ -69,6 +88,9 @@ class SharedSettings(Section):
 
     starts: StartSettings = StartSettings()
     """Initial states of groups."""
+    max_secrets: int = Field(0, ge=0)
+    """Play at most this many secrets: the first of the training secrets, which are shuffled, or of starts.file; 0: all.
+    The teacher's games are not limited by it."""
     reward: RewardSettings = RewardSettings()
     """Reward of a game, in GRPO and in DPO judged by outcome; the other algorithms have none."""
     sampling: TokenSampling = TokenSampling()
@@ -158,6 +180,9 @@ class GRPOSettings(Section):
     """Checkpoint selection by greedy validation cost: play the validation secrets, greedily and as in training, and
     some training secrets greedily, before the first step, every this many steps and at the end. Cost is the mean number
     of guesses, a loss counted as one more than the game allows. 0: keep the last weights."""
+    validation_file: Path | None = None
+    """Secrets of checkpoint selection, in place of the validation secrets of the split: rows as in rl.starts.file.
+    Nothing is trained on them, teacher games included; test secrets among them are left out and counted."""
     interpolation_alphas: tuple[float, ...] = (1.0,)
     """Candidates of checkpoint selection besides the start: start + alpha x (last step - start), alpha above 0 and at
     most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves."""
@@ -194,6 +219,10 @@ class GRPOSettings(Section):
             )
         if self.probe_every_steps and not self.prioritized_fraction:
             raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
+        if self.validation_file is not None and not self.validate_every_steps:
+            raise ValueError(
+                "validation_file is read by checkpoint selection; set validate_every_steps, or leave it out"
+            )
         self._check_alphas()
 
     def _check_alphas(self) -> None:

@@ -101,6 +101,8 @@ def _from_1(old: Mapping[str, Any]) -> dict[str, Any]:
     translated = ("traces", "sft", *ALGORITHM_NAMES)
     new = {n: _renamed(v) if n in translated and isinstance(v, dict) else v for n, v in old.items()}
     starts = {"file": new.pop("starts_file", None), "fraction": new.pop("starts_share", None)}
+    if starts["file"] is None:
+        starts["fraction"] = None  # of no file
     played = new.get(algorithm)
     played = played if isinstance(played, dict) else {}
     starts["max_prefix_guesses"] = played.get("max_given")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import json
 import re
 import warnings
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.dataset import CHAT_ROW, START_ROW, check_replaceable
-from wordle_rl.data.trace_files import wide_csv
+from wordle_rl.data.row_files import Row, read_rows
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
@@ -32,12 +31,12 @@ class OddRowError(ValueError):
 
 
 def import_rows(
-    path: Path, out: Path, form: Format, words: WordList, split: Split, prompter: Prompter
+    path: Path | str, out: Path, form: Format, words: WordList, split: Split, prompter: Prompter
 ) -> dict[str, Any]:
     """Read a data set and write its usable rows as JSON lines.
 
     Args:
-        path: A .csv, .jsonl or .parquet file.
+        path: A .csv, .jsonl, .json or .parquet file, or a data set of the hub (see `row_files`).
         out: The file to write.
         form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become start states as `write_dataset`
             writes them, `{"secret", "turns": [{"guess", "marks"}]}`. `instruction`: rows of `instruction, output`
@@ -50,9 +49,10 @@ def import_rows(
         Number of rows written and of rows left out per reason.
 
     Raises:
-        ConfigError: If the file cannot be read, or `out` is that file or holds anything but rows of these kinds.
+        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds anything but rows
+            of these kinds. Nothing is written then.
     """
-    if path.exists() and out.exists() and out.samefile(path):
+    if Path(path).exists() and out.exists() and out.samefile(path):
         raise ConfigError(f"{out} is the file to be read; name another --out")
     check_replaceable(out, (CHAT_ROW, START_ROW))
 
@@ -66,65 +66,21 @@ def import_rows(
     return {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
 
 
-def _usable(
-    path: Path, convert: Callable[[dict[str, Any]], dict[str, Any]], skipped: Counter[str]
-) -> Iterator[dict[str, Any]]:
-    for row in _rows_of(path):
-        if row is None:
-            skipped["no_row"] += 1
-            continue
+def _usable(source: Path | str, convert: Callable[[Row], Row], skipped: Counter[str]) -> Iterator[Row]:
+    found = False
+    for row in read_rows(source):
         try:
-            yield convert(row)
+            if row is None:
+                raise OddRowError("no_row")
+            converted = convert(row)
         except OddRowError as odd:
             skipped[str(odd)] += 1
-
-
-def _rows_of(path: Path) -> Iterator[dict[str, Any] | None]:
-    """The rows of a file; None for a line that is not a row."""
-    if not path.is_file():
-        raise ConfigError(f"no file {path}")
-    readers = {".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise ConfigError(f"{path} is none of {', '.join(readers)}; convert it, or rename it to what it is")
-    try:
-        yield from reader(path)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text in UTF-8; convert it") from None
-
-
-def _csv_rows(path: Path) -> Iterator[dict[str, Any] | None]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        try:
-            yield from wide_csv(file)
-        except csv.Error as error:
-            raise ConfigError(f"{path} is no CSV ({error})") from None
-
-
-def _jsonl_rows(path: Path) -> Iterator[dict[str, Any] | None]:
-    with path.open(encoding="utf-8-sig") as file:
-        for line in file:
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            yield row if isinstance(row, dict) else None
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any] | None]:
-    try:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import ParquetFile
-    except ModuleNotFoundError:
-        raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
-    try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield from batch.to_pylist()
-    except ArrowInvalid as error:
-        raise ConfigError(f"{path} is no parquet file ({error})") from None
+            continue
+        found = True
+        yield converted
+    if not found:
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
+        raise ConfigError(f"{source} has no row to import ({why}); check --format, --words and the fields of its rows")
 
 
 def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:
@@ -164,6 +120,22 @@ def _history(value: object) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise OddRowError("unreadable_history")
     return list(value)
+
+
+def guesses_of_history(value: object) -> tuple[str, ...]:
+    """The guesses of a history in lower case, marks left aside.
+
+    Raises:
+        OddRowError: If it cannot be read.
+    """
+    guesses = []
+    for entry in _history(value):
+        said = entry.get("guess") if isinstance(entry, dict) else entry
+        guess = said[0] if isinstance(said, list | tuple) and said else said
+        if not isinstance(guess, str):
+            raise OddRowError("unreadable_history")
+        guesses.append(guess.strip().lower())
+    return tuple(guesses)
 
 
 def _literal(text: str) -> object:

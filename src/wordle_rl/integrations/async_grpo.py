@@ -129,7 +129,7 @@ def make_trainer(
     """
     words, grpo, start = load_words(config.words.source), config.training, config.start_settings(run.directory).path
     assert isinstance(grpo, GRPOTraining)  # `check_settings` refuses all else
-    secrets = list(config.words.split_of(words).train)
+    secrets = list(config.words.split_of(words).train[: config.rl.max_secrets or None])
     random.Random(config.seed).shuffle(secrets)
     games = grpo.groups_per_step * grpo.group_size
     micro = grpo.micro_batch_size or games

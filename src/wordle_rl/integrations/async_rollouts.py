@@ -14,7 +14,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_codec
-from wordle_rl.rl.initial_states import random_given
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong, open_game, play_tokens
 from wordle_rl.runs import append_jsonl
 
@@ -46,6 +46,8 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
         self.words, self.prompter = context.words, context.prompter
         self.codec = start_codec(config, run_directory)
         self._solver = context.solver
+        hard_mode = self.prompter.rules.hard_mode
+        self._prefixes = PrefixGuesses(self.words, self._solver, config.rl.starts, hard_mode=hard_mode)
         self._rubric = config.rl.reward.schedule().rubric()
         self._max_prompt_tokens = max_length - config.max_completion_tokens
         # TRL wants to know how tool calls are read from a reply; there are none.
@@ -94,9 +96,7 @@ class WordleRolloutLoop(_AsyncRolloutLoop):
     def _start(self, secret: str, group_id: int) -> InitialState:
         """Initial state of a group's games."""
         rng = random.Random(f"{self.config.seed}:{group_id}")
-        hard_mode = self.prompter.rules.hard_mode
-        most = self.config.rl.starts.max_prefix_guesses
-        return InitialState(secret, random_given(self.words, secret, rng, most, hard_mode=hard_mode))
+        return InitialState(secret, self._prefixes(secret, rng))
 
     async def _game(self, start: InitialState) -> Trajectory:
         """One game, asked of the server turn by turn, its tokens as they were sampled."""

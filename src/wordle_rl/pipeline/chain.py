@@ -41,7 +41,7 @@ class Pipeline:
     """
 
     def __init__(self, config: RunConfig, directory: Path, console: Console, *, overwrite: bool = False) -> None:
-        self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True))
+        self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True), overwrite=overwrite)
         self._overwrite = overwrite
 
     def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
@@ -66,6 +66,7 @@ class Pipeline:
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
                 work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
+                work.keep_validation()
             wait_for_all()
             self._overwrite = False  # what is there now belongs to this run
             work.remember()

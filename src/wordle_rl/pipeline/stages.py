@@ -18,8 +18,7 @@ from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.rl.starts_file import start_boards_of
-from wordle_rl.rollout import InitialState
+from wordle_rl.rl.starts_file import StartBoards, start_boards_of
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
@@ -125,8 +124,19 @@ def learn_by_play(work: RunWork) -> None:
     if rehearsal and work.config.start == "base":
         few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
         work.console.print(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher", markup=False)
-    boards, fraction = _given_starts(work), work.config.rl.starts.fraction
-    setup = GameSetup(work.context.for_training, secrets, work.context.split.val, rehearsal, boards, fraction)
+    boards, fraction = _given_starts(work), 0.0
+    if boards is not None:
+        fraction = boards.fraction(work.config.rl.starts.fraction)
+        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= work.context.words.answer_index.keys():
+            secrets, boards = boards.secrets, None  # by priority, as other training secrets
+    setup = GameSetup(
+        work.context.for_training,
+        secrets[: work.config.rl.max_secrets or None],
+        work.validation.secrets,
+        rehearsal,
+        boards.starts if boards is not None else (),
+        fraction,
+    )
     title = ALGORITHM_NAMES[name]
     with work.stage(name, title[0].upper() + title[1:], 0, _done_before(work)) as advance:
         directory = _training_of(work.config)(
@@ -155,10 +165,10 @@ def _done_before(work: RunWork) -> int:
     return steps_done(checkpoints)
 
 
-def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
-    """The boards of rl.starts.file, kept in the run, so that a resumed training draws from the same."""
+def _given_starts(work: RunWork) -> StartBoards | None:
+    """The rows of rl.starts.file, kept in the run, so that a resumed training draws from the same; None: no file."""
     if work.config.rl.starts.file is None:
-        return ()
+        return None
     read = partial(start_boards_of, work.config, work.context)
     kept = work.directory / BOARDS_FILE
     if is_first() and not kept.is_file():
@@ -166,7 +176,7 @@ def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
         write_jsonl(kept, given.rows())
         work.console.print(given.counted(), markup=False, highlight=False)
     wait_for_all()
-    return read(kept).starts
+    return read(kept)
 
 
 def _training_of(config: RunConfig) -> Callable[..., Path]:

@@ -6,8 +6,9 @@
     does the chat template keep turns, do replies end?   template.py   check_template(), check_stops()
     does everything fit the memory of this device?       memory.py (arithmetic), device.py (this machine)
     are the teacher's games usable?                      teacher_sample.py
-    is anything missing before `run` starts?             before_run.py (all of the above, first fault refused)
-    how will the first games go?                         report.py     preflight(): all of the above, and a few games
+    which of all these are asked, and when?              checks.py     CHECKS, the one list of `run` and `preflight`
+    may this directory be written, what is left to do?   before_run.py of `run`, which refuses every problem of CHECKS
+    how will the first games go?                         report.py     preflight(): CHECKS, and a few games
 
 Two forms of result: a check of values returns `Finding`s (findings.py: problem, warning, note); a check that nothing
 can continue without raises `ConfigError`, and `refuse()` turns problems into one.

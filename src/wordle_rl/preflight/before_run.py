@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.trace import read_traces
-from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.preflight.device import check_room
+from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.findings import refuse
-from wordle_rl.preflight.model_fit import check_engines, check_model, check_on_policy, check_teacher_replies
-from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
-from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, check_version, is_run, parts_of, read_jsonl
-from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
-from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 
@@ -67,28 +60,32 @@ def check_before_run(
         check_version(directory)
     else:
         _check_taken_over(context.split, directory, config.algorithm)
-    _check_system_prompt(config, context.split)
     todo = _todo(config, directory, chain, overwrite=overwrite)
-    if todo.play:
-        refuse(check_on_policy(config))
-    if todo.sft or (todo.play and config.start == "base"):
-        _check_model(config, context)
-    if config.traces.file is None and (todo.traces or config.algorithm == "dagger"):
-        _check_opener(config, context.for_training.solver.words)
-    if config.traces.file is not None and todo.traces:
-        _check_given_games(config, context, learnt=chain[-1] != "traces")
-    if config.rl.starts.file is not None and todo.play:
-        kept = directory / BOARDS_FILE
-        path = config.rl.starts.file if overwrite or not kept.is_file() else kept
-        start_boards_of(config, context, path)
-    ahead = {name for name, wanted in (("sft", todo.sft), (config.algorithm, todo.play)) if wanted}
-    check_processes(config, ahead)
+    refuse(findings_of(_plan(config, context, directory, todo, overwrite=overwrite)))
+    return todo
+
+
+def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, *, overwrite: bool) -> Plan:
+    """Work of this call for the checks.
+
+    Raises:
+        ConfigError: If a training is ahead and its packages are missing.
+    """
+    ahead = {
+        name for name, wanted in (("traces", todo.traces), ("sft", todo.sft), (config.algorithm, todo.play)) if wanted
+    }
+    if ahead - {"traces"}:
+        try:
+            import wordle_rl.models.loading  # noqa: F401 - it needs the packages of a training
+        except ModuleNotFoundError as error:
+            raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
         ahead.add("eval")
-    if ahead:
-        begins = config.model if todo.sft else config.start_settings(directory)
-        refuse(check_room(config, begins, ahead))
-    return todo
+    begins = config.model if todo.sft else config.start_settings(directory)
+    boards = config.rl.starts.file
+    if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():
+        boards = directory / BOARDS_FILE
+    return Plan(config, context, ahead, begins, boards)
 
 
 def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> Todo:
@@ -120,6 +117,7 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
         "model.path": config.model.path,
         "traces.file": config.traces.file,
         "rl.starts.file": config.rl.starts.file,
+        "grpo.validation_file": config.grpo.validation_file,
     }
     for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
@@ -162,54 +160,3 @@ def _check_strict_taken_over(split: Split, directory: Path) -> None:
             f"{directory} holds {where} of a run without strict words: {len(named)} of those here are named there, "
             f"{min(named)} for one; set words.strict_fraction to 0, or name another directory"
         )
-
-
-def _check_system_prompt(config: RunConfig, split: Split) -> None:
-    """Refuse a system prompt that names what training must not name."""
-    if named := sorted(split.strict_words_in(config.game.system_prompt)):
-        raise ConfigError(
-            f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "
-            "word it otherwise"
-        )
-
-
-def _check_opener(config: RunConfig, words: WordList) -> None:
-    opener = config.traces.teacher.opener
-    if opener in words.reserved:
-        raise ConfigError(
-            f"traces.teacher.opener {opener!r} is a strict word (words.strict_fraction), which training never names; "
-            "give another opener"
-        )
-    if opener is not None and opener not in words:
-        raise ConfigError(
-            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or leave it "
-            "to the teacher (no opener in a config file, None on the command line)"
-        )
-
-
-def _check_given_games(config: RunConfig, context: GameContext, *, learnt: bool) -> None:
-    """Refuse a file without a usable teacher game; if its games are trained on, budgets too small for its replies."""
-    next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # the first one, or an error
-    if not learnt:
-        return
-    from wordle_rl.models.loading import load_codec
-
-    codec, _ = load_codec(config.model)
-    taught = teacher_examples(config, context, codec)
-    refuse(check_teacher_replies(reply_lengths(taught), config.max_completion_tokens))
-
-
-def _check_model(config: RunConfig, context: GameContext) -> None:
-    """Refuse a model that is missing or too small."""
-    try:
-        from wordle_rl.models.adapters import is_adapter
-        from wordle_rl.models.loading import check_packages, load_codec, load_numbers
-    except ModuleNotFoundError as error:
-        raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
-    for tracker in config.report_to:
-        if find_spec(tracker) is None:
-            raise ConfigError(f"report_to {tracker!r} needs a package that is not installed: pip install {tracker}")
-    check_packages(config.model)
-    refuse(check_engines(config, adapts=is_adapter(config.model.path)))
-    codec, _ = load_codec(config.model)
-    refuse(check_model(config, context, codec, load_numbers(config.model)))

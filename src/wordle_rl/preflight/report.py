@@ -6,35 +6,28 @@ The checks themselves are in the other files of this room; here the model is loo
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.lengths import longest_game, longest_reply
-from wordle_rl.chat.templates import ChatTemplateError, changes_of
+from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
-from wordle_rl.data.dataset import Example
 from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
-from wordle_rl.preflight.model_fit import (
-    check_engines,
-    check_model,
-    check_on_policy,
-    check_teacher,
-    check_teacher_replies,
-)
-from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
-from wordle_rl.rl.starts_file import StartBoards, start_boards_of
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
+from wordle_rl.rl.starts_file import ValidationFile, start_boards_of
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
-from wordle_rl.runs.distributed import check_processes, sharding
+from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import Sampler
 
@@ -143,101 +136,66 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
         ConfigError: If there is no way to look, because torch is missing or the words are.
     """
     try:
-        from wordle_rl.models.adapters import is_adapter
         from wordle_rl.models.loading import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
-    planned = _Planned(config, GameContext.of(config))
-    numbers, codec, unreadable = _look_up(config)
-    engines = check_engines(config, adapts=is_adapter(config.model.path))
-    findings = (*check_on_policy(config), *_check_launch(config), *_check_starts(planned), *engines, *unreadable)
+    planned = _Planned(Plan.whole(config, ValidationFile.of(config).context))
+    numbers, codec, _ = planned.plan.model
+    report = Preflight(tuple(findings_of(planned.plan)), numbers)
     if numbers is None:
-        return Preflight(findings)
-    report = Preflight(findings, numbers, device=device_memory())
-    if codec is None:
-        return _with_memory(report, numbers, planned)
-    report = _with_texts(report, numbers, codec, planned)
+        return report
+    report = replace(report, device=device_memory())
+    if codec is not None:
+        report = _with_texts(report, codec, planned)
     report = _with_memory(report, numbers, planned)
-    return _with_play(report, planned, num_groups)
+    return _with_play(report, planned, num_groups) if codec is not None else report
 
 
 @dataclass(frozen=True)
 class _Planned:
     """A run that is looked at."""
 
-    config: RunConfig
-    context: GameContext
+    plan: Plan
 
-    def given(self) -> StartBoards | None:
-        """The boards of rl.starts.file, if groups start from any.
+    @property
+    def config(self) -> RunConfig:
+        return self.plan.config
 
-        Raises:
-            ConfigError: If no board can be used.
-            RunError: If there is no such file, or a line is no board.
-        """
-        path = self.config.rl.starts.file
-        return start_boards_of(self.config, self.context, path) if path is not None else None
+    @property
+    def context(self) -> GameContext:
+        return self.plan.context
 
     def starts(self, num_groups: int) -> list[InitialState]:
         """Initial states of the first groups of training, without secrets that nobody can find."""
-        config = self.config
+        config, path = self.config, self.plan.boards
         _, secrets = self.context.split.shared(config.traces.rl_only_fraction)
-        given = self.given()
+        given = start_boards_of(config, self.context, path) if path is not None else None
         drawn = GroupStarts(
             self.context.words,
             self.context.prompter,
-            secrets,
+            secrets[: config.rl.max_secrets or None],
             config.seed,
-            max_prefix_guesses=config.rl.starts.max_prefix_guesses,
-            given_starts=given.starts if given else (),
-            starts_fraction=config.rl.starts.fraction,
+            prefixes=PrefixGuesses(
+                self.context.words,
+                self.context.for_training.solver,
+                config.rl.starts,
+                hard_mode=config.game.hard_mode,
+            ),
+            given_starts=given.starts if given is not None else (),
+            starts_fraction=given.fraction(config.rl.starts.fraction) if given is not None else 0.0,
         )
         return drawn.draw(num_groups, step=0)
 
 
-def _check_launch(config: RunConfig) -> list[Finding]:
-    try:
-        check_processes(config, config.trained)
-    except ConfigError as error:
-        return [Finding("problem", str(error))]
-    return []
-
-
-def _check_starts(planned: _Planned) -> list[Finding]:
-    try:
-        given = planned.given()
-    except (ConfigError, RunError) as error:
-        return [Finding("problem", str(error))]
-    return [Finding("note", given.counted())] if given else []
-
-
-def _look_up(config: RunConfig) -> tuple[ModelNumbers | None, ChatCodec | None, list[Finding]]:
-    """The model's numbers and its codec, None where they cannot be read, and why they cannot."""
-    from wordle_rl.models.loading import load_codec, load_numbers
-
-    numbers = codec = None
-    try:
-        numbers = load_numbers(config.model)
-        codec, _ = load_codec(config.model)
-    except (ConfigError, ChatTemplateError) as error:
-        return numbers, codec, [Finding("problem", str(error))]
-    return numbers, codec, []
-
-
-def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, planned: _Planned) -> Preflight:
-    """Lengths in tokens of prompts, games and teacher games, and findings about them."""
+def _with_texts(report: Preflight, codec: ChatCodec, planned: _Planned) -> Preflight:
+    """Lengths in tokens of prompts, games and teacher games."""
     config, words, prompter = planned.config, planned.context.words, planned.context.prompter
-    taught, unusable = _taught(planned, codec)
-    lengths = [len(example.token_ids) for example in taught]
+    try:
+        lengths = [len(example.token_ids) for example in planned.plan.taught]
+    except (ConfigError, RunError):  # a finding already
+        lengths = []
     return replace(
         report,
-        findings=(
-            *report.findings,
-            *check_model(config, planned.context, codec, numbers),
-            *unusable,
-            *(check_teacher(lengths, config.sft.max_length) if taught and "sft" in config.trained else ()),
-            *(_check_replies(config, taught) if taught else ()),
-        ),
         template_changes=changes_of(str(codec.tokenizer.chat_template)),
         turn_end=codec.frame.turn_end,
         stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
@@ -248,32 +206,20 @@ def _with_texts(report: Preflight, numbers: ModelNumbers, codec: ChatCodec, plan
     )
 
 
-def _taught(planned: _Planned, codec: ChatCodec) -> tuple[list[Example], list[Finding]]:
-    """A few teacher games as sequences, if there are to be any, and why there can be none."""
-    config = planned.config
-    if "traces" not in config.chain:
-        return [], []
-    try:
-        found = teacher_examples(config, planned.context, codec)
-    except (ConfigError, RunError) as error:
-        return [], [Finding("problem", str(error))]
-    return found, []
-
-
-def _check_replies(config: RunConfig, taught: Iterable[Example]) -> list[Finding]:
-    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
-    return check_teacher_replies(reply_lengths(taught), config.max_completion_tokens) if thinks else []
-
-
 def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
     """Memory of each stage, with the lengths in the report as far as they are known."""
     config, split = planned.config, planned.context.split
     most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
-    memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
+    try:
+        memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
+    except ConfigError:  # of a package or a kernel, a finding already
+        return report
     assert report.device is not None
+    known = {finding.message for finding in report.findings if finding.level == "problem"}
     found = check_memory(memory, report.device, engine_beside(config), sharding())
-    return replace(report, findings=(*report.findings, *found), memory=memory)
+    more = [finding for finding in found if finding.message not in known]
+    return replace(report, findings=(*report.findings, *more), memory=memory)
 
 
 def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflight:

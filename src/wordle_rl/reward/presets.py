@@ -25,10 +25,11 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
         "strict_xml": Rubric({"win": 1.0, "speed": 0.5, "format": 0.2, "consistency": 0.2, "length": 0.1}),
         # The trainer notebook on a TextArena game: four rewards, summed with equal weights, of the last guess.
         "notebook": Rubric({"win": 1.0, "greens": 1.0, "yellows": 1.0, "variety": 1.0}),
-        # Shaping of single guesses: form first, then the use of clues, then the value of the guess.
-        "shaped": Rubric({"format": 1.0, "feedback": 0.5, "information": 0.3}),
+        # Shaping of single guesses: form first, then the use of clues, then the value of the guess; and 1.0 less for
+        # every repeated guess of a six-turn game, the penalty proposed after one word had been said over and over.
+        "shaped": Rubric({"format": 1.0, "feedback": 0.5, "information": 0.3, "repeat": -6.0}),
         # The second phase proposed for the same set, once nine replies in ten are well formed.
-        "shaped_strategy": Rubric({"format": 0.3, "feedback": 1.0, "information": 1.0}),
+        "shaped_strategy": Rubric({"format": 0.3, "feedback": 1.0, "information": 1.0, "repeat": -6.0}),
         # How far each guess falls behind the solver's best play.
         "solver": Rubric({"win": 1.0, "speed": 0.2, "regret": -1.0}),
     }

@@ -6,7 +6,7 @@ Secrets are sampled by priority: the std of their groups' rewards, or what greed
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class GroupStarts:
         prioritized_fraction: See `SecretPicker`.
         outside_rate: Fraction of secrets that are listed words outside the answers.
         max_prefix_guesses: Prefix each group with 0 to this many random guesses.
+        prefixes: Draws the prefix guesses of a group instead, given its secret.
         given_starts: Initial states of a file, which some groups take.
         starts_fraction: Fraction of those groups, if there are such starts.
 
@@ -48,11 +49,15 @@ class GroupStarts:
         prioritized_fraction: float = 0.0,
         outside_rate: float = 0.0,
         max_prefix_guesses: int = 0,
+        prefixes: Callable[[str, random.Random], tuple[str, ...]] | None = None,
         given_starts: Sequence[InitialState] = (),
         starts_fraction: float = 0.0,
     ) -> None:
-        self._words, self._prompter, self._seed = words, prompter, seed
-        self._outside_rate, self._max_prefix_guesses = outside_rate, max_prefix_guesses
+        self._words, self._seed, self._outside_rate = words, seed, outside_rate
+        hard_mode = prompter.rules.hard_mode
+        self._prefixes = prefixes or (
+            lambda secret, rng: random_given(words, secret, rng, max_prefix_guesses, hard_mode=hard_mode)
+        )
         self._given_starts, self._starts_fraction = given_starts, starts_fraction
         self._given_boards = frozenset(start for start in given_starts if start.prefix_guesses)
         self.picker = SecretPicker(list(secrets), prioritized_fraction, seed)
@@ -72,11 +77,10 @@ class GroupStarts:
         if rng is None:
             rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
         secrets = self.picker.pick(num_groups, step, process, refill)
-        hard_mode = self._prompter.rules.hard_mode
-        starts = []
-        for secret in with_outside(secrets, self._words, self._outside_rate, rng):
-            given = random_given(self._words, secret, rng, self._max_prefix_guesses, hard_mode=hard_mode)
-            starts.append(InitialState(secret, given))
+        starts = [
+            InitialState(secret, self._prefixes(secret, rng))
+            for secret in with_outside(secrets, self._words, self._outside_rate, rng)
+        ]
         return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
 
     def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
@@ -115,15 +119,23 @@ def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Seque
 
 
 def random_given(
-    words: WordList, secret: str, rng: random.Random, max_prefix_guesses: int, *, hard_mode: bool = False
+    words: WordList,
+    secret: str,
+    rng: random.Random,
+    max_prefix_guesses: int,
+    *,
+    hard_mode: bool = False,
+    before: Sequence[str] = (),
+    exactly: bool = False,
 ) -> tuple[str, ...]:
     """Draw 0 to `max_prefix_guesses` different answers, none of them the secret, as turns already played.
 
-    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn.
+    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn. Guesses
+    `before` count, but are not returned; with `exactly` the largest number is drawn, not up to it.
     """
-    given: list[str] = []
-    turns: list[Turn] = []
-    for _ in range(rng.randint(0, max_prefix_guesses)):
+    given: list[str] = [*before]
+    turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in before] if hard_mode else []
+    for _ in range((max_prefix_guesses if exactly else rng.randint(0, max_prefix_guesses)) - len(before)):
         word = words.answers[rng.randrange(len(words.answers))]
         if not _may_be_given(word, secret, given, turns):
             left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
@@ -133,7 +145,7 @@ def random_given(
         given.append(word)
         if hard_mode:
             turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
-    return tuple(given)
+    return tuple(given[len(before) :])
 
 
 def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[Turn]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import ConfigError, SamplingSettings, StartSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
@@ -16,6 +16,7 @@ from wordle_rl.models.loading import context_length
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.advantages import TurnValues
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -39,6 +40,11 @@ class GameSetup:
     rehearsal: Sequence[str] = ()
     given_starts: Sequence[InitialState] = ()
     starts_fraction: float = 0.0
+
+    def prefixes_of(self, settings: StartSettings) -> PrefixGuesses:
+        """Draws the prefix guesses of groups."""
+        hard_mode = self.prompter.rules.hard_mode
+        return PrefixGuesses(self.words, self.solver, settings, hard_mode=hard_mode)
 
     @property
     def words(self) -> WordList:

@@ -5,7 +5,8 @@ runs/NAME/
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
-  boards.jsonl    boards of rl.starts.file from which groups may start
+  boards.jsonl    boards and secrets of rl.starts.file from which groups may start
+  validation_secrets.jsonl  secrets of grpo.validation_file, never trained on
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
                   expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
@@ -41,6 +42,8 @@ CHOICE_FILE = "selected.json"
 """Beside GRPO's model: the step its weights are of, alpha (see `BestWeights`), and their costs."""
 BOARDS_FILE = "boards.jsonl"
 """The usable boards of rl.starts.file, kept so that a resumed training draws from the same."""
+VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
+"""The usable secrets of grpo.validation_file, kept so that a resumed training selects by the same."""
 LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, in the row form of games."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
@@ -189,7 +192,7 @@ def check_version(directory: Path) -> None:
 
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    games = ("traces.jsonl", VALIDATION_GAMES_FILE, BOARDS_FILE, LABELS_FILE)
+    games = ("traces.jsonl", VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, BOARDS_FILE, LABELS_FILE)
     logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*logs, "sft", *ALGORITHM_NAMES, *figures, "config.json", "manifest.json")]

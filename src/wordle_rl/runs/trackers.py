@@ -176,6 +176,8 @@ def as_markdown(game: Game) -> str:
     """A game as a heading and its board."""
     end = f"won in {game['turns_used']}" if game["won"] else "lost"
     facts = [end]
+    if game.get("alpha", 1.0) < 1:
+        facts.append(f"weights {100 * game['alpha']:g} % of the way")
     if game.get("reward") is not None:
         shares = components_text(game)
         facts.append(f"reward {game['reward']:.4g}" + (f" ({shares})" if shares else ""))

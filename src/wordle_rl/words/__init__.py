@@ -1,17 +1,18 @@
 """Word lists: load, check, fingerprint.
 
 A word list is two files of one word per line: `answers.txt`, the possible secrets, and `guesses.txt`, all words that
-may be played, answers among them. Words have one length, 3 to 10 letters from a to z. The `default` list is embedded;
-the published `original` and `nyt` lists are not shipped but recognised by hash wherever they are found.
+may be played, answers among them. One file is both at once, and a CSV may hold either. Words have one length, 3 to 10
+letters from a to z. The `default` list is embedded; the published `original` and `nyt` lists are not shipped but
+recognised by hash wherever they are found.
 
     lists.py    WordList, checked and fingerprinted
-    files.py    its two files, and which published list they are
+    files.py    its files, and which published list they are
     split.py    which answers are training, validation and test secrets, and which are named nowhere in training
     prompt_words.py  words that prompts use themselves
     sources.py  load_words() by name or directory; import_words() into the user's cache
 """
 
-from wordle_rl.words.files import KNOWN_LISTS, KnownList, read_word_list
+from wordle_rl.words.files import KNOWN_LISTS, KnownList, read_word_files, read_word_list
 from wordle_rl.words.lists import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
 from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
 from wordle_rl.words.sources import import_words, load_words, user_cache_dir
@@ -27,6 +28,7 @@ __all__ = [
     "WordListError",
     "import_words",
     "load_words",
+    "read_word_files",
     "read_word_list",
     "user_cache_dir",
 ]

@@ -1,5 +1,6 @@
-"""Reading a list's two files, and recognising published lists by their hashes."""
+"""Reading a list from a directory, a file or two files, and recognising published lists by their hashes."""
 
+import csv
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,14 @@ _FILE_PAIRS = (
     ("solution_list.csv", "guess_list.csv"),
     ("dictionary/solution_list.csv", "dictionary/guess_list.csv"),
 )
+
+
+_COLUMNS = {
+    **dict.fromkeys(("word", "words"), "word"),
+    **dict.fromkeys(("answer", "answers", "secret", "secrets", "solution", "solutions", "target"), "answer"),
+    **dict.fromkeys(("guess", "guesses", "allowed", "valid"), "guess"),
+}
+"""Names of a CSV's columns -> what is in them."""
 
 
 class KnownList(NamedTuple):
@@ -51,21 +60,63 @@ def read_word_list(directory: Path, name: str | None = None) -> WordList:
         WordListError: With up to five problems, each as file:line.
     """
     answers_path, guesses_path = _find_pair(directory)
-    answers = _read_word_file(answers_path, None)
-    guesses = _read_word_file(guesses_path, answers.word_length)
-    if problems := [*answers.problems, *guesses.problems]:
+    answers = _read_word_file(answers_path, _numbered(answers_path), None)
+    guesses = _read_word_file(guesses_path, _numbered(guesses_path), answers.word_length)
+    return _as_list(answers, guesses, name, directory.resolve().name, completes=False)
+
+
+def read_word_files(answers_path: Path, guesses_path: Path | None = None, name: str | None = None) -> WordList:
+    """Read and check a list in one file, whose words are answers and guesses at once, or in two.
+
+    A file holds one word per line. A `.csv` may have a header instead: its column `word` counts, or `answer` and
+    `guess`, which are a list of their own each; other columns are not read. Answers that the guesses leave out are
+    added to them, and noted.
+
+    Args:
+        answers_path: The file of answers.
+        guesses_path: The file of guesses; None: the first one holds both.
+        name: Name of the result; without it, the name of the known list it equals, else that of the first file.
+
+    Raises:
+        WordListError: With up to five problems, each as file:line.
+    """
+    columns = _columns(answers_path)
+    answers = _read_word_file(answers_path, _wanted(columns, ("answer", "word", "guess"), answers_path), None)
+    other = guesses_path or answers_path
+    rows = _wanted(columns if guesses_path is None else _columns(other), ("guess", "word", "answer"), other)
+    guesses = _read_word_file(other, rows, answers.word_length)
+    own = answers_path.resolve()
+    return _as_list(answers, guesses, name, own.parent.name if own.stem == "answers" else own.stem, completes=True)
+
+
+class _WordFile(NamedTuple):
+    """Content of one file: each sound word with its line number, and what was folded or wrong."""
+
+    path: Path
+    lines: Mapping[str, int]
+    word_length: int
+    notes: Sequence[str]
+    problems: Sequence[str]
+
+
+def _as_list(answers: _WordFile, guesses: _WordFile, name: str | None, own_name: str, *, completes: bool) -> WordList:
+    """The list of two files; `completes`: answers that the guesses leave out are added to them."""
+    answers_path, guesses_path = answers.path, guesses.path
+    if problems := list(dict.fromkeys([*answers.problems, *guesses.problems])):
         shown = _first_few(problems, "more problems")
         raise WordListError(f"{'; '.join(shown)} (one word per line, letters a to z, one length, no repeats)")
-    notes = _first_few(answers.notes, f"more in {answers_path}") + _first_few(guesses.notes, f"more in {guesses_path}")
+    notes = _first_few(answers.notes, f"more in {answers_path}")
+    if guesses.notes != answers.notes:
+        notes += _first_few(guesses.notes, f"more in {guesses_path}")
     playable = guesses.lines.keys() | answers.lines.keys()
     recognised = recognise(answers.lines, playable)
     missing = [word for word in answers.lines if word not in guesses.lines]
-    if missing and recognised is None:
+    if missing and recognised is None and not completes:
         places = [f"{answers_path}:{answers.lines[word]}: {word!r}" for word in missing]
         raise WordListError(f"{'; '.join(_first_few(places, 'more'))}: add to {guesses_path}, every answer is a guess")
     if missing:
         notes += (f"{guesses_path}: completed with the {len(missing)} answers it left out",)
-    return WordList(name or recognised or directory.resolve().name, tuple(answers.lines), tuple(playable), notes)
+    return WordList(name or recognised or own_name, tuple(answers.lines), tuple(playable), notes)
 
 
 def recognise(answers: Iterable[str], guesses: Iterable[str]) -> str | None:
@@ -74,24 +125,18 @@ def recognise(answers: Iterable[str], guesses: Iterable[str]) -> str | None:
     return next((name for name, hashes in KNOWN_LISTS.items() if hashes == found), None)
 
 
-class _WordFile(NamedTuple):
-    """Content of one file: each sound word with its line number, and what was folded or wrong."""
-
-    lines: Mapping[str, int]
-    word_length: int
-    notes: Sequence[str]
-    problems: Sequence[str]
+_Rows = Sequence[tuple[int, str]]
+"""Words as they stand in a file, each with its line number."""
 
 
-def _read_word_file(path: Path, word_length: int | None) -> _WordFile:
-    """Read one file; without a required length, the commonest length in it is the rule."""
-    raw_lines = _read_lines(path)
+def _read_word_file(path: Path, rows: _Rows, word_length: int | None) -> _WordFile:
+    """Check the words of one file; without a required length, the commonest length in it is the rule."""
     if word_length is None:
-        word_length = Counter(map(len, raw_lines)).most_common(1)[0][0]
+        word_length = Counter(len(raw) for _, raw in rows).most_common(1)[0][0]
     lines: dict[str, int] = {}
     notes: list[str] = []
     problems: list[str] = []
-    for number, raw in enumerate(raw_lines, start=1):
+    for number, raw in rows:
         word = raw.lower()
         problem = word_problem(raw, word_length) or (f"repeats line {lines[word]}" if word in lines else None)
         if problem:
@@ -100,7 +145,44 @@ def _read_word_file(path: Path, word_length: int | None) -> _WordFile:
         if word != raw:
             notes.append(f"{path}:{number}: {raw!r} folded to {word!r}")
         lines[word] = number
-    return _WordFile(lines, word_length, notes, problems)
+    return _WordFile(path, lines, word_length, notes, problems)
+
+
+def _numbered(path: Path) -> _Rows:
+    return list(enumerate(_read_lines(path), start=1))
+
+
+def _columns(path: Path) -> dict[str, _Rows]:
+    """The words of a file by kind: `word`, or what the header of a CSV names."""
+    lines = _read_lines(path)
+    if path.suffix.lower() != ".csv":
+        return {"word": list(enumerate(lines, start=1))}
+    try:
+        table = [[cell.strip() for cell in row] for row in csv.reader(lines)]
+    except csv.Error as error:
+        raise WordListError(f"{path} is no CSV ({error}): give one word per line") from None
+    kinds = [_COLUMNS.get(cell.lower()) for cell in table[0]]
+    if not any(kinds):
+        if any(len(row) > 1 for row in table):
+            raise WordListError(f"{path} has several columns: name one of them word, or two answer and guess")
+        return {"word": [(number, "".join(row)) for number, row in enumerate(table, start=1)]}
+    return {
+        kind: [
+            (number, row[place])
+            for number, row in enumerate(table[1:], start=2)
+            if place < len(row) and (row[place] or kind == "word")  # columns of different length end in blanks
+        ]
+        for place, kind in enumerate(kinds)
+        if kind
+    }
+
+
+def _wanted(columns: Mapping[str, _Rows], kinds: Sequence[str], path: Path) -> _Rows:
+    """The first of these columns that there is."""
+    rows = next(columns[kind] for kind in kinds if kind in columns)
+    if not rows:
+        raise WordListError(f"{path}: the file has a header and no words: give one word per line")
+    return rows
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from wordle_rl.words.files import KNOWN_LISTS, read_word_list, recognise
+from wordle_rl.words.files import KNOWN_LISTS, read_word_files, read_word_list, recognise
 from wordle_rl.words.lists import WordList, WordListError
 
 _FINGERPRINT_FILE = "fingerprint.txt"
@@ -15,19 +15,20 @@ _LIST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def load_words(source: str = "default") -> WordList:
-    """Load a word list by name or from a directory.
+    """Load a word list by name, from a directory, or from one or two files.
 
     Args:
-        source: `default`, `original`, `nyt`, a directory (see `read_word_list`), or a name imported into the cache. The
-            three names win over directories so called; write `./original` to mean the directory.
+        source: `default`, `original`, `nyt`, a directory (see `read_word_list`), a file or `ANSWERS,GUESSES` (see
+            `read_word_files`), or a name imported into the cache. The three names win over directories so called; write
+            `./original` to mean the directory.
 
     Raises:
         WordListError: If nothing is found there, or what is found is faulty.
     """
     if source == "default":
         return _embedded_words()
-    if source not in KNOWN_LISTS and (directory := _directory_at(source)) is not None:
-        return read_word_list(directory)
+    if source not in KNOWN_LISTS and (words := _read_at(source)) is not None:
+        return words
     cached = user_cache_dir() / "words" / source
     if _LIST_NAME.fullmatch(source) and cached.is_dir():
         return _read_imported(cached, source)
@@ -40,23 +41,27 @@ def load_words(source: str = "default") -> WordList:
         raise WordListError(
             f"the {source!r} list is not shipped: {by_package}`wordle-rl words import DIRECTORY` with its two files"
         )
-    choices = "default, original, nyt, a directory with answers.txt and guesses.txt, or an imported name"
+    choices = (
+        "default, original, nyt, a directory with answers.txt and guesses.txt, a file of words, two as "
+        "ANSWERS,GUESSES, or an imported name"
+    )
     raise WordListError(f"no word list {source!r}: give {choices}")
 
 
-def import_words(source: Path, *, overwrite: bool = False) -> WordList:
+def import_words(source: Path | str, *, overwrite: bool = False) -> WordList:
     """Check a list and copy it into the user's cache, where `load_words` finds it by name.
 
     The copy is written aside, read back, and only then put in place, so no half-written list is ever loaded.
 
     Args:
-        source: Directory as `read_word_list` takes it. A published list takes its own name, any other its directory's.
+        source: Directory as `read_word_list` takes it, or one or two files as `load_words` does. A published list takes
+            its own name, any other that of its directory or file.
         overwrite: Replace another list of that name.
 
     Raises:
         WordListError: If the list is faulty, its name is reserved or cannot be a file name, or another list has it.
     """
-    words = read_word_list(source)
+    words = _read_at(str(source)) or read_word_list(Path(source))
     recognised = recognise(words.answers, words.guesses)
     if not _LIST_NAME.fullmatch(words.name) or (words.name in {*KNOWN_LISTS, "default"} and recognised is None):
         raise WordListError(
@@ -90,13 +95,27 @@ def user_cache_dir() -> Path:
     return (base if base.is_absolute() else Path.home() / ".cache") / "wordle-rl"
 
 
-def _directory_at(source: str) -> Path | None:
-    """The directory that a source names; None: it names none, or the home of a user who is not there."""
+def _read_at(source: str) -> WordList | None:
+    """The list in a directory, in a file or in two; None: a source names none of these."""
+    if (whole := _path_at(source)) is not None:
+        return read_word_list(whole) if whole.is_dir() else read_word_files(whole)
+    answers, comma, guesses = source.partition(",")
+    paths = [_path_at(part.strip()) for part in (answers, guesses)] if comma else []
+    if not any(paths):
+        return None
+    for part, path in zip((answers, guesses), paths, strict=True):
+        if path is None or path.is_dir():
+            raise WordListError(f"{source}: {part.strip()!r} is no file: give two files of words as ANSWERS,GUESSES")
+    return read_word_files(*paths)  # type: ignore[arg-type]  # both are there
+
+
+def _path_at(source: str) -> Path | None:
+    """The file or directory that a source names; None: it names none, or the home of a user who is not there."""
     try:
-        directory = Path(source).expanduser()
+        path = Path(source).expanduser()
     except RuntimeError:
         return None
-    return directory if directory.is_dir() else None
+    return path if path.is_dir() or path.is_file() else None
 
 
 def _read_imported(directory: Path, name: str) -> WordList:

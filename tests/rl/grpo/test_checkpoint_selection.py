@@ -1,6 +1,7 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -42,7 +43,7 @@ def chosen(sixty, tmp_path):
         run = make_run(tmp_path / "run", sixty)
         figures = iter(costs)
 
-        def validate(_: int) -> dict[str, float]:
+        def validate(*_: float) -> dict[str, float]:
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
@@ -130,7 +131,7 @@ def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
     model, asked = torch.nn.Linear(2, 2, bias=False), []
-    make = partial(BestWeights, model, lambda step: asked.append(step) or costing(9.0 - step), 2)
+    make = partial(BestWeights, model, lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
     best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 0.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
@@ -147,7 +148,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     second.weight = first.weight
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
-    best = BestWeights(model, costing, 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    best = BestWeights(model, lambda *_: costing(0.0), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
     fill(first, 1.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
@@ -214,12 +215,12 @@ def test_validation_shows_many_different_words_over_time(tokenizer, codec, small
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validate = Validation(small_model(tokenizer), codec, setup, greedy, GameLog(run), 4)
     for step in range(0, 100, 10):
-        validate(step)
+        validate(step, number=step // 10)
     shown = rows(run.directory / "games.jsonl")
     assert [(row["stage"], row["step"]) for row in shown] == [
         ("validation", s) for s in range(0, 100, 10) for _ in "four"
     ]
-    assert len({row["secret"] for row in shown}) > len(small_words.answers) / 2
+    assert len({row["secret"] for row in shown}) == min(40, len(small_words.answers))
     assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
     assert not any("reward" in row for row in shown), "nobody said what a game earns"
 
@@ -256,6 +257,15 @@ def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_pat
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
     assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
     assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "alpha": 0.5, **costing(4.0, 4.0)}
+
+
+def test_interpolated_weights_are_named_in_their_games_and_show_other_words(choosing, tmp_path) -> None:
+    choosing(tmp_path, sample_games=1)
+    shown = [row for row in rows(tmp_path / "games.jsonl") if row["stage"] == "validation"]
+    assert [(row["step"], round(row["alpha"], 2)) for row in shown] == [(0, 1), (1, 1), (2, 1), (2, 0.33), (2, 0.67)]
+    words = [row["secret"] for row in shown]
+    assert len({*words}) == min(len(words), len(choosing.split.val))
+    assert all(before != after for before, after in pairwise(words))
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def write_data(config: RunConfig, context: GameContext, directory: Path, agent: 
     """
     from datasets import Dataset
 
-    train = list(context.split.train)
+    train = list(context.split.train[: config.rl.max_secrets or None])
     random.Random(config.seed).shuffle(train)
     files = DataFiles(directory / "train.parquet", directory / "val.parquet")
     directory.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -16,7 +16,7 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.integrations.verl.tool import ToolCodec, ToolPrompter
 from wordle_rl.models.loading import load_codec
 from wordle_rl.reward import RewardBreakdown, Rubric
-from wordle_rl.rl.initial_states import random_given
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, SampleTokens, Trajectory, open_game, play_tokens
 
 
@@ -52,8 +52,12 @@ class RunGames:
             index: Row of the secret in the data set.
         """
         rng = random.Random(f"{self.config.seed}:{step}:{index}")
-        most, hard_mode = self.training.starts.max_prefix_guesses, self.context.prompter.rules.hard_mode
-        return InitialState(secret, random_given(self.context.words, secret, rng, most, hard_mode=hard_mode))
+        return InitialState(secret, self._prefixes(secret, rng))
+
+    @cached_property
+    def _prefixes(self) -> PrefixGuesses:
+        context, hard_mode = self.context, self.context.prompter.rules.hard_mode
+        return PrefixGuesses(context.words, context.solver, self.training.starts, hard_mode=hard_mode)
 
     async def play(self, start: InitialState, sample: SampleTokens, max_tokens: int) -> Trajectory:
         """Play one game.

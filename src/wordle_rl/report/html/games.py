@@ -144,6 +144,8 @@ def _training_game(row: Json, split_of: Mapping[str, str]) -> Json:
     for key, field in (("k", "step"), ("x", "reward")):
         if is_number(row.get(field)):
             game[key] = round(row[field], 4)
+    if is_number(row.get("alpha")) and row["alpha"] < 1:
+        game["b"] = round(100 * row["alpha"], 4)  # percent of the way from the start to the step's weights
     return game
 
 

@@ -119,7 +119,7 @@ function gameCard(source, game) {
   const heading = make("h3", "", game.s);
   const ends = { 1: "✓ won in " + game.n, 0: "✗ lost", "-1": "error" };
   heading.append(make("span", "", ends[game.w]));
-  const facts = [PARTS[game.p], game.k !== undefined && "step " + game.k, game.x !== undefined && "reward " + game.x, game.e];
+  const facts = [PARTS[game.p], game.k !== undefined && "step " + game.k, game.b !== undefined && "weights " + game.b + " % of the way", game.x !== undefined && "reward " + game.x, game.e];
   const board = make("ol", "board");
   board.append(...game.t.map(boardRow));
   card.append(heading, make("p", "muted", facts.filter(Boolean).join(" · ")), board, replies(game), replayLink(source, game));

@@ -60,7 +60,7 @@ class Validation:
         codec: Its tokenizer and template.
         setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
-        log: Where sample games of greedy play are written, of other secrets at every step; None: nowhere.
+        log: Where sample games of greedy play are written, of other secrets at every validation; None: nowhere.
         sample_games: How many per validation.
         open_sampler: Opens the sampler that plays; None: the model itself does, in its own precision.
         reward_of: The reward of a game, written with it; None: no reward is.
@@ -89,25 +89,28 @@ class Validation:
         known = [*setup.rehearsal, *setup.secrets]
         count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
         self._train = random.Random(0).sample(known, count)
+        self._shown = random.Random(0).sample(range(len(setup.validation)), len(setup.validation))
 
-    def __call__(self, step: int) -> dict[str, float]:
+    def __call__(self, step: int, alpha: float = 1.0, number: int = 0) -> dict[str, float]:
         """Win rates, 0 to 1, and mean guesses, a loss as one more than the game allows.
 
         `cost` is that of sampled play on validation secrets, `greedy_cost` that of greedy play on validation and
         training secrets.
 
         Args:
-            step: Of the training; it decides which games are written.
+            step: Of the training.
+            alpha: The weights that play: start + alpha x (those of the step - start). It is written with each game.
+            number: Of the validation, counted from 0; it decides which games are written.
         """
         everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
         often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
         sampled = self._play(often, self._sampling)
         if self._log is not None and is_first():
-            shown = random.Random(step).sample(greedy, min(self._sample_games, len(greedy)))
+            shown = [greedy[place] for place in self._places(number)]
             reward_of = self._reward_of
             games = ((game, reward_of(game) if reward_of is not None else None) for game in shown)
-            self._log.add("validation", step, starmap(transcript_row, games))
+            self._log.add("validation", step, ({"alpha": alpha, **row} for row in starmap(transcript_row, games)))
         return {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
@@ -115,6 +118,12 @@ class Validation:
             "cost": self._cost(sampled),
             "greedy_cost": self._cost(everything),
         }
+
+    def _places(self, number: int) -> list[int]:
+        """Validation secrets whose games are written: the next ones of a fixed order, round and round."""
+        total = len(self._shown)
+        count = min(self._sample_games, total)
+        return [self._shown[place % total] for place in range(number * count, (number + 1) * count)]
 
     def _cost(self, games: Sequence[Transcript]) -> float:
         lost = self._setup.prompter.rules.max_turns + 1
@@ -142,7 +151,8 @@ class BestWeights(TrainerCallback):
 
     Args:
         model: The model in training.
-        validate: Gives figures at a step. Lower `greedy_cost` is better, then lower `cost`; the others are only logged.
+        validate: Gives figures, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then
+            lower `cost`; the others are only logged.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept during training.
@@ -153,7 +163,7 @@ class BestWeights(TrainerCallback):
     def __init__(
         self,
         model: nn.Module,
-        validate: Callable[[int], Mapping[str, float]],
+        validate: Callable[[int, float, int], Mapping[str, float]],
         every_steps: int,
         run: Run,
         directory: Path,
@@ -215,7 +225,7 @@ class BestWeights(TrainerCallback):
             self._consider(last_step, alpha)
 
     def _consider(self, step: int, alpha: float = 1.0) -> None:
-        figures = dict(self._validate(step))
+        figures = dict(self._validate(step, alpha, self._number(step, alpha)))
         self._last_validated = step
         if not is_first():
             return
@@ -232,6 +242,11 @@ class BestWeights(TrainerCallback):
                 return
         self._keep(_WEIGHTS_FILE)
         write_json(record, {"step": step, "alpha": alpha, **costs})
+
+    def _number(self, step: int, alpha: float) -> int:
+        """Number of a validation, the same in a resumed training: the start, every so many steps, the end, blends."""
+        of_step = -(-step // self._every_steps)
+        return of_step if alpha == 1 else of_step + 1 + self._between.index(alpha)
 
     def _keep(self, name: str) -> None:
         """Write the current trainable weights to a file, which is replaced at once."""

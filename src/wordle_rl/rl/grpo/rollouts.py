@@ -95,7 +95,7 @@ class GroupRollouts:
             seed,
             prioritized_fraction=settings.prioritized_fraction,
             outside_rate=settings.outside_rate,
-            max_prefix_guesses=settings.starts.max_prefix_guesses,
+            prefixes=setup.prefixes_of(settings.starts),
             given_starts=setup.given_starts,
             starts_fraction=setup.starts_fraction,
         )

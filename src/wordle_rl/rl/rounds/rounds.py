@@ -139,7 +139,7 @@ class Rounds:
             setup.secrets,
             self.seed,
             outside_rate=outside_rate,
-            max_prefix_guesses=settings.starts.max_prefix_guesses,
+            prefixes=setup.prefixes_of(settings.starts),
             given_starts=setup.given_starts,
             starts_fraction=setup.starts_fraction,
         )

@@ -83,7 +83,7 @@ class ReplayView {
   }
   drawTurns(game, reviews) {
     const end = make("span", { class: resultOf(game) }, endOf(game));
-    const facts = [game.stage && `${game.stage}, step ${game.step}`, game.group !== undefined && `group ${game.group}, game ${game.game} of ${game.group_size}`,
+    const facts = [game.stage && `${game.stage}, step ${game.step}`, game.alpha < 1 && `weights ${Math.round(100 * game.alpha)} % of the way`, game.group !== undefined && `group ${game.group}, game ${game.game} of ${game.group_size}`,
       Number.isFinite(game.reward) && `reward ${number(game.reward, 3)}`, partsOf(this.summary)(game) && `${PARTS[partsOf(this.summary)(game)]} word`, game.error, game.stop_reason];
     const group = game.group === undefined ? null : make("a", { href: this.go.address({ view: "groups", group: groupKey(game), game: "", turn: "" }) }, "the whole group");
     const turns = game.turns.map((turn, i) => this.turnRow(game, turn, i, reviews[i]));

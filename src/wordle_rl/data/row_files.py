@@ -1,0 +1,183 @@
+"""Rows of other people's files (CSV, JSON lines, parquet, plain lists), here or on the Hugging Face hub.
+
+A source is a path, or the name of a data set of the hub as OWNER/NAME or OWNER/NAME:SPLIT (`train` if left out). Either
+may end in `[:N]`, for its first N rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wordle_rl.config import ConfigError
+from wordle_rl.data.trace_files import wide_csv
+
+Row = dict[str, Any]
+Rows = Iterator[Row | None]
+"""Rows of a file; None for a line that is no row."""
+
+_LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
+_DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
+WORD = "word"
+"""Field of the rows of a plain list."""
+
+
+class RowSource(NamedTuple):
+    """A file, or the files of a data set, and the most rows to read; None: all."""
+
+    files: tuple[Path, ...]
+    limit: int | None
+
+
+def read_rows(source: Path | str) -> Rows:
+    """Read the rows of a source, blank lines left out.
+
+    Raises:
+        ConfigError: If there is no such file or data set, or it is of no known kind or damaged.
+    """
+    found = find_rows(source)
+    return islice((row for file in found.files for row in _rows_of(file)), found.limit)
+
+
+def find_rows(source: Path | str) -> RowSource:
+    """Find the files of a source; a data set of the hub is fetched into the library's cache.
+
+    Raises:
+        ConfigError: As `read_rows`.
+    """
+    text, limit = str(source), None
+    if not Path(text).exists() and (limited := _LIMIT.fullmatch(text)) is not None:
+        text, limit = limited["source"], int(limited["limit"])
+    path = Path(text)
+    data_set = _DATA_SET.fullmatch(text)
+    if path.exists() or data_set is None or path.suffix.lower() in _READERS:
+        if not path.is_file():
+            raise ConfigError(f"no file {path}")
+        if path.suffix.lower() not in _READERS:
+            raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or rename it to what it is")
+        return RowSource((path,), limit)
+    return RowSource(tuple(_fetch(data_set["name"], data_set["split"] or "train")), limit)
+
+
+def is_data_set(source: Path | str) -> bool:
+    """True if a source names a data set of the hub, and no file."""
+    path = Path(source)
+    text = limited["source"] if (limited := _LIMIT.fullmatch(str(source))) is not None else str(source)
+    known = Path(text).suffix.lower() in _READERS or path.exists() or Path(text).exists()
+    return not known and _DATA_SET.fullmatch(text) is not None
+
+
+def _rows_of(path: Path) -> Rows:
+    try:
+        yield from _READERS[path.suffix.lower()](path)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no text in UTF-8; convert it") from None
+
+
+def _csv_rows(path: Path) -> Rows:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            yield from wide_csv(file)
+        except csv.Error as error:
+            raise ConfigError(f"{path} is no CSV ({error})") from None
+
+
+def _jsonl_rows(path: Path) -> Rows:
+    with path.open(encoding="utf-8-sig") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            yield row if isinstance(row, dict) else None
+
+
+def _json_rows(path: Path) -> Rows:
+    """The rows of one JSON array; a string in it is a word."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None
+    if not isinstance(rows, list):
+        raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
+    for row in rows:
+        yield {WORD: row} if isinstance(row, str) else row if isinstance(row, dict) else None
+
+
+def _text_rows(path: Path) -> Rows:
+    """The words of a plain list, one a line."""
+    with path.open(encoding="utf-8-sig") as file:
+        yield from ({WORD: line.strip()} for line in file if line.strip())
+
+
+def _parquet_rows(path: Path) -> Rows:
+    try:
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError:
+        raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except ArrowInvalid as error:
+        raise ConfigError(f"{path} is no parquet file ({error})") from None
+
+
+_READERS: dict[str, Callable[[Path], Rows]] = {
+    ".parquet": _parquet_rows,
+    ".jsonl": _jsonl_rows,
+    ".csv": _csv_rows,
+    ".json": _json_rows,
+    ".txt": _text_rows,
+}
+"""Kinds of files by suffix; of a data set with several kinds the first is read."""
+
+
+def _fetch(name: str, split: str) -> Iterator[Path]:
+    """The files of one split of a data set, fetched."""
+    try:
+        from huggingface_hub import HfApi, errors
+    except ModuleNotFoundError:
+        raise ConfigError('a data set of the hub needs huggingface_hub: pip install "wordle-rl[train]"') from None
+    api = HfApi()
+    try:
+        names = _files_of_split(name, split, api.list_repo_files(name, repo_type="dataset"))
+        for file in names:
+            yield Path(api.hf_hub_download(name, file, repo_type="dataset"))
+    except errors.RepositoryNotFoundError:
+        raise ConfigError(
+            f"{name} is neither a file here nor a data set of the hub; check the name, or set HF_TOKEN if it is private"
+        ) from None
+    except errors.HfHubHTTPError as error:
+        raise ConfigError(f"the hub refused {name} (status {error.response.status_code}); try again later") from None
+    except errors.OfflineModeIsEnabled:
+        raise ConfigError(f"{name} is no file here, and HF_HUB_OFFLINE forbids access to the hub; unset it") from None
+    except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"{name} is no file here, and the hub could not be reached ({type(error).__name__}); check the network"
+        ) from None
+
+
+def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:
+    """The data files of a split: those whose path names it, or the only one.
+
+    Examples:
+        >>> _files_of_split("me/rows", "train", ["README.md", "data/train-0.parquet", "data/test-0.parquet"])
+        ['data/train-0.parquet']
+    """
+    data = [file for file in files if Path(file).suffix.lower() in _READERS and file != "README.txt"]
+    named = [file for file in data if split in re.split(r"[^a-zA-Z0-9]+", file.rpartition(".")[0])]
+    found = named or (data if len(data) == 1 and split == "train" else [])
+    if not found:
+        there = f"its files are {', '.join(sorted(data)[:5])}" if data else f"it has none of {', '.join(_READERS)}"
+        raise ConfigError(f"data set {name} has no file of split {split!r}; {there}; name a split as {name}:SPLIT")
+    kind = next(suffix for suffix in _READERS if any(file.lower().endswith(suffix) for file in found))
+    return sorted(file for file in found if file.lower().endswith(kind))

@@ -1,0 +1,232 @@
+"""The one list of checks before a training: `run` refuses what `preflight` calls a problem, and the other way round.
+
+A check takes a `Plan` and returns findings. One that raises `ConfigError` or `RunError` has found a problem, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import ChatTemplateError
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig
+from wordle_rl.config.context import GameContext
+from wordle_rl.data.dataset import Example
+from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.preflight.device import check_room
+from wordle_rl.preflight.findings import Finding
+from wordle_rl.preflight.model_fit import (
+    check_engines,
+    check_model,
+    check_on_policy,
+    check_teacher,
+    check_teacher_replies,
+)
+from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
+from wordle_rl.rl.starts_file import start_boards_of
+from wordle_rl.runs import RunError
+from wordle_rl.runs.distributed import check_processes
+
+
+class LookedUp(NamedTuple):
+    """A model as far as it can be read without its weights, and why the rest cannot."""
+
+    numbers: ModelNumbers | None
+    codec: ChatCodec | None
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run, or the part of it that is still ahead.
+
+    Attributes:
+        config: Every setting.
+        context: Words, split, prompts and solver of the run.
+        ahead: What is to be done: `traces`, `sft`, the name of the algorithm, `eval`.
+        begins: The model that the first training ahead starts from.
+        boards: The file of initial states that would be read; None: groups start from none.
+    """
+
+    config: RunConfig
+    context: GameContext
+    ahead: Collection[str]
+    begins: ModelSettings
+    boards: Path | None = field(default=None)
+
+    @classmethod
+    def whole(cls, config: RunConfig, context: GameContext) -> Plan:
+        """A run of which nothing is done yet."""
+        teaches = {"traces"} & {*config.chain}
+        return cls(config, context, {*teaches, *config.trained, "eval"}, config.model, config.rl.starts.file)
+
+    @property
+    def plays(self) -> bool:
+        """True if learning by play is ahead."""
+        return self.config.algorithm in self.ahead
+
+    @property
+    def trains(self) -> bool:
+        """True if any training is ahead."""
+        return self.plays or "sft" in self.ahead
+
+    @property
+    def begins_here(self) -> bool:
+        """True if the first training ahead starts from `model.path`, not from what this run trained."""
+        return "sft" in self.ahead or (self.plays and self.config.start == "base")
+
+    @cached_property
+    def model(self) -> LookedUp:
+        """The model of `model.path`."""
+        from wordle_rl.models.loading import load_codec, load_numbers
+
+        numbers = None
+        try:
+            numbers = load_numbers(self.config.model)
+            codec, _ = load_codec(self.config.model)
+        except (ConfigError, ChatTemplateError) as error:
+            return LookedUp(numbers, None, str(error))
+        return LookedUp(numbers, codec)
+
+    @cached_property
+    def taught(self) -> list[Example]:
+        """A few teacher games as sequences; none if no teacher game is to be learnt from, or without a tokenizer."""
+        if "traces" not in self.ahead or not self.trains or self.model.codec is None or _opener(self):
+            return []
+        return teacher_examples(self.config, self.context, self.model.codec)
+
+
+def _on_policy(plan: Plan) -> list[Finding]:
+    return check_on_policy(plan.config) if plan.plays else []
+
+
+def _system_prompt(plan: Plan) -> list[Finding]:
+    named = sorted(plan.context.split.strict_words_in(plan.config.game.system_prompt))
+    if not named:
+        return []
+    message = (
+        f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "
+        "word it otherwise"
+    )
+    return [Finding("problem", message)]
+
+
+def _opener(plan: Plan) -> list[Finding]:
+    config, words = plan.config, plan.context.for_training.solver.words
+    opener, message = config.traces.teacher.opener, ""
+    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "dagger")):
+        return []
+    if opener in plan.context.split.strict:
+        message = (
+            f"traces.teacher.opener {opener!r} is a strict word (words.strict_fraction), which training never names; "
+            "give another opener"
+        )
+    elif opener is not None and opener not in words:
+        message = (
+            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or leave it "
+            "to the teacher (no opener in a config file, None on the command line)"
+        )
+    return [Finding("problem", message)] if message else []
+
+
+def _given_games(plan: Plan) -> list[Finding]:
+    config, context = plan.config, plan.context
+    if config.traces.file is not None and "traces" in plan.ahead:
+        next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # one game, or an error
+    return []
+
+
+def _given_starts(plan: Plan) -> list[Finding]:
+    if plan.boards is None or not plan.plays:
+        return []
+    return [Finding("note", start_boards_of(plan.config, plan.context, plan.boards).counted())]
+
+
+def _launch(plan: Plan) -> list[Finding]:
+    check_processes(plan.config, plan.ahead)
+    return []
+
+
+def _trackers(plan: Plan) -> list[Finding]:
+    missing = [name for name in plan.config.report_to if find_spec(name) is None] if plan.trains else []
+    text = "report_to {0!r} needs a package that is not installed: pip install {0}"
+    return [Finding("problem", text.format(name)) for name in missing]
+
+
+def _packages(plan: Plan) -> list[Finding]:
+    from wordle_rl.models.loading import check_packages
+
+    if plan.trains:
+        check_packages(plan.config.model)
+    return []
+
+
+def _engines(plan: Plan) -> list[Finding]:
+    from wordle_rl.models.adapters import is_adapter
+
+    return check_engines(plan.config, adapts=is_adapter(plan.config.model.path)) if plan.begins_here else []
+
+
+def _model(plan: Plan) -> list[Finding]:
+    if not plan.begins_here:
+        return []
+    numbers, codec, fault = plan.model
+    if numbers is None or codec is None:
+        return [Finding("problem", fault)]
+    return check_model(plan.config, plan.context, codec, numbers)
+
+
+def _teacher(plan: Plan) -> list[Finding]:
+    config, taught = plan.config, plan.taught
+    if not taught:
+        return []
+    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
+    lengths = [len(example.token_ids) for example in taught]
+    return [
+        *(check_teacher(lengths, config.sft.max_length) if "sft" in plan.ahead else ()),
+        *(check_teacher_replies(reply_lengths(taught), config.max_completion_tokens) if thinks else ()),
+    ]
+
+
+def _room(plan: Plan) -> list[Finding]:
+    if not {*plan.ahead} - {"traces"} or (plan.begins_here and plan.model.numbers is None):
+        return []
+    found = check_room(plan.config, plan.begins, plan.ahead)
+    return [finding for finding in found if finding.level == "problem"]  # the rest takes lengths in tokens
+
+
+CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
+    _on_policy,
+    _system_prompt,
+    _opener,
+    _given_games,
+    _given_starts,
+    _launch,
+    _trackers,
+    _packages,
+    _engines,
+    _model,
+    _teacher,
+    _room,
+)
+"""Every check that needs neither weights nor games of the model, in the order of the report."""
+
+
+def findings_of(plan: Plan) -> Iterator[Finding]:
+    """Findings of all checks; one message is given once."""
+    said: set[str] = set()
+    for check in CHECKS:
+        try:
+            found = check(plan)
+        except (ConfigError, RunError) as error:
+            found = [Finding("problem", str(error))]
+        for finding in found:
+            if finding.message not in said:
+                said.add(finding.message)
+                yield finding

@@ -1,0 +1,112 @@
+"""Laws of reading rows: every kind of file, the first N, and data sets of a hub by name."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.config import ConfigError
+from wordle_rl.data.row_files import is_data_set, read_rows
+
+hub = pytest.importorskip("huggingface_hub")
+
+from fake_hub import open_hub
+
+ROWS = [{"prompt": f"p{number}", "answer": word} for number, word in enumerate(("crane", "slate", "abide"))]
+TEXT = "\n".join(map(json.dumps, ROWS))
+
+
+@pytest.fixture
+def data_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A hub with two data sets; huggingface_hub asks it, with a cache of its own."""
+    whole = {
+        "README.md": b"# rows",
+        "data/train-00000-of-00002.jsonl": json.dumps(ROWS[0]).encode(),
+        "data/train-00001-of-00002.jsonl": json.dumps(ROWS[1]).encode(),
+        "data/test-00000-of-00001.jsonl": json.dumps(ROWS[2]).encode(),
+    }
+    with open_hub({"me/wordle-rows": whole, "me/one-file": {"rows.csv": b"prompt,answer\np0,crane\n"}}) as opened:
+        monkeypatch.setattr("huggingface_hub.HfApi", partial(hub.HfApi, endpoint=opened.address))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("rows.jsonl", TEXT + "\n\nno row\n[1]\n", [*ROWS, None, None]),
+        ("rows.json", json.dumps(ROWS), ROWS),
+        ("words.json", '["crane", "slate", 7]', [{"word": "crane"}, {"word": "slate"}, None]),
+        ("words.txt", "crane\n\n slate \n", [{"word": "crane"}, {"word": "slate"}]),
+        ("rows.csv", "prompt,answer\np0,crane\np1,slate\np2,abide\n", ROWS),
+    ],
+)
+def test_every_kind_of_file_has_rows(name: str, text: str, expected: list, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert [*read_rows(tmp_path / name)] == expected
+    assert [*read_rows(f"{tmp_path / name}[:2]")] == expected[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("rows.jsonl", None, "no file"),
+        ("rows.xls", "x", "is none of .parquet, .jsonl"),
+        ("rows.json", "{}", "expected an array of rows"),
+        ("rows.json", "{", "is no JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(name: str, text: str | None, told: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        [*read_rows(tmp_path / name)]
+
+
+def test_a_data_set_is_read_by_name_split_and_number(data_sets) -> None:
+    assert [*read_rows("me/wordle-rows")] == ROWS[:2]
+    assert [*read_rows(Path("me/wordle-rows:train[:1]"))] == ROWS[:1]
+    assert [*read_rows("me/wordle-rows:test")] == ROWS[2:]
+    assert [*read_rows("me/one-file")] == ROWS[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("me/nothing", "me/nothing is neither a file here nor a data set of the hub"),
+        ("me/wordle-rows:dev", "no file of split 'dev'; its files are data/test"),
+        ("me/one-file:test", "no file of split 'test'"),
+    ],
+)
+def test_a_data_set_that_is_not_there_is_named(name: str, told: str, data_sets) -> None:
+    with pytest.raises(ConfigError, match=told):
+        [*read_rows(name)]
+
+
+def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.HfApi", partial(hub.HfApi, endpoint="http://127.0.0.1:9"))
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between tries
+    with pytest.raises(ConfigError, match="me/rows is no file here, and the hub could not be reached"):
+        [*read_rows("me/rows")]
+
+
+def test_a_path_is_never_taken_for_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "rows").write_text("x")
+    found = {
+        name: is_data_set(name) for name in ("runs/rows", "data/rows.jsonl", "rows.jsonl[:3]", "/a/b", "me/rows[:3]")
+    }
+    assert [name for name, named in found.items() if named] == ["me/rows[:3]"]
+
+
+def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path: Path) -> None:
+    secret = split.train[0]
+    row = {"prompt": "p", "word_list": "w", "past_guess_history": "[]", "secret": secret}
+    data_sets.data_sets["me/wordle-rows"]["data/train-00000-of-00002.jsonl"] = json.dumps(row).encode()
+    command = ("import", "me/wordle-rows", "--format", "grpo", "--words", word_directory)
+    code, out, err = cli(*command, "--out", tmp_path / "out.jsonl")
+    assert (code, err) == (0, "")
+    assert "1 rows left out: missing_field" in out
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == {"secret": secret, "turns": []}

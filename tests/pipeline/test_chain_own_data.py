@@ -1,0 +1,90 @@
+"""Laws of runs on data of one's own: secrets from a file, a limit on them, a validation file."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rich.console import Console
+from training_fixtures import rows, write_config
+
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight.report import preflight
+from wordle_rl.runs import write_jsonl
+from wordle_rl.runs.audit import audit
+from wordle_rl.words.split import split_secrets
+
+QUIET = Console(quiet=True)
+
+
+def settings(tmp_path: Path, words: Path, **changes: str):
+    small = {"traces__num_games": "40", "eval__max_games": "1", "grpo__steps": "2"}
+    return load_config(write_config(tmp_path / "mini.toml", words, **small | changes))
+
+
+def played(run: Path) -> set[str]:
+    return {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]}
+
+
+def test_groups_play_the_secrets_of_a_file_and_no_others(word_directory, sixty, tmp_path: Path) -> None:
+    split, run = split_secrets(sixty), tmp_path / "run"
+    wanted = split.train[5:9]
+    write_jsonl(tmp_path / "own.jsonl", [{"prompt": "p", "answer": word} for word in (*wanted, split.test[0])])
+    config = settings(
+        tmp_path, word_directory, **{"rl.starts__file": f"'{tmp_path / 'own.jsonl'}'"}, grpo__prioritized_fraction="1.0"
+    )
+    Pipeline(config, run, QUIET)("grpo")
+    assert played(run) <= {*wanted}
+    assert len(played(run)) > 1
+    assert [row["secret"] for row in rows(run / "boards.jsonl")] == list(wanted)
+    assert audit(run).clean
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_no_more_secrets_are_played_than_asked_for(file: bool, word_directory, sixty, tmp_path: Path) -> None:
+    split, run = split_secrets(sixty), tmp_path / "run"
+    (tmp_path / "own.txt").write_text("\n".join(split.train[10:20]))
+    own = {"rl.starts__file": f"'{tmp_path / 'own.txt'}'"} if file else {}
+    Pipeline(settings(tmp_path, word_directory, rl__max_secrets="3", **own), run, QUIET)("grpo")
+    assert played(run) == {*(split.train[10:13] if file else split.train[:3])}
+
+
+def test_checkpoints_are_selected_by_the_validation_file_and_nothing_is_trained_on_it(
+    word_directory, sixty, tmp_path: Path
+) -> None:
+    split, run, path = split_secrets(sixty), tmp_path / "run", tmp_path / "val.jsonl"
+    wanted = (*split.train[:3], split.val[0])
+    write_jsonl(path, [{"prompt": "p", "answer": word} for word in (*wanted, split.test[0], wanted[0], "zzzzz")])
+    options = {"grpo__validation_file": f"'{path}'", "grpo__validate_every_steps": "1", "rl__sample_games": "20"}
+    config = settings(tmp_path, word_directory, **options)
+    assert preflight(config, 0).numbers is not None
+    Pipeline(config, run, QUIET)("sft")
+    path.unlink()  # what is resumed goes by what was kept
+    Pipeline(config, run, QUIET)("grpo")
+    assert [row["secret"] for row in rows(run / "validation_secrets.jsonl")] == list(wanted)
+    shown = {row["secret"] for row in rows(run / "games.jsonl") if row["stage"] == "validation"}
+    assert shown == {*wanted}
+    taught = {row["secret"] for row in rows(run / "traces.jsonl")}
+    assert not (taught | played(run)) & {*wanted}
+    assert audit(run).clean
+    with pytest.raises(ConfigError, match=r"no file .*val\.jsonl"):
+        preflight(config, 0)
+
+
+def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directory, sixty, tmp_path: Path) -> None:
+    split, path = split_secrets(sixty), tmp_path / "val.txt"
+    options = {"grpo__validation_file": f"'{path}'", "grpo__validate_every_steps": "1"}
+    config = settings(tmp_path, word_directory, **options)
+    for words, told in (
+        (split.test[:2], "grpo.validation_file .*: line 1 is left out as test_secret, in all 2 test_secret"),
+        (split.train, "names every training secret"),
+    ):
+        path.write_text("\n".join(words))
+        for look in (lambda: preflight(config, 0), lambda: Pipeline(config, tmp_path / "run", QUIET)()):
+            with pytest.raises(ConfigError, match=told):
+                look()
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="validation_file is read by checkpoint selection; set validate_every_steps"):
+        settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'")
