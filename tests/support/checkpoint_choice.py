@@ -10,8 +10,8 @@ from contexts import context_for
 from grpo_training import SETTINGS
 from training_fixtures import compact, make_run, small_model
 
-from wordle_rl.rl.grpo.checkpoint_selection import Validation
 from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
 

@@ -187,6 +187,10 @@ class GRPOSettings(Section):
     """Candidates of checkpoint selection besides the start: start + alpha x (last step - start), alpha above 0 and at
     most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves."""
 
+    stop_below_start: bool = False
+    """End GRPO at a validation at which greedy play is significantly below that of the start (sign test, p below
+    0.01), and keep the best weights until then. Without it such a fall is only shown beside the progress."""
+
     @property
     def is_skipped(self) -> bool:
         """True if there is nothing to train."""
@@ -219,6 +223,8 @@ class GRPOSettings(Section):
             )
         if self.probe_every_steps and not self.prioritized_fraction:
             raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
+        if self.stop_below_start and not self.validate_every_steps:
+            raise ValueError("stop_below_start compares validations; set validate_every_steps")
         if self.validation_file is not None and not self.validate_every_steps:
             raise ValueError(
                 "validation_file is read by checkpoint selection; set validate_every_steps, or leave it out"

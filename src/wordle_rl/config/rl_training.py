@@ -97,7 +97,7 @@ class ExpertIterationTraining(ExpertIterationSettings, RoundTraining):
     """Games per secret."""
 
     def check(self) -> None:
-        """Refuse a choice among games where all of them are learnt from."""
+        """Refuse a choice among games where all of them are trained on."""
         super().check()
         if self.labels == "secret" and "keep_per_group" in self.model_fields_set:
             raise ValueError(

@@ -102,7 +102,7 @@ class RunConfig(Section):
         names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels == "secret"
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
-                "expert_iteration.labels 'secret' are guesses without thinking, which would be unlearnt; set "
+                "expert_iteration.labels 'secret' are guesses without thinking, which the model would forget; set "
                 'game.thinking to "off"'
             )
         grpo, starts = self.grpo, self.rl.starts

@@ -66,7 +66,7 @@ class GameSetup:
 class Scored:
     """A game with its reward and the advantage of each of its own turns.
 
-    From own turn `num_live_turns` on nothing can be learnt, as no answer is possible any more; None: all turns teach.
+    From own turn `num_live_turns` on nothing is trained on, as no answer is possible any more; None: all turns are.
     """
 
     trajectory: Trajectory

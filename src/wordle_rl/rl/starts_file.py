@@ -2,8 +2,8 @@
 
 Rows may be boards (`{"secret", "turns": [{"guess"}, …]}` of `wordle-rl import --format grpo`, of the
 `_rl_start_states.jsonl` of `wordle-rl dataset`, of traces and sample games), prompts (`{"prompt", "answer"}` of its
-`_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret and
-guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
+`_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret
+and guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
 secret, to be played from the empty board.
 """
 
@@ -61,7 +61,7 @@ class StartBoards:
         return wanted if wanted is not None else 1.0 if self.names_secrets else _BOARD_FRACTION
 
     def limited(self, max_secrets: int) -> StartBoards:
-        """The rows of the first so many secrets; 0: all."""
+        """The rows of the first `max_secrets` secrets; 0: all."""
         kept = {*self.secrets[: max_secrets or None]}
         starts = tuple(start for start in self.starts if start.secret in kept)
         return StartBoards(self.path, starts, self.rejected, self.notes)

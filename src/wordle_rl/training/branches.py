@@ -5,7 +5,7 @@ and sees that prefix and itself alone, so that every token is predicted from wha
 while the prefix is computed once:
 
     tokens     a  b  c  d  e | c  x  y | b  z
-    positions  0  1  2  3  4 | 2  3  4 | 1  2      a continuation begins where positions do not go on by one
+    positions  0  1  2  3  4 | 2  3  4 | 1  2      a continuation begins where positions do not rise by one
     y sees     a  b          | c  x  y
 
 The attention of `eager` and `sdpa` takes such masks; for others the continuations are rows of their own.

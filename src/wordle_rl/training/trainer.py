@@ -60,7 +60,11 @@ class RunCallback(TrainerCallback):
         self.guard = guard
         self._last_logged = 0
         self._started = time.perf_counter()
-        self._note = ""
+        self._note = self._remark = ""
+
+    def remark(self, text: str) -> None:
+        """Show a remark beside the progress from now on; empty: none."""
+        self._remark = text
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Append the step's numbers to metrics.jsonl."""
@@ -99,7 +103,8 @@ class RunCallback(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report progress; if any process was asked to stop, save and stop in all of them at the same step."""
         if self._progress is not None and state.is_world_process_zero:
-            self._progress(state.global_step, state.max_steps, self._note)
+            notes = [note for note in (self._note, self._remark) if note]
+            self._progress(state.global_step, state.max_steps, ", ".join(notes))
         self._stop.wanted = in_any_process(self._stop.wanted, args.device)
         if self._stop.wanted:
             control.should_save = True

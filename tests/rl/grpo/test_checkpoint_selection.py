@@ -15,13 +15,12 @@ from safetensors.torch import load_file
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.rl.grpo.train as grpo_module
-from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
-from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
+from wordle_rl.config import GRPOSettings
+from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
 from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.grpo.validation import Validated, Validation
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import read_object
-from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 
 
@@ -30,8 +29,8 @@ def fill(model: torch.nn.Module, value: float) -> None:
         model.weight.fill_(value)
 
 
-def costing(greedy: float, sampled: float = 9.0) -> dict[str, float]:
-    return {"greedy_cost": float(greedy), "cost": float(sampled)}
+def costing(greedy: float, sampled: float = 9.0, bound: float = 1.0, won: tuple[bool, ...] = ()) -> Validated:
+    return Validated({"greedy_cost": float(greedy), "cost": float(sampled), "validation_cost": float(bound)}, won)
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def chosen(sixty, tmp_path):
         run = make_run(tmp_path / "run", sixty)
         figures = iter(costs)
 
-        def validate(*_: float) -> dict[str, float]:
+        def validate(*_: float) -> Validated:
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
@@ -98,11 +97,72 @@ def test_greedy_play_counts_first_then_sampled_play(chosen) -> None:
     assert chosen([(4.0, 5.0), (3.5, 5.5), (3.5, 5.4), (3.6, 1.0)], resume_at=2)[:2] == (2.0, 2)
 
 
+def test_training_words_do_not_outvote_validation_words(chosen) -> None:
+    """Each step plays all words together better; the first plays the validation words worse than the start."""
+    assert chosen([(5.0, 5.0, 4.0), (3.0, 5.0, 4.1), (4.5, 5.0, 4.0)])[:2] == (2.0, 2)
+    assert chosen([(5.0, 5.0, 4.0), (4.5, 5.0, 3.0), (4.4, 5.0, 3.9)], resume_at=1)[:2] == (2.0, 2)
+
+
+WON, LOST = (True,) * 9, (True, *(False,) * 8)
+"""Greedy play of nine secrets: all won, and eight of them lost, which chance does in 1 of 256 runs."""
+
+
+@pytest.fixture
+def falling(sixty, tmp_path):
+    """A training whose play falls at its second validation and is back at its third."""
+
+    def make(**options):
+        model, said = torch.nn.Linear(2, 2, bias=False), []
+        played = iter([WON, LOST, WON])
+        run = make_run(tmp_path / "run", sixty)
+        best = BestWeights(
+            model, lambda *_: costing(3.0, won=next(played)), 1, run, tmp_path / "best", remark=said.append, **options
+        )
+        controls = []
+        for step in range(3):
+            state = SimpleNamespace(global_step=step, max_steps=9)
+            controls.append(SimpleNamespace(should_training_stop=False))
+            best.on_train_begin(None, state, None) if step == 0 else best.on_step_begin(
+                SimpleNamespace(device=torch.device("cpu")), state, controls[-1]
+            )
+        written = rows(run.directory / "metrics.jsonl")
+        return said, [control.should_training_stop for control in controls], [row["p_below_start"] for row in written]
+
+    return make
+
+
+def test_a_fall_below_the_start_is_told_while_it_lasts(falling) -> None:
+    said, stopped, probabilities = falling()
+    assert said == ["", "greedy play is below its start (p = 0.004)", ""]
+    assert stopped == [False] * 3
+    assert probabilities == [1.0, pytest.approx(1 / 2**8), 1.0]
+
+
+def test_a_fall_below_the_start_ends_the_training_if_asked_to(falling) -> None:
+    assert falling(stop_below_start=True)[1] == [False, True, False]
+
+
+def test_a_training_that_ended_early_gives_back_its_best_weights(
+    tokenizer, codec, sixty, split, tmp_path, monkeypatch
+) -> None:
+    played = iter([costing(3.0, won=WON), costing(9.0, won=LOST)])
+    monkeypatch.setattr(Validation, "__call__", lambda *_: next(played, costing(9.0, won=LOST)))
+    model = small_model(tokenizer)
+    start = {name: weight.clone() for name, weight in weights_of(model).items()}
+    context = context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False))
+    settings = SETTINGS.model_copy(update={"steps": 5, "validate_every_steps": 2, "stop_below_start": True})
+    train_grpo(model, codec, GameSetup(context, split.train, split.val), settings, make_run(tmp_path, sixty))
+    steps = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert steps[-1] < 5
+    assert all(torch.equal(start[name], weight) for name, weight in weights_of(model).items())
+    assert read_object(tmp_path / "grpo" / "selected.json")["step"] == 0
+
+
 def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
     costs = [(4.0, 5.0), (4.0, 6.0), (4.2, 3.0), (4.0, 4.0), (3.9, 3.9), (4.1, 3.5)]  # start, two steps, three blends
     weight, step, written = chosen(costs, alphas=(0.25, 0.5, 0.75, 1.0))
     assert (weight, step) == (1.0, 2), "half of the way from 0 to 2"
-    assert read_object(tmp_path / "selected.json") == {"step": 2, "alpha": 0.5, **costing(3.9, 3.9)}
+    assert read_object(tmp_path / "selected.json") == {"step": 2, "alpha": 0.5, **costing(3.9, 3.9).figures}
     assert [(row["stage"], row["step"]) for row in written[-3:]] == [("blend", 25), ("blend", 50), ("blend", 75)]
 
 
@@ -148,7 +208,9 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     second.weight = first.weight
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
-    best = BestWeights(model, lambda *_: costing(0.0), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    best = BestWeights(
+        model, lambda step, *_: costing(float(step)), 1, make_run(tmp_path / "run", sixty), tmp_path / "b"
+    )
     fill(first, 1.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
@@ -164,65 +226,6 @@ def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_pa
     chosen([1.0, 2.0, 3.0], alphas=(0.5, 1.0))
     assert not (tmp_path / "best").exists()
     assert read_object(tmp_path / "selected.json")["step"] == 0
-
-
-def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
-    tokenizer, codec, sixty, split, monkeypatch
-) -> None:
-    asked = []
-    sample = TransformersSampler.sample
-
-    def listen(self, requests):
-        asked.append((self.settings.temperature, len(requests)))
-        return sample(self, requests)
-
-    monkeypatch.setattr(TransformersSampler, "sample", listen)
-    model = small_model(tokenizer)
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
-    sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
-    validation = Validation(model, codec, setup, sampling)
-    lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0, "cost": 4.0, "greedy_cost": 4.0}
-    assert validation(0) == validation(1) == lost
-    greedy = len(split.val) + min(4 * len(split.val), len(split.train))
-    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
-    with pytest.raises(ConfigError, match="no validation secrets"):
-        Validation(
-            model,
-            codec,
-            GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), split.train),
-            sampling,
-        )
-
-
-def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
-    setup = GameSetup(
-        context_for(sixty, compact(max_turns=1), Solver(sixty, use_cache=False)),
-        split.train[-2:],
-        split.val,
-        split.train[:-2],
-    )
-    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validation = Validation(small_model(tokenizer), codec, setup, greedy)
-    assert len(validation._train) == min(4 * len(split.val), len(split.train))
-    assert len({*validation._train} - {*setup.secrets}) >= len(validation._train) - 2
-
-
-def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    setup = GameSetup(
-        context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers
-    )
-    run = make_run(tmp_path / "run", small_words)
-    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validate = Validation(small_model(tokenizer), codec, setup, greedy, GameLog(run), 4)
-    for step in range(0, 100, 10):
-        validate(step, number=step // 10)
-    shown = rows(run.directory / "games.jsonl")
-    assert [(row["stage"], row["step"]) for row in shown] == [
-        ("validation", s) for s in range(0, 100, 10) for _ in "four"
-    ]
-    assert len({row["secret"] for row in shown}) == min(40, len(small_words.answers))
-    assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
-    assert not any("reward" in row for row in shown), "nobody said what a game earns"
 
 
 def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:
@@ -256,7 +259,11 @@ def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_pat
     train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
     assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
-    assert read_object(tmp_path / "grpo" / "selected.json") == {"step": 2, "alpha": 0.5, **costing(4.0, 4.0)}
+    assert read_object(tmp_path / "grpo" / "selected.json") == {
+        "step": 2,
+        "alpha": 0.5,
+        **costing(4.0, 4.0, 4.0).figures,
+    }
 
 
 def test_interpolated_weights_are_named_in_their_games_and_show_other_words(choosing, tmp_path) -> None:

@@ -3,19 +3,20 @@
 Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
 Sampled play improves through most of training; greedy play declines if training lasts too long. Weights interpolated
 between the start and the end of a training often have most of the gain and none of that loss, so such weights can be
-candidates, too, or the only ones.
+candidates, too, or the only ones. Weights that play the validation secrets worse than the start are no candidates,
+however well they play the training secrets.
+
+A training whose greedy play falls below that of its start is found out while it runs: the games of each validation are
+paired with those of the start, secret by secret (sign test).
 
 Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
 """
 
 from __future__ import annotations
 
-import random
+import math
 import shutil
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import starmap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,122 +25,24 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.env import Transcript
-from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rl.grpo.play import OpenSampler
-from wordle_rl.rl.setup import GameSetup, transcript_row
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rl.grpo.validation import Validated
 from wordle_rl.runs import CHOICE_FILE, Run, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler, without_autocast
+from wordle_rl.training.guard import in_any_process
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    pass
 
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
-_TRAIN_PER_VALIDATION = 4
-_GAMES_PER_SECRET = 4
-"""Sampled games per validation secret; a single one is mostly luck."""
+_START_WINS_FILE = "start_wins.json"
 _COSTS = ("greedy_cost", "cost")
 """Criteria by which weights are compared, in this order."""
-
-
-class Validation:
-    """Plays the validation secrets with the current weights: greedily, and sampled as in training.
-
-    It also plays training secrets greedily, four for each validation secret, always the same ones.
-
-    Args:
-        model: The policy.
-        codec: Its tokenizer and template.
-        setup: Words, prompts, and the validation secrets.
-        sampling: How tokens are drawn in training; the random stream is the same each time.
-        log: Where sample games of greedy play are written, of other secrets at every validation; None: nowhere.
-        sample_games: How many per validation.
-        open_sampler: Opens the sampler that plays; None: the model itself does, in its own precision.
-        reward_of: The reward of a game, written with it; None: no reward is.
-
-    Raises:
-        ConfigError: If there are no validation secrets.
-    """
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        codec: ChatCodec,
-        setup: GameSetup,
-        sampling: SamplingSettings,
-        log: GameLog | None = None,
-        sample_games: int = 0,
-        open_sampler: OpenSampler | None = None,
-        reward_of: Callable[[Transcript], RewardBreakdown] | None = None,
-    ) -> None:
-        if not setup.validation:
-            raise ConfigError("there are no validation secrets to choose weights by; set validate_every_steps to 0")
-        self._model, self._codec, self._setup, self._sampling = model, codec, setup, sampling
-        self._log, self._sample_games = log, sample_games
-        self._open_sampler = open_sampler or self._open_model
-        self._reward_of = reward_of
-        known = [*setup.rehearsal, *setup.secrets]
-        count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
-        self._train = random.Random(0).sample(known, count)
-        self._shown = random.Random(0).sample(range(len(setup.validation)), len(setup.validation))
-
-    def __call__(self, step: int, alpha: float = 1.0, number: int = 0) -> dict[str, float]:
-        """Win rates, 0 to 1, and mean guesses, a loss as one more than the game allows.
-
-        `cost` is that of sampled play on validation secrets, `greedy_cost` that of greedy play on validation and
-        training secrets.
-
-        Args:
-            step: Of the training.
-            alpha: The weights that play: start + alpha x (those of the step - start). It is written with each game.
-            number: Of the validation, counted from 0; it decides which games are written.
-        """
-        everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
-        greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
-        often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
-        sampled = self._play(often, self._sampling)
-        if self._log is not None and is_first():
-            shown = [greedy[place] for place in self._places(number)]
-            reward_of = self._reward_of
-            games = ((game, reward_of(game) if reward_of is not None else None) for game in shown)
-            self._log.add("validation", step, ({"alpha": alpha, **row} for row in starmap(transcript_row, games)))
-        return {
-            "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
-            "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
-            **({"train_win_rate": statistics.fmean(transcript.won for transcript in trained)} if trained else {}),
-            "cost": self._cost(sampled),
-            "greedy_cost": self._cost(everything),
-        }
-
-    def _places(self, number: int) -> list[int]:
-        """Validation secrets whose games are written: the next ones of a fixed order, round and round."""
-        total = len(self._shown)
-        count = min(self._sample_games, total)
-        return [self._shown[place % total] for place in range(number * count, (number + 1) * count)]
-
-    def _cost(self, games: Sequence[Transcript]) -> float:
-        lost = self._setup.prompter.rules.max_turns + 1
-        return statistics.fmean(game.turns_used if game.won else lost for game in games)
-
-    def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
-        starts = [InitialState(secret) for secret in secrets]
-        words, prompter = self._setup.words, self._setup.prompter
-        with self._open_sampler(sampling, 0) as (sampler, budget):
-            games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
-        return [game.transcript for game in games]
-
-    @contextmanager
-    def _open_model(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, None]]:
-        with without_autocast(self._model):  # as evaluation will play
-            yield TransformersSampler(self._model, self._codec, sampling, seed), None
+_BOUND = "validation_cost"
+"""Criterion in which no candidate may be worse than the start."""
+_SIGNIFICANT = 0.01
+"""Probability below which a fall under the start is shown; with a validation every few steps 0.05 would be chance."""
 
 
 class BestWeights(TrainerCallback):
@@ -151,29 +54,35 @@ class BestWeights(TrainerCallback):
 
     Args:
         model: The model in training.
-        validate: Gives figures, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then
-            lower `cost`; the others are only logged.
+        validate: Plays, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then lower
+            `cost`; `validation_cost` may not exceed that of the start; the other figures are only logged.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
         directory: Where the best weights are kept during training.
         alphas: Which weights are candidates at the end: start + alpha x (last step - start); the
             start is one in any case, and those of the steps only with 1 among them.
+        stop_below_start: End the training once greedy play is significantly below that of the start.
+        remark: Called with a note on such a fall, and with an empty one at its end.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        validate: Callable[[int, float, int], Mapping[str, float]],
+        validate: Callable[[int, float, int], Validated],
         every_steps: int,
         run: Run,
         directory: Path,
         alphas: Sequence[float] = (1.0,),
+        *,
+        stop_below_start: bool = False,
+        remark: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._model, self._validate, self._every_steps = model, validate, every_steps
         self._run, self._directory = run, directory
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
         self._last_validated: int | None = None
+        self._stop_below_start, self._remark = stop_below_start, remark
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the initial weights, unless training resumes from a checkpoint."""
@@ -185,7 +94,9 @@ class BestWeights(TrainerCallback):
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the weights of the last step when it is time."""
         if state.global_step and state.global_step % self._every_steps == 0:
-            self._consider(state.global_step)
+            fell = self._consider(state.global_step)
+            if self._stop_below_start and in_any_process(fell, args.device):
+                control.should_training_stop = True
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the final weights."""
@@ -224,27 +135,51 @@ class BestWeights(TrainerCallback):
                 now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, alpha))
             self._consider(last_step, alpha)
 
-    def _consider(self, step: int, alpha: float = 1.0) -> None:
-        figures = dict(self._validate(step, alpha, self._number(step, alpha)))
+    def _consider(self, step: int, alpha: float = 1.0) -> bool:
+        """Validate the current weights and keep them if they are the best; True if they play below the start."""
+        found = self._validate(step, alpha, self._number(step, alpha))
         self._last_validated = step
         if not is_first():
-            return
+            return False
+        p_below = self._p_below_start(step, found.won)
         percent = round(100 * alpha, 6)
         where = {"stage": "validation", "step": step} if alpha == 1 else {"stage": "blend", "step": percent}
-        self._run.append("metrics.jsonl", {**where, **figures})
+        self._run.append("metrics.jsonl", {**where, **found.figures, "p_below_start": p_below})
+        fell = p_below < _SIGNIFICANT
+        if alpha == 1:
+            self._remark(f"greedy play is below its start (p = {p_below:.1g})" if fell else "")
+        self._keep_if_best(step, alpha, found.figures)
+        return fell
+
+    def _keep_if_best(self, step: int, alpha: float, figures: Mapping[str, float]) -> None:
         record = self._directory / _RECORD_FILE
         if step and alpha == 1 and not self._takes_steps:
             return
         costs = {name: figures[name] for name in _COSTS}
+        bound = figures[_BOUND]
         if step and record.is_file():
             best = read_object(record)
-            if [best[name] for name in _COSTS] < list(costs.values()):
+            bound = best[_BOUND]
+            if figures[_BOUND] > bound or [best[name] for name in _COSTS] < list(costs.values()):
                 return
         self._keep(_WEIGHTS_FILE)
-        write_json(record, {"step": step, "alpha": alpha, **costs})
+        write_json(record, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
+
+    def _p_below_start(self, step: int, won: Sequence[bool]) -> float:
+        """Probability of at least as many losses among the games that one of them lost, if both played alike."""
+        path = self._directory / _START_WINS_FILE
+        if step == 0 or not path.is_file():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            write_json(path, {"won": list(won)})
+            return 1.0
+        start = read_object(path)["won"]
+        only_start = sum(a and not b for a, b in zip(start, won, strict=True))
+        only_now = sum(b and not a for a, b in zip(start, won, strict=True))
+        differing = only_start + only_now
+        return sum(math.comb(differing, won) for won in range(only_now + 1)) / 2**differing
 
     def _number(self, step: int, alpha: float) -> int:
-        """Number of a validation, the same in a resumed training: the start, every so many steps, the end, blends."""
+        """Number of a validation, the same in a resumed training: the start, every few steps, the end, blends."""
         of_step = -(-step // self._every_steps)
         return of_step if alpha == 1 else of_step + 1 + self._between.index(alpha)
 

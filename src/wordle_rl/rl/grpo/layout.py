@@ -2,7 +2,7 @@
 
 In transcript shape a row is a whole game. In state shape, and with candidates, a row is one reply under its prompt; a
 game then has as many rows as it may have replies, and those it did not need are blank. Either way every sampled token
-is trained on exactly once, under the prompt it was sampled from, but those of turns from which nothing can be learnt:
+is trained on exactly once, under the prompt it was sampled from, but those of turns that can teach nothing:
 masked, they do not count in the denominator of the loss either.
 """
 

@@ -141,8 +141,7 @@ class GroupRollouts:
     def note_compliance(self, format_compliance: float) -> None:
         """Take in the format compliance of a step, over all processes.
 
-        The reward schedule may depend on the best mean of `COMPLIANCE_STEPS` steps in a row; before so many there is
-        none.
+        The reward schedule may depend on the best mean of `COMPLIANCE_STEPS` steps in a row; before that there is none.
         """
         self._compliance.append(format_compliance)
         if len(self._compliance) == COMPLIANCE_STEPS:

@@ -5,6 +5,7 @@
     GameLog              sample games, to games.jsonl and trackers
     GroupRollouts        the games of a step               rollouts.py
     WordleGRPOTrainer    the loss and the optimizer step   trainer.py
+    Validation           play of the current weights       validation.py
     BestWeights          checkpoint selection              checkpoint_selection.py
 """
 
@@ -23,9 +24,10 @@ from wordle_rl.config import ConfigError, GRPOTraining
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
 from wordle_rl.models.multimodal import is_text_part
-from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
+from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import StateCallback, WordleGRPOTrainer
+from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs import BufferedRun, Run, read_object
@@ -114,7 +116,16 @@ def train_grpo(
             sampling, num_samples = settings.sampling, settings.sample_games
             validation = Validation(model, codec, setup, sampling, log, num_samples, player, rollouts.reward_of)
             every, alphas = settings.validate_every_steps, settings.interpolation_alphas
-            best = BestWeights(model, validation, every, own_run, directory / "best", alphas)
+            best = BestWeights(
+                model,
+                validation,
+                every,
+                own_run,
+                directory / "best",
+                alphas,
+                stop_below_start=settings.stop_below_start,
+                remark=metrics.remark,
+            )
             trainer.add_callback(best)
         # transformers takes no optimizer in the constructor where FSDP shards the weights
         trainer.optimizer = make_optimizer(model, settings.optimizer)
@@ -126,7 +137,7 @@ def train_grpo(
     guard.check(checkpoints)
     log.detach_trackers()
     if best is not None:
-        best.take_best(settings.steps)
+        best.take_best(trainer.state.global_step or settings.steps)  # 0: nothing was left to train
     if settings.engine == "vllm":
         release_engine(trainer)
     save_trained(trainer, codec, directory)

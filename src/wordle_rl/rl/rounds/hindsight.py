@@ -1,13 +1,13 @@
 """Hindsight labels: the policy learns, at every board of its own games, the word that would have won there.
 
-A win tells a policy about one word, a loss about none. But once a game is over its secret is known, and with it the
+A win rewards one word, a loss none. But once a game is over its secret is known, and with it the
 reward of every word that might have been named: 1 for the secret, 0 for all others. On a board b the expected reward of
 winning at once is therefore no more than the policy's probability of the secret, pi(s | b), and its gradient needs no
 sampled guess:
 
     grad E[win now] = grad pi(s | b) = pi(s | b) grad log pi(s | b)
 
-Here log pi(s | b) is trained, the same without the factor, under which rarely named secrets would hardly be learnt.
+Here log pi(s | b) is trained, the same without the factor, which would all but stop rarely named secrets from gaining.
 Averaged over secrets this makes the policy name each word as often as it is the secret of such a board: words that
 the clues allow. No solver and no list of candidates is asked; whoever played the game could compute it.
 
