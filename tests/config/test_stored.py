@@ -47,7 +47,8 @@ def test_every_setting_of_version_1_has_its_name_of_today_or_is_said_to_be_gone(
     moved = {setting: text.removeprefix("now ") for setting, text in told.items() if text.startswith("now ")}
     assert {text.partition(",")[0] for text in moved.values()} <= TODAY
     gone = {setting for setting in old if told[setting]} - moved.keys()
-    assert gone == {(name, "reward", "over_steps") for name in ALGORITHM_NAMES}
+    expected = {(name, "reward", "over_steps") for name in ALGORITHM_NAMES} | {("sft", "compile")}
+    assert gone == expected | {(name, "optimizer", "max_bad_steps") for name in ("sft", *ALGORITHM_NAMES)}
 
 
 def test_the_defaults_of_version_1_are_those_of_today(tmp_path: Path) -> None:

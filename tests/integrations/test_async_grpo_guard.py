@@ -17,6 +17,7 @@ from wordle_rl.integrations import async_grpo as module
 from wordle_rl.integrations.async_settings import AsyncSettings
 from wordle_rl.models.loading import load_model
 from wordle_rl.runs import RunError
+from wordle_rl.training import guard
 from wordle_rl.training.guard import StepGuard
 
 GAMES_PER_STEP = 8
@@ -69,8 +70,8 @@ def train(finished_run, word_directory, tmp_path, monkeypatch):
         changes = {
             "grpo__credit": '"game"', "grpo__scale_advantages": "true", "grpo__steps": str(STEPS),
             "grpo__save_steps": "1", "grpo.optimizer__learning_rate": "1e-3",
-            "grpo.optimizer__max_bad_steps": str(max_bad_steps),
         }  # fmt: skip
+        monkeypatch.setattr(guard, "MAX_BAD_STEPS", max_bad_steps)
         config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
         module.train(config, tmp_path / "run", AsyncSettings(server="http://localhost:9"), sent := Sent())
         return sent.weights

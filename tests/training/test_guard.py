@@ -16,6 +16,7 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.runs import RunError
+from wordle_rl.training import guard
 from wordle_rl.training.checkpoints import last_checkpoint
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.sft import GameSFTTrainer, train_sft
@@ -33,6 +34,7 @@ class Poisoned:
         self.model = small_model(tokenizer)
         self.grpo = Training(tokenizer, codec, words, monkeypatch)
         self.after: dict[int, dict] = {0: weights_of(self.model)}
+        self.patch = monkeypatch
 
     def __call__(self, stage: str, directory: Path, bad: set[int], limit: int = 5, save_steps: int = 0) -> None:
         calls = [0]
@@ -42,7 +44,8 @@ class Poisoned:
             return torch.full_like(gradient, float("nan")) if calls[0] in bad else gradient
 
         self.model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
-        changes = {"optimizer": fast(max_bad_steps=limit), "save_steps": save_steps}
+        self.patch.setattr(guard, "MAX_BAD_STEPS", limit)
+        changes = {"optimizer": fast(), "save_steps": save_steps}
         if stage == "sft":
             settings = SFT.model_copy(update=changes)
             run = make_run(directory, self.words)

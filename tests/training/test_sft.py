@@ -229,28 +229,6 @@ def test_gradient_checkpointing_reads_layers_twice_and_changes_no_update(
     assert close(weights_of(models[0]), weights_of(models[1]))
 
 
-@pytest.mark.slow
-def test_a_compiled_model_trains_alike(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    """With a backend that runs the graph it was given, since a real one takes a minute."""
-    graphs = []
-
-    def backend(graph, _inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    settings = SETTINGS.model_copy(update={"epochs": 1})
-    models = [small_model(tokenizer), small_model(tokenizer)]
-    train_sft(models[0], codec, examples, settings, make_run(tmp_path / "plain", sixty))
-    compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda model, **_kwargs: compile_(model, backend=backend))
-    settings = settings.model_copy(update={"compile": True})
-    directory = train_sft(models[1], codec, examples, settings, make_run(tmp_path / "compiled", sixty))
-    assert graphs
-    assert close(weights_of(models[0]), weights_of(models[1]))
-    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
-    assert close(weights_of(saved), weights_of(models[1]))
-
-
 def test_without_games_nothing_is_trained(tokenizer, codec, sixty, tmp_path) -> None:
     with pytest.raises(ConfigError, match="no games to train on"):
         train_sft(small_model(tokenizer), codec, [], SETTINGS, make_run(tmp_path, sixty))

@@ -34,6 +34,11 @@ _MOVED = {
     ("starts_share",): "rl.starts.fraction",
     ("eval", "max_completion_tokens"): "max_completion_tokens",
 }
+_ENDED = {
+    "max_bad_steps": "dropped; training stops after 5 steps in a row that are not finite",
+    "compile": "dropped, it was slower",
+}
+"""Last part of a name in version 1 -> its end, in any section."""
 _GONE = {
     "over_steps": "dropped; weights switch at rl.reward.threshold",
     "replay_games": "dropped, it did not help",
@@ -50,6 +55,8 @@ def successor(setting: tuple[str, ...]) -> str:
     """
     if setting in _MOVED:
         return f"now {_MOVED[setting]}"
+    if setting[-1] in _ENDED:
+        return _ENDED[setting[-1]]
     section, name = setting[:-1], _RENAMED.get(setting[-1], setting[-1])
     of_algorithm = bool(section) and section[0] in ALGORITHM_NAMES
     if of_algorithm and name in _GONE:
@@ -123,8 +130,9 @@ def _from_1(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A section with today's names."""
+    """A section with today's names, without settings that ended."""
     return {
         _RENAMED.get(name, name): _renamed(value) if isinstance(value, dict) else value
         for name, value in values.items()
+        if name not in _ENDED
     }

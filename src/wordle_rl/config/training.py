@@ -54,8 +54,6 @@ class OptimizerSettings(Section):
     """Steps in which the rate rises; 0: by warmup_fraction."""
     schedule: Literal["constant", "linear", "cosine", "stable_decay"] = "cosine"
     """Schedule after the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
-    max_bad_steps: int = Field(5, ge=1)
-    """Skip steps with a non-finite loss or gradient; stop after this many in a row."""
 
 
 class RLOptimizerSettings(OptimizerSettings):
@@ -93,8 +91,6 @@ class SFTSettings(Section):
     evenly spaced, and after the last step; 0: never."""
     save_each_epoch: bool = False
     """Keep model and tokenizer after each epoch, in sft/epochs."""
-    compile: bool = False
-    """Run the model through torch.compile while training."""
 
 
 class FixedRewardSettings(Section):

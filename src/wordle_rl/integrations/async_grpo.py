@@ -176,7 +176,7 @@ def make_trainer(
         weight_sync_timeout=asynchronous.weight_sync_timeout_s,
         report_to=list(config.report_to),
     )
-    guard = StepGuard("grpo", grpo.optimizer.max_bad_steps)
+    guard = StepGuard("grpo")
     trainer = WordleAsyncTrainer(
         model=start,
         args=arguments,

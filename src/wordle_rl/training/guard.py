@@ -22,6 +22,10 @@ def in_any_process(wanted: bool, device: torch.device) -> bool:
     return bool(flag.item())
 
 
+MAX_BAD_STEPS = 5
+"""Bad steps in a row after which training stops."""
+
+
 class StepGuard(TrainerCallback):
     """Skips steps whose loss or gradient is not finite, and stops a training after too many of them in a row.
 
@@ -31,11 +35,10 @@ class StepGuard(TrainerCallback):
 
     Args:
         stage: Of the training, for the message.
-        limit: Bad steps in a row after which training stops.
     """
 
-    def __init__(self, stage: str, limit: int) -> None:
-        self._stage, self._limit = stage, limit
+    def __init__(self, stage: str) -> None:
+        self._stage, self._limit = stage, MAX_BAD_STEPS
         self._loss_is_bad = False
         self._in_a_row = 0
         self._skipped = 0

@@ -90,7 +90,7 @@ def train_sft(
     directory = run.directory / "sft"
     checkpoints = directory / "checkpoints"
     with held_interrupt() as stop, known_warnings_silenced():
-        guard = StepGuard("sft", settings.optimizer.max_bad_steps)
+        guard = StepGuard("sft")
         callback = RunCallback(run, "sft", stop, progress, "loss", guard)
         trainer = fit_games(
             model,
@@ -305,6 +305,5 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
         report_to=list(report_to),
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,  # they are the columns of `as_dataset`
-        torch_compile=settings.compile,
         **({"save_strategy": "no"} | extra),
     )

@@ -65,9 +65,6 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.vllm: --tensor-parallel and --memory-fraction say so; leave it out": "vllm" in grpo.model_fields_set,
         'rl.optimizer.name: set it to "adamw"': optimizer.name != "adamw",
         'rl.optimizer.schedule: use "constant" or "cosine"': optimizer.schedule not in ("constant", "cosine"),
-        "rl.optimizer.max_bad_steps: it has no such limit; leave it out": (
-            "max_bad_steps" in optimizer.model_fields_set
-        ),
         "model.load_in_4bit: weights are held in 16 or 32 bits; set it to false": config.model.load_in_4bit,
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
     }

@@ -94,7 +94,7 @@ def train_grpo(
     reporters = _reporters(report_to, directory)
     log = GameLog(own_run, game_trackers(report_to, reporters, setup.prompter) if is_first() else ())
     rollouts = GroupRollouts(setup, codec, settings, log, seed, process=process_index(), num_processes=num_processes())
-    guard = StepGuard("grpo", settings.optimizer.max_bad_steps)
+    guard = StepGuard("grpo")
     engine = _engine_arguments(settings, setup, codec, context_length(model))
     with held_interrupt() as stop, known_warnings_silenced():
         metrics = RunCallback(run, "grpo", stop, progress, "win_rate", guard)

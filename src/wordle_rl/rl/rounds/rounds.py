@@ -186,7 +186,7 @@ class Rounds:
             write_jsonl(stored, [head, *rows])
         head, *rows = read_jsonl(stored)
         started = time.perf_counter()
-        guard = StepGuard(self.name, self.settings.optimizer.max_bad_steps)
+        guard = StepGuard(self.name)
         callback = _RoundCallback(self.run, self.name, stop, self._told_of_training(number), guard)
         if self._trained(method, rows, callback, number, stop):
             seconds = {"seconds/training": time.perf_counter() - started}
