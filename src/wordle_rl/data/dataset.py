@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.config import ConfigError
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.data.trace import Trace, TraceTurn
@@ -155,9 +155,11 @@ def encode_traces(
         _warm(codec, [dialogue for _, dialogue in games])
         for trace, dialogue in games:
             ids, mask = codec.encode_game(dialogue)
-            if prompter.shape is Shape.TRANSCRIPT:
+            if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
                 mask = _only_taught(mask, [turn.taught for turn in trace.turns])
-            if len(ids) > max_length:
+            if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
+                encoded.rejected["unwritable"] += 1  # the embedded model has tokens for its own words alone
+            elif len(ids) > max_length:
                 encoded.rejected["too_long"] += 1
             elif not any(mask):
                 encoded.rejected["nothing_taught"] += 1
@@ -170,6 +172,8 @@ def encode_traces(
 
 
 def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
+    if trace.messages:
+        return [[*trace.messages]]
     if prompter.shape is Shape.STATE:
         return list(turn_conversations(trace, prompter))
     return [conversation(trace, prompter)] if trace.turns else []
@@ -233,7 +237,7 @@ class DatasetLimits:
 def strict_words_of(trace: Trace, split: Split) -> frozenset[str]:
     """The strict words that a game names: as its secret, as a guess, or in a reply or its thinking."""
     texts = (text for turn in trace.turns for text in (turn.guess, turn.thinking, turn.reply))
-    return split.strict_words_in(trace.secret, *texts)
+    return split.strict_words_in(trace.secret, *texts, *(message["content"] for message in trace.messages))
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:

@@ -2,8 +2,8 @@
 
 Rows may be boards (`{"secret", "turns": [{"guess"}, …]}` of `wordle-rl import --format grpo`, of the
 `_rl_start_states.jsonl` of `wordle-rl dataset`, of traces and sample games), prompts (`{"prompt", "answer"}` of its
-`_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret and
-guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
+`_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret
+and guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
 secret, to be played from the empty board.
 """
 
