@@ -93,6 +93,11 @@ class Trace:
         """True if the last guess found the secret."""
         return bool(self.turns) and self.turns[-1].guess == self.secret
 
+    @property
+    def num_guesses(self) -> int:
+        """The turns of the game, without refusals that were free."""
+        return sum(turn.costs_turn for turn in self.turns)
+
     def board(self, turns: int | None = None) -> list[Turn]:
         """The first `turns` turns (all by default) as the rules see them."""
         return board_of(self.turns[:turns])
