@@ -15,11 +15,10 @@ from wordle_rl.data.dataset import (
     conversation,
     encode_traces,
     fault_of,
-    summarise,
-    summarise_teachers,
     turn_conversations,
     write_dataset,
 )
+from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Guess, Shape, Style, Thinking

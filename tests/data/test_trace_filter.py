@@ -198,7 +198,7 @@ def test_a_run_without_its_file_of_games_writes_nothing(word_directory, tmp_path
 
     changes = {"traces__file": json.dumps(str(tmp_path / "missing.jsonl"))}
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    with pytest.raises(RunError, match="no file"):
+    with pytest.raises(ConfigError, match="no file"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 

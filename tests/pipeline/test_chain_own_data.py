@@ -1,5 +1,6 @@
 """Laws of runs on data of one's own: secrets from a file, a limit on them, a validation file."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import rows, write_config
+from training_fixtures import compact, rows, write_config
 
 from wordle_rl.config import ConfigError, load_config
+from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import write_jsonl
@@ -88,3 +90,28 @@ def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directo
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="validation_file is read by checkpoint selection; set validate_every_steps"):
         settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'")
+
+
+@pytest.mark.parametrize("form", ["messages", "instruction"])
+def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_directory, sixty, tmp_path: Path) -> None:
+    split, run, path = split_secrets(sixty), tmp_path / "run", tmp_path / "chat.jsonl"
+    opening = [dict(message) for message in compact().opening()]
+    secrets = (*split.train[:12], split.val[0], split.test[0])
+    replies = [f"<guess>{secret}</guess>" for secret in secrets]
+    given = {
+        "messages": [{"messages": [*opening, {"role": "assistant", "content": said}]} for said in replies],
+        "instruction": [{"instruction": opening[-1]["content"], "output": said} for said in replies],
+    }
+    write_jsonl(path, given[form])
+    options = {"traces__file": f"'{path}'", "grpo__steps": "0"}
+    told = Console(width=300, force_terminal=False, file=StringIO())
+    Pipeline(settings(tmp_path, word_directory, **options), run, told)()
+    assert "12 teacher games of " in told.file.getvalue()
+    assert "left out: 1 test_secret, 1 val_secret" in told.file.getvalue()
+    assert ("begin with another prompt" in told.file.getvalue()) == (form == "instruction" and len(opening) > 1)
+    assert {row["secret"] for row in rows(run / "traces.jsonl")} == {*split.train[:12]}
+    metrics = rows(run / "metrics.jsonl")
+    assert any("validation_loss" in row for row in metrics)
+    assert audit(run).clean
+    assert not strata_of_run(run).complete, "which boards were shown is not known"
+    assert (run / "report.html").is_file()

@@ -67,4 +67,4 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
     for name, (same, won) in shown.own_games.items():
         yield f"{same:>9,} of the {won:,} held-out games that {name} won stand in the training games turn for turn"
     if not shown.complete:
-        yield "a model of this run was trained before, and the records of that are not here: more may have been shown"
+        yield "more may have been shown: by conversations (traces.file), or before, to a model trained elsewhere"

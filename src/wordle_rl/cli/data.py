@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -9,21 +10,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from pydantic import ValidationError
 from rich.table import Table
 
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, StrictFraction, Words
-from wordle_rl.config import ConfigError
-from wordle_rl.data.dataset import DatasetLimits, summarise, summarise_teachers, write_dataset
+from wordle_rl.config import ConfigError, StartSettings, TeacherSettings, TraceSettings, describe
+from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, write_dataset
 from wordle_rl.data.external import Format, import_rows
+from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate import write_rows
-from wordle_rl.game import Rules
+from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.rl.prefix_guesses import PrefixGuesses
+from wordle_rl.runs.game_rows import board_row
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import validation_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, split_secrets
 
 
 def analyze(
@@ -108,9 +116,16 @@ def dataset(
     consistent_only: bool = True,
     check_thinking: bool = True,
     max_tokens: int = 0,
+    form: Annotated[SFTForm, tyro.conf.arg(name="format", help="Form of the SFT rows; see above.")] = "messages",
+    validation: bool = True,
+    starts_player: str | None = None,
+    max_prefix_guesses: int = 4,
     as_json: Json = False,
 ) -> None:
     """Check traces again and turn them into SFT and RL rows; every rejected game is counted by reason.
+
+    SFT rows are conversations (`messages`), or with `--format instruction` a row of instruction, output for every
+    reply. The solver's traces have no validation secrets: it plays those once more for `<out>_sft_val.jsonl`.
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
@@ -133,23 +148,29 @@ def dataset(
             rejected; `--no-` leaves thinking unchecked.
         max_tokens: Games of more completion tokens, as the endpoint counted them, are rejected, and so are games
             without a count (the solver's, or of an endpoint that does not count); 0: no bound.
+        validation: Have the solver play each validation secret once, if all games are its own; `--no-` leaves it out.
+        starts_player: Draw the boards of `<out>_rl_start_states.jsonl`, one for each training secret, by this player
+            (`random`, `consistent` or `teacher`; `consistent:5` opens with one of the 5 best openers); left out: the
+            boards before the last guess of each game.
+        max_prefix_guesses: With --starts-player: most guesses on a board; each number from 0 on is as frequent.
     """
     limits = DatasetLimits(max_turns, max_words, won_only, consistent_only, check_thinking, max_tokens, thinking)
     found = load_words(words)
     turns = _turns_of(traces) if game_turns is None else game_turns
     if turns < 1:
         raise ConfigError(f"--game-turns {turns} makes no game; give at least 1")
-    if limits.max_turns is None:
-        limits = replace(limits, max_turns=turns)
-    elif limits.max_turns > turns:
-        raise ConfigError(
-            f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
-            f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
-        )
+    limits = _within(limits, turns)
     rules = Rules(max_turns=turns)
     prompter = Prompter(style, shape, limits.thinking, found.word_length, rules, system_prompt)
     split = split_secrets(found, split_seed, strict_fraction=strict_fraction)
-    counts = write_dataset(_games(traces), found, split, prompter, limits, out)
+    solver = Solver(found.reserving(split.strict).named)
+    games = _games(traces)
+    if validation and max_tokens == 0:
+        games = chain(games, _validation_games(traces, found, split, solver, limits, turns))
+    boards = None
+    if starts_player is not None:
+        boards = _boards(found, split, solver, starts_player, max_prefix_guesses, turns)
+    counts = write_dataset(games, found, split, prompter, limits, out, form=form, boards=boards)
     if as_json:
         console.print_json(counts)
         return
@@ -161,6 +182,49 @@ def dataset(
         console.out.print(f"{games:>8,} games left out: {reason}", highlight=False)
     if not counts["rows"]["sft_val"]:
         console.out.print("no SFT rows for validation: the games have no validation secret", highlight=False)
+
+
+def _within(limits: DatasetLimits, turns: int) -> DatasetLimits:
+    """Limits with a bound on guesses that a game may reach."""
+    if limits.max_turns is None:
+        return replace(limits, max_turns=turns)
+    if limits.max_turns > turns:
+        raise ConfigError(
+            f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
+            f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
+        )
+    return limits
+
+
+def _validation_games(
+    path: Path, words: WordList, split: Split, solver: Solver, limits: DatasetLimits, turns: int
+) -> Iterator[Trace]:
+    """The solver's sound games of validation secrets, if a file has only its games and none of these."""
+    narrate = False
+    for trace in _games(path):
+        if trace.teacher != "solver" or split.part_of(trace.secret) == "val":
+            return
+        narrate = narrate or any(turn.thinking for turn in trace.turns)
+    settings = TraceSettings(narrate=narrate, teacher=TeacherSettings(stray_rate=0.0, max_turns=turns))
+    games = validation_traces(split, SolverTeacher(solver), settings, seed=0)
+    yield from (game for game in games if fault_of(game, words, limits) is None)  # what is rejected is not counted
+
+
+def _boards(
+    words: WordList, split: Split, solver: Solver, player: str, most: int, turns: int
+) -> Iterator[dict[str, Any]]:
+    """A board for each training secret, by a player."""
+    try:
+        settings = StartSettings(player=player, max_prefix_guesses=most)
+    except ValueError as error:
+        raise ConfigError(f"--starts-{describe(error)}" if isinstance(error, ValidationError) else str(error)) from None
+    if most >= turns:
+        raise ConfigError(f"--max-prefix-guesses {most} leaves none of {turns} turns to play; lower it")
+    prefixes, rng = PrefixGuesses(words, solver, settings), random.Random("boards")
+    return (
+        board_row(secret, [(guess, score_guess(secret, guess)) for guess in prefixes(secret, rng)])
+        for secret in split.train
+    )
 
 
 def _turns_of(path: Path) -> int:

@@ -44,8 +44,10 @@ class TraceSettings(Section):
 
     file: Path | None = None
     """Learn from the games of this file of `wordle-rl traces`, or of this directory of wordle_data_WORD.csv, instead of
-    playing new ones. Left out are games whose secret may not be taught, and games that come out differently when played
-    again by the rules of the run. Games that the solver did not play are also left out for the reasons of `wordle-rl
+    playing new ones; or from conversations of your own, rows of `messages` or of `instruction, output` (JSON lines,
+    CSV, parquet, or a data set of the hub as OWNER/NAME), word for word. Left out are games whose secret may not be
+    taught, games that come out differently when played again by the rules of the run, and conversations with a reply
+    that holds no listed guess. Games that the solver did not play are also left out for the reasons of `wordle-rl
     dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
     only `num_games` and `rl_only_fraction` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)

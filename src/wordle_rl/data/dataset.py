@@ -1,16 +1,16 @@
-"""Traces -> summaries, filtered SFT and RL rows, and token sequences to train on."""
+"""Traces -> filtered SFT and RL rows, and token sequences to train on."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.config import ConfigError
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.data.trace import Trace, TraceTurn
@@ -27,75 +27,18 @@ CHAT_ROW = frozenset({"messages"})
 """Fields of a conversation to fine-tune on."""
 
 
+INSTRUCTION_ROW = frozenset({"instruction", "output"})
+"""Fields of one reply to fine-tune on, with all that was said before it as one text."""
+
+SFTForm = Literal["messages", "instruction"]
+"""Form of rows to fine-tune on."""
+
 PROMPT_ROW = frozenset({"prompt", "answer"})
 """Fields of a first prompt and the secret of its game."""
 
 
 START_ROW = frozenset({"secret", "turns"})
 """Fields of a board to start a game from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Figures of a teacher, on one secret or on all of them (`secret` is then empty).
-
-    `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
-    `num_broken_turns` turns of finished games that broke the rules.
-    """
-
-    secret: str
-    num_games: int
-    num_wins: int
-    mean_guesses_on_wins: float | None
-    teacher: str = "solver"
-    num_errors: int = 0
-    num_broken_turns: int = 0
-
-    @property
-    def win_rate(self) -> float:
-        """Fraction of finished games won, 0 to 1; 0 if none was finished."""
-        return self.num_wins / self.num_games if self.num_games else 0.0
-
-
-def summarise(traces: Iterable[Trace]) -> list[Summary]:
-    """Count games, wins and guesses per secret and teacher, hardest first."""
-    return sorted(
-        _summaries(traces, lambda trace: (trace.secret, trace.teacher)),
-        key=lambda row: (row.win_rate, -(row.mean_guesses_on_wins or 0.0), row.secret, row.teacher),
-    )
-
-
-def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
-    """Figures per teacher over all secrets, in the order of their names."""
-    return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
-
-
-def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]]) -> Iterator[Summary]:
-    guesses: dict[tuple[str, str], list[int]] = defaultdict(list)
-    games: Counter[tuple[str, str]] = Counter()
-    broken: Counter[tuple[str, str]] = Counter()
-    finished: set[tuple[str, int, str]] = set()
-    failed: dict[tuple[str, int, str], tuple[str, str]] = {}
-    for trace in traces:
-        group = key(trace)
-        if trace.error is not None:
-            failed[trace.key] = group
-            continue
-        finished.add(trace.key)
-        games[group] += 1
-        broken[group] += sum(turn.outcome.broke_rules for turn in trace.turns)
-        if trace.won:
-            guesses[group].append(_num_guesses(trace))
-    errors = Counter(group for game, group in failed.items() if game not in finished)
-    for group in dict.fromkeys([*games, *errors]):
-        won = guesses[group]
-        mean = sum(won) / len(won) if won else None
-        yield Summary(group[0], games[group], len(won), mean, group[1], errors[group], broken[group])
-
-
-def _num_guesses(trace: Trace) -> int:
-    """The turns of a game, without refusals that were free."""
-    return sum(turn.costs_turn for turn in trace.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +102,11 @@ def encode_traces(
         _warm(codec, [dialogue for _, dialogue in games])
         for trace, dialogue in games:
             ids, mask = codec.encode_game(dialogue)
-            if prompter.shape is Shape.TRANSCRIPT:
+            if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
                 mask = _only_taught(mask, [turn.taught for turn in trace.turns])
-            if len(ids) > max_length:
+            if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
+                encoded.rejected["unwritable"] += 1  # the embedded model has tokens for its own words alone
+            elif len(ids) > max_length:
                 encoded.rejected["too_long"] += 1
             elif not any(mask):
                 encoded.rejected["nothing_taught"] += 1
@@ -174,6 +119,8 @@ def encode_traces(
 
 
 def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
+    if trace.messages:
+        return [[*trace.messages]]
     if prompter.shape is Shape.STATE:
         return list(turn_conversations(trace, prompter))
     return [conversation(trace, prompter)] if trace.turns else []
@@ -237,7 +184,7 @@ class DatasetLimits:
 def strict_words_of(trace: Trace, split: Split) -> frozenset[str]:
     """The strict words that a game names: as its secret, as a guess, or in a reply or its thinking."""
     texts = (text for turn in trace.turns for text in (turn.guess, turn.thinking, turn.reply))
-    return split.strict_words_in(trace.secret, *texts)
+    return split.strict_words_in(trace.secret, *texts, *(message["content"] for message in trace.messages))
 
 
 def unplayed(trace: Trace, words: WordList) -> str | None:
@@ -263,7 +210,7 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
 
 
 def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
-    if limits.max_turns is not None and _num_guesses(trace) > limits.max_turns:
+    if limits.max_turns is not None and trace.num_guesses > limits.max_turns:
         return "too_many_turns"
     thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
     num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
@@ -300,26 +247,35 @@ def _fault_of_thinking(turn: TraceTurn, board: Sequence[Turn], words: WordList, 
 
 
 _ROWS = {
-    "sft_train": CHAT_ROW,
-    "sft_val": CHAT_ROW,
-    "rl_train": PROMPT_ROW,
-    "rl_val": PROMPT_ROW,
-    "rl_start_states": START_ROW,
+    "sft_train": (CHAT_ROW, INSTRUCTION_ROW),
+    "sft_val": (CHAT_ROW, INSTRUCTION_ROW),
+    "rl_train": (PROMPT_ROW,),
+    "rl_val": (PROMPT_ROW,),
+    "rl_start_states": (START_ROW,),
 }
-"""The files of a data set, and the fields of their rows."""
+"""The files of a data set, and the fields that their rows may have."""
 
 
 def write_dataset(
-    traces: Iterable[Trace], words: WordList, split: Split, prompter: Prompter, limits: DatasetLimits, stem: Path
+    traces: Iterable[Trace],
+    words: WordList,
+    split: Split,
+    prompter: Prompter,
+    limits: DatasetLimits,
+    stem: Path,
+    *,
+    form: SFTForm = "messages",
+    boards: Iterable[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
-    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, by the part of the secret; words
-    outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every
-    secret of the part), `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before the
-    last guess of each accepted game). Games of test secrets are rejected, and so are games that name a strict word. In
-    transcript shape so are games with a turn that is not taught, since training on a conversation teaches every reply
-    in it.
+    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, or with `form` `instruction` a row
+    `{"instruction", "output"}` for every reply, in ChatML; by the part of the secret; words outside the answers count
+    as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every secret of the part),
+    `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before the last guess of each
+    accepted game, or what `boards` gives). Games of test secrets are rejected, and so are games that name a strict
+    word. In transcript shape so are games with a turn that is not taught, since training on a conversation teaches
+    every reply in it.
 
     Returns:
         Rows per file and rejected games per reason.
@@ -329,7 +285,7 @@ def write_dataset(
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
     for name, path in paths.items():
-        check_replaceable(path, (_ROWS[name],))
+        check_replaceable(path, _ROWS[name])
     rejected: Counter[str] = Counter()
     accepted: list[Trace] = []
     for trace in traces:
@@ -346,11 +302,11 @@ def write_dataset(
     val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
     distinct: set[int] = set()
     files = {
-        "sft_train": _sft_rows(train, prompter, distinct),
-        "sft_val": _sft_rows(val, prompter, distinct),
+        "sft_train": _sft_rows(train, prompter, form, distinct),
+        "sft_val": _sft_rows(val, prompter, form, distinct),
         "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
         "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
-        "rl_start_states": (_start_row(trace) for trace in train if len(trace.turns) > 1),
+        "rl_start_states": boards or (_start_row(trace) for trace in train if len(trace.turns) > 1),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
     return {
@@ -360,12 +316,30 @@ def write_dataset(
     }
 
 
-def _sft_rows(traces: Iterable[Trace], prompter: Prompter, distinct: set[int]) -> Iterator[dict[str, Any]]:
+def _sft_rows(
+    traces: Iterable[Trace], prompter: Prompter, form: SFTForm, distinct: set[int]
+) -> Iterator[dict[str, Any]]:
     """The rows of some games; the hash of each goes into `distinct`."""
     for trace in traces:
         for messages in _dialogues(trace, prompter):
-            distinct.add(hash(json.dumps(messages)))
-            yield {"messages": messages}
+            for row in instruction_rows(messages) if form == "instruction" else ({"messages": messages},):
+                distinct.add(hash(json.dumps(row)))
+                yield row
+
+
+def instruction_rows(messages: Sequence[Message]) -> Iterator[dict[str, str]]:
+    """A row for every reply of a conversation, in ChatML, as `wordle-rl import --format instruction` reads it back.
+
+    Examples:
+        >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))
+        {'instruction': '<|im_start|>user\\nplay<|im_end|>\\n<|im_start|>assistant\\n', 'output': 'crane<|im_end|>'}
+    """
+    said = ""
+    for message in messages:
+        begun = f"{said}<|im_start|>{message['role']}\n"
+        if message["role"] == "assistant":
+            yield {"instruction": begun, "output": f"{message['content']}<|im_end|>"}
+        said = f"{begun}{message['content']}<|im_end|>\n"
 
 
 def _start_row(trace: Trace) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -208,13 +208,8 @@ def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompt
     Raises:
         OddRowError: If the row cannot be used; the message is the reason.
     """
-    instruction, output = row.get("instruction"), row.get("output")
-    if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
-        raise OddRowError("missing_field")
-    messages, begun = _messages_of(instruction)
-    reply = _ENDS.sub("", output).strip()
-    if "<think>" in begun and not reply.startswith("<think>"):
-        reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
+    messages = _instructed(row.get("instruction"), row.get("output"))
+    reply = messages[-1]["content"]
     guess = prompter.parse(reply)
     if not isinstance(guess, Guess):
         raise OddRowError(f"output_{guess.reason.value}")
@@ -224,9 +219,44 @@ def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompt
     for word in (named, guess.word):
         if reason := split.held_out_reason(word):
             raise OddRowError(reason)
-    if split.strict_words_in(reply, *(message["content"] for message in messages)):
+    if split.strict_words_in(*(message["content"] for message in messages)):
         raise OddRowError("strict_word")
-    return {"messages": [*messages, Message(role="assistant", content=reply)]}
+    return {"messages": messages}
+
+
+def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
+    """The conversation of a row of `messages`, or of `instruction` and `output`, ending with a reply.
+
+    After an optional system message, messages of the user and replies take turns. Closing tokens are cut off replies.
+
+    Raises:
+        OddRowError: If it cannot be read; the message is the reason.
+    """
+    if "messages" not in row:
+        return _instructed(row.get("instruction"), row.get("output"))
+    given = row["messages"]
+    if not isinstance(given, list | tuple) or not given:
+        raise OddRowError("unreadable_messages")
+    messages: list[Message] = []
+    for message in given:
+        role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
+        if role not in ("system", "user", "assistant") or not isinstance(content, str):
+            raise OddRowError("unreadable_messages")
+        messages.append(Message(role=role, content=_ENDS.sub("", content) if role == "assistant" else content))
+    talk = messages[messages[0]["role"] == "system" :]
+    if not talk or len(talk) % 2 or any(m["role"] != ("user", "assistant")[i % 2] for i, m in enumerate(talk)):
+        raise OddRowError("unreadable_messages")
+    return messages
+
+
+def _instructed(instruction: object, output: object) -> list[Message]:
+    if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
+        raise OddRowError("missing_field")
+    messages, begun = _messages_of(instruction)
+    reply = _ENDS.sub("", output).strip()
+    if "<think>" in begun and not reply.startswith("<think>"):
+        reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
+    return [*messages, Message(role="assistant", content=reply)]
 
 
 def _messages_of(instruction: str) -> tuple[list[Message], str]:

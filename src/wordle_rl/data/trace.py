@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.game import Outcome, Turn
+from wordle_rl.prompt import Message
 from wordle_rl.runs import RunError, read_jsonl
 from wordle_rl.runs.game_rows import GAME_FIELDS, TURN_FIELDS
 
@@ -68,7 +69,9 @@ class Trace:
     """One teacher's game, won or not.
 
     `teacher` is `solver` or a language model's name. `error` is the reason why the game could not be finished; such a
-    game is not a loss, and the same command plays it again. Token counts are those the endpoint reports.
+    game is not a loss, and the same command plays it again. Token counts are those the endpoint reports. `messages` is
+    the conversation itself, where a row of chat was given instead of a game; it is then trained on word for word, and
+    no prompt is made.
     """
 
     secret: str
@@ -78,6 +81,7 @@ class Trace:
     error: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    messages: tuple[Message, ...] = ()
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -88,6 +92,11 @@ class Trace:
     def won(self) -> bool:
         """True if the last guess found the secret."""
         return bool(self.turns) and self.turns[-1].guess == self.secret
+
+    @property
+    def num_guesses(self) -> int:
+        """The turns of the game, without refusals that were free."""
+        return sum(turn.costs_turn for turn in self.turns)
 
     def board(self, turns: int | None = None) -> list[Turn]:
         """The first `turns` turns (all by default) as the rules see them."""
@@ -110,6 +119,7 @@ class Trace:
         _check_kinds(row, _TRACE_KINDS)
         turns = tuple(TraceTurn.from_row(turn) for turn in row["turns"])
         own = {name: value for name, value in row.items() if name in cls.__slots__ or name not in GAME_FIELDS}
+        own["messages"] = tuple(own.get("messages", ()))
         return cls(**{"teacher": UNKNOWN_TEACHER, **own, "secret": row["secret"], "turns": turns})
 
 
@@ -123,7 +133,7 @@ _TRACE_KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("secret", "teacher"), (str,)),
     **dict.fromkeys(("seed", "prompt_tokens", "completion_tokens"), (int,)),
     "error": (str, type(None)),
-    "turns": (list,),
+    **dict.fromkeys(("turns", "messages"), (list,)),
 }
 
 

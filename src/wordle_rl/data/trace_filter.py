@@ -2,7 +2,8 @@
 
 A game is trained on only if its secret is allowed and it replays identically by the rules of the run. A
 game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
-`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Sound
+`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Rows of
+chat or instructions (see `chat_rows`) are trained on as they are, if every reply holds a guess that can be read. Sound
 games of validation secrets are never trained on; SFT takes its validation loss on them.
 """
 
@@ -14,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.data.chat_rows import begins_otherwise, chat_traces, holds_chat
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_files import read_games
@@ -33,6 +35,7 @@ class TracesFromFile:
 
     Attributes:
         rejected: How many games were left out so far, by reason.
+        num_otherwise: How many conversations used so far begin with other messages than the run's games.
 
     Raises:
         ConfigError: If the settings name no file.
@@ -43,8 +46,10 @@ class TracesFromFile:
             raise ConfigError("traces.file names no file")
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
+        self.num_otherwise = 0
         self._words, self._num_games = words, settings.num_games
-        self._rules = game.prompter(words.word_length).rules
+        self._prompter = game.prompter(words.word_length)
+        self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
         taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
@@ -57,9 +62,11 @@ class TracesFromFile:
             ConfigError: If none of its games may be trained on.
         """
         self.rejected.clear()
+        self.num_otherwise, opening = 0, self._prompter.opening()
         found = False
         for trace in islice(self._accepted(), self._num_games):
             found = True
+            self.num_otherwise += bool(trace.messages) and begins_otherwise(trace, opening)
             yield trace
         if not found:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
@@ -73,22 +80,30 @@ class TracesFromFile:
         """
         games = (
             trace
-            for trace in read_games(self.path)
-            if self._split.part_of(trace.secret) == "val" and not strict_words_of(trace, self._split)
+            for trace in self._games()
+            if not isinstance(trace, str)
+            and self._split.part_of(trace.secret) == "val"
+            and not strict_words_of(trace, self._split)
         )
         return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
 
     def left_out(self) -> str:
-        """The rejected games by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
+        """The rejected games or rows by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
     def _accepted(self) -> Iterator[Trace]:
-        for trace in read_games(self.path):
-            fault = self._fault_of(trace)
-            if fault is None:
+        for trace in self._games():
+            fault = trace if isinstance(trace, str) else self._fault_of(trace)
+            if fault is None and isinstance(trace, Trace):
                 yield trace
             else:
-                self.rejected[fault] += 1
+                self.rejected[str(fault)] += 1
+
+    def _games(self) -> Iterator[Trace | str]:
+        """The games of the file; of a row of chat that is none, the reason."""
+        if holds_chat(self.path):
+            return chat_traces(self.path, self._words, self._prompter)
+        return iter(read_games(self.path))
 
     def _fault_of(self, trace: Trace) -> str | None:
         fault = self._split.held_out_reason(trace.secret)
@@ -99,7 +114,9 @@ class TracesFromFile:
         return fault or self._fault_of_game(trace)
 
     def _fault_of_game(self, trace: Trace) -> str | None:
-        """Fault of a game, whatever its secret."""
+        """Fault of a game, whatever its secret; of chat, whose replies have been read already, there is none."""
+        if trace.messages:
+            return None
         fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
         return fault or replay_fault(trace, self._words, self._rules)
 

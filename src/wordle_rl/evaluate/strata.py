@@ -47,11 +47,13 @@ class Shown:
 
     Attributes:
         labels: Every board with the word that was trained there.
-        named: The words that any turn, thought or initial state names.
+        named: The words that any turn, thought, message or initial state names.
+        complete: Whether all of it were games; of a conversation the board is not known.
     """
 
     labels: frozenset[tuple[Board, str]] = field(repr=False)
     named: frozenset[str] = field(repr=False)
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def strata_of_run(directory: Path, shown: Shown | None = None) -> Strata:
     named = [secret for secret in context.split.test if secret in shown.named]
     teacher = SolverTeacher(learnt.solver)
     boards = decisive_boards(named, teacher, config.traces.teacher, config.game, context)
-    return strata_of(context.split.test, shown, boards, complete=_sources(directory, config)[1])
+    return strata_of(context.split.test, shown, boards, complete=shown.complete and _sources(directory, config)[1])
 
 
 def decisive_boards(
@@ -175,8 +177,12 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
     named: set[str] = set()
+    complete = True
     for game in games:
         board: list[tuple[str, str]] = []
+        for message in game.get("messages", ()):
+            complete = False
+            named.update(wanted.intersection(words_of_text(message.get("content", ""))))
         if game.get("secret") in wanted:
             named.add(str(game["secret"]))
         for turn in game.get("turns", ()):
@@ -191,7 +197,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
             board.append((guess, turn.get("marks") or ""))
             if game.get("secret_taught") and game.get("secret") in wanted:
                 labels.add((tuple(board), str(game["secret"])))
-    return Shown(frozenset(labels), frozenset(named))
+    return Shown(frozenset(labels), frozenset(named), complete)
 
 
 def own_games_shown(records: Iterable[GameRecord], shown: Shown) -> int:

@@ -40,6 +40,9 @@ def make_traces(work: RunWork) -> None:
             count = write_jsonl(path, (trace.to_row() for trace in given))
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
         work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+        if given.num_otherwise:
+            told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
+            work.console.print(f"{given.num_otherwise:,} of them {told}", markup=False, highlight=False)
         return
     with work.stage("traces", "Teacher games", settings.num_games) as advance:
         write_solver_traces(

@@ -47,10 +47,11 @@ def check_before_run(
 
     Raises:
         ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
-            memory does not suffice, or an input lies in a directory that is to be removed; or the directory is no run
-            yet and holds games or a model that know validation or test secrets of the run.
-        RunError: If the directory is a file, what is to be removed is no run, the run to be resumed is of an older
-            version, or a file of teacher games or boards cannot be read.
+            memory does not suffice, a file of teacher games or boards cannot be read, or an input lies in a directory
+            that is to be removed; or the directory is no run yet and holds games or a model that know validation or
+            test secrets of the run.
+        RunError: If the directory is a file, what is to be removed is no run, or the run to be resumed is of an older
+            version.
     """
     check_place(directory)
     if overwrite:

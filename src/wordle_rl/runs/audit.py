@@ -91,6 +91,7 @@ def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
     """All words and texts of a row; of games that the policy sampled, secrets and prefix guesses alone."""
     yield from row.get("secrets", ())
     yield row.get("secret")
+    yield from (message.get("content") for message in row.get("messages", ()))
     for turn in row.get("turns", ()):
         if not sampled or turn.get("given"):
             yield from (turn.get(name) for name in ("guess", "thinking", "reply"))

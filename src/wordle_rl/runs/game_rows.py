@@ -27,6 +27,7 @@ GAME_FIELDS = MappingProxyType(
         "group_size": "training: games of the group, recorded or not",
         "teacher": "traces: solver, or a language model's name",
         "seed": "traces: seed of the game",
+        "messages": "traces made of chat: the conversation, trained on word for word",
         "error": "reason why the game could not be finished; it is then no loss",
         "prompt_tokens": "traces of an endpoint: tokens of all prompts",
         "completion_tokens": "traces of an endpoint: tokens of all completions",

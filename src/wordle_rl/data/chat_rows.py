@@ -1,0 +1,90 @@
+"""Rows of chat (`{"messages"}`) and of instructions (`{"instruction", "output"}`) as games to fine-tune on.
+
+Such a row becomes a `Trace` that carries its conversation, which is trained on word for word, every reply of it. A row
+need not name its secret (in a field `secret`, `answer` or `word`): the last guess is then taken for it, since it might
+have been right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.data.external import OddRowError, messages_of_row
+from wordle_rl.data.row_files import is_data_set, read_rows
+from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn
+from wordle_rl.game import score_guess
+from wordle_rl.prompt import Guess, Message, Prompter
+from wordle_rl.words import WordList
+
+_FIELDS = ({"messages"}, {"instruction", "output"})
+_LOOKED_AT = 100
+"""Rows of a file that are looked at to find out what it holds."""
+
+
+def holds_chat(source: Path) -> bool:
+    """True if a file, or a data set of the hub, holds rows of chat or instructions; traces are of another form.
+
+    Raises:
+        ConfigError: If it is no file that can be read.
+    """
+    if source.is_dir() or not (source.is_file() or is_data_set(source)):
+        return False
+    if source.is_file() and source.suffix.lower() not in (".jsonl", ".json", ".csv", ".parquet"):
+        return False
+    rows = (row for row in islice(read_rows(source), _LOOKED_AT) if row is not None)
+    return any(fields <= row.keys() for row in rows for fields in _FIELDS if "turns" not in row)
+
+
+def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[Trace | str]:
+    """The rows of a source as traces, or the reason why one is none.
+
+    Args:
+        source: A file, or a data set of the hub.
+        words: The word lists.
+        prompter: The grammar of replies.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    for row in read_rows(source):
+        try:
+            yield chat_trace(row, words, prompter)
+        except OddRowError as odd:
+            yield str(odd)
+
+
+def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompter) -> Trace:
+    """A row as a trace that carries its conversation.
+
+    Raises:
+        OddRowError: If the row cannot be learnt from; the message is the reason.
+    """
+    if row is None:
+        raise OddRowError("no_row")
+    messages = messages_of_row(row)
+    replies = [message["content"] for message in messages if message["role"] == "assistant"]
+    guesses = [_guess_of(reply, words, prompter) for reply in replies]
+    named = next((row[name] for name in ("secret", "answer", "word") if isinstance(row.get(name), str)), "")
+    secret = named.strip().lower() or guesses[-1]
+    if secret not in words:
+        raise OddRowError("unlisted_secret")
+    marks = [score_guess(secret, guess) if named.strip() else "" for guess in guesses]
+    turns = (TraceTurn(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
+    return Trace(secret, tuple(turns), UNKNOWN_TEACHER, messages=tuple(messages))
+
+
+def _guess_of(reply: str, words: WordList, prompter: Prompter) -> str:
+    parsed = prompter.parse(reply)
+    if not isinstance(parsed, Guess):
+        raise OddRowError(f"output_{parsed.reason.value}")
+    if parsed.word not in words:
+        raise OddRowError("unlisted_guess")
+    return parsed.word
+
+
+def begins_otherwise(trace: Trace, opening: list[Message]) -> bool:
+    """True if a conversation begins with other messages than the games of a run."""
+    return [*trace.messages[: len(opening)]] != opening

@@ -1,0 +1,141 @@
+"""Laws of chat as teacher games: word for word, every reply trained on, each odd row counted, nothing held out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from training_fixtures import compact
+
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.data.chat_rows import chat_trace, holds_chat
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.prompt import Prompter
+from wordle_rl.runs import write_jsonl
+from wordle_rl.words.split import split_secrets
+
+
+def reply(word: str) -> dict[str, str]:
+    return {"role": "assistant", "content": f"<guess>{word}</guess>"}
+
+
+def chat(*words: str, **fields: str) -> dict[str, object]:
+    talk = [{"role": "system", "content": "rules"}]
+    for number, word in enumerate(words):
+        talk += [{"role": "user", "content": f"turn {number}"}, reply(word)]
+    return {"messages": talk, **fields}
+
+
+@pytest.fixture
+def split(small_words):
+    return split_secrets(small_words)
+
+
+@pytest.fixture
+def taken(small_words, split, tmp_path: Path):
+    """Read rows through a file, as a run does."""
+
+    def run(*rows: object, name: str = "chat.jsonl", num_games: int = 100) -> tuple[TracesFromFile, list[Trace]]:
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+        (tmp_path / name).write_text("\n".join(lines))
+        settings = TraceSettings(file=tmp_path / name, num_games=num_games)
+        given = TracesFromFile(small_words, split, settings, GameSettings())
+        return given, list(given)
+
+    return run
+
+
+def test_chat_and_instructions_are_taken_word_for_word(taken, split) -> None:
+    a, b = split.train[:2]
+    rows = [
+        chat(b, a),
+        {"instruction": "play", "output": f"<think>hm</think><guess>{a}</guess><|im_end|>"},
+        chat(a, secret=b.upper()),
+    ]
+    given, games = taken(*rows)
+    assert [game.secret for game in games] == [a, a, b]
+    assert [*games[0].messages] == rows[0]["messages"]
+    assert [message["content"] for message in games[1].messages] == ["play", f"<think>hm</think><guess>{a}</guess>"]
+    assert [turn.guess for turn in games[0].turns] == [b, a]
+    assert (given.rejected, given.num_otherwise) == ({}, 3)
+
+
+def test_odd_rows_are_counted_by_reason_and_the_number_is_bounded(taken, split, small_words) -> None:
+    a, b = split.train[:2]
+    talk = chat(a)["messages"]
+    odd = {
+        "no_row": ["{"],
+        "missing_field": [{"text": "x"}, {"instruction": "i"}],
+        "unreadable_messages": [
+            {"messages": "x"}, {"messages": []}, {"messages": talk[:2]}, {"messages": [*talk, reply(b)]},
+            {"messages": [{"role": "tool", "content": "x"}, *talk]}, {"messages": [{"role": "user"}, reply(a)]},
+        ],
+        "output_no_guess": [{"messages": [*talk[:2], {"role": "assistant", "content": a}]}],
+        "unlisted_guess": [chat("zzzzz", a)],
+        "unlisted_secret": [chat(a, answer="zzzzz")],
+        "val_secret": [chat(split.val[0]), chat(a, word=split.val[0])],
+        "test_secret": [chat(a, split.test[0])],
+    }  # fmt: skip
+    given, games = taken(chat(a), *(row for rows in odd.values() for row in rows), chat(b))
+    assert [game.secret for game in games] == [a, b]
+    assert given.rejected == {reason: len(rows) for reason, rows in odd.items()}
+    assert [game.secret for game in given.of_validation()] == [split.val[0], split.val[0]]
+    assert len(taken(chat(a), chat(b), num_games=1)[1]) == 1
+
+
+def test_a_file_without_a_usable_conversation_is_refused(taken, split) -> None:
+    with pytest.raises(ConfigError, match="holds no game to learn from; left out: 2 test_secret"):
+        taken(chat(split.test[0]), chat(split.test[1]))
+
+
+def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: Path) -> None:
+    split = split_secrets(small_words, strict_fraction=0.1)
+    rows = [chat(split.train[0]), chat(split.train[1])]
+    rows[1]["messages"][1]["content"] = f"not {split.strict[0].upper()}"
+    write_jsonl(tmp_path / "chat.jsonl", rows)
+    given = TracesFromFile(small_words, split, TraceSettings(file=tmp_path / "chat.jsonl"), GameSettings())
+    assert [game.secret for game in given] == [split.train[0]]
+    assert given.rejected == {"strict_word": 1}
+
+
+def test_a_conversation_is_kept_and_read_back(small_words, split) -> None:
+    trace = chat_trace(chat(split.train[1], split.train[0]), small_words, Prompter())
+    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+
+
+def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -> None:
+    prompter, (a, b) = compact(), split.train[:2]
+    talk = [*prompter.opening(), reply(b), {"role": "user", "content": "XXXXX"}, reply(a)]
+    trace = chat_trace({"messages": talk}, small_words, prompter)
+    (example,) = encode_traces([trace], prompter, codec, 1000).examples
+    played = Trace(a, (TraceTurn(b, "XXXXX"), TraceTurn(a, "GGGGG")))
+    (expected,) = encode_traces([played], prompter, codec, 1000).examples
+    assert sum(example.loss_mask) == sum(expected.loss_mask) == 2 * len(codec.reply_ids(f"<guess>{a}</guess>"))
+    assert encode_traces([trace], prompter, codec, 5).rejected == {"too_long": 1}
+
+
+def test_what_the_embedded_model_has_no_tokens_for_is_counted(small_words, split, codec) -> None:
+    row = chat(split.train[0])
+    row["messages"][0]["content"] = "日本"
+    trace = chat_trace(row, small_words, compact())
+    found = encode_traces([trace], compact(), codec, 1000)
+    assert (found.examples, found.rejected) == ([], {"unwritable": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_chat"),
+    [
+        ("a.jsonl", json.dumps({"messages": []}), True),
+        ("a.csv", "instruction,output\ni,o\n", True),
+        ("a.jsonl", "no row\n" + json.dumps({"instruction": "i", "output": "o"}), True),
+        ("a.jsonl", json.dumps({"secret": "crane", "turns": [], "messages": [{}]}), False),
+        ("a.jsonl", json.dumps({"secret": "crane", "turns": []}), False),
+        ("a.jsonl", "", False),
+    ],
+)
+def test_chat_is_told_from_traces_by_its_fields(name: str, text: str, is_chat: bool, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert holds_chat(tmp_path / name) == is_chat
+    assert not holds_chat(tmp_path)
+    assert not holds_chat(tmp_path / "nothing.jsonl")

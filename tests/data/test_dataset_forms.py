@@ -1,0 +1,96 @@
+"""Laws of a data set's forms: instructions that read back, the solver's validation rows, boards by a player."""
+
+import json
+from pathlib import Path
+
+import pytest
+from training_fixtures import rows
+
+from wordle_rl.data.dataset import instruction_rows
+from wordle_rl.data.external import messages_of_row
+from wordle_rl.game import violates_clues
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+
+@pytest.fixture
+def made(cli, word_directory, tmp_path: Path):
+    """Make a data set of sixty solver games; what the command printed as JSON, and its stem."""
+    traces, stem = tmp_path / "traces.jsonl", tmp_path / "set"
+    common = ("--words", word_directory)
+    command = ("traces", "--out", traces, "--num-games", 60, "--outside-rate", 0, "--narrate", *common)
+    assert cli(*command, "--teacher.stray-rate", 0)[0] == 0
+
+    def run(*options: object) -> tuple[dict, Path]:
+        code, out, err = cli("dataset", traces, "--out", stem, *common, *options, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out), stem
+
+    return run
+
+
+def file_of(stem: Path, name: str) -> list[dict]:
+    return rows(stem.with_name(f"{stem.name}_{name}.jsonl"))
+
+
+def test_the_solver_plays_the_validation_secrets_for_rows_of_their_own(made, word_directory) -> None:
+    split = split_secrets(load_words(str(word_directory)))
+    counts, stem = made()
+    found = file_of(stem, "sft_val")
+    assert 0 < counts["rows"]["sft_val"] == len(found) <= len(split.val)
+    last = {row["messages"][-1]["content"].partition("<guess>")[2].removesuffix("</guess>") for row in found}
+    assert last <= {*split.val}
+    assert all("<think>" in row["messages"][-1]["content"] for row in found), "narrated as the training games are"
+    assert made("--no-validation")[0]["rows"]["sft_val"] == 0
+
+
+def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made) -> None:
+    _, stem = made()
+    talks = [row["messages"] for row in file_of(stem, "sft_train")]
+    counts, stem = made("--format", "instruction")
+    found = file_of(stem, "sft_train")
+    assert all(row.keys() == {"instruction", "output"} for row in found)
+    replies = [m["content"] for talk in talks for m in talk if m["role"] == "assistant"]
+    assert [row["output"] for row in found] == [f"{reply}<|im_end|>" for reply in replies]
+    whole = [[*map(messages_of_row, instruction_rows(talk))][-1] for talk in talks]
+    assert [[(m["role"], m["content"].strip()) for m in talk] for talk in whole] == [
+        [(m["role"], m["content"].strip()) for m in talk] for talk in talks
+    ]
+    assert counts["rows"]["sft_train"] == len(replies)
+    assert made()[0]["rows"]["sft_train"] == len(talks), "one form replaces the other"
+
+
+@pytest.mark.parametrize("player", ["consistent:3", "teacher"])
+def test_start_states_may_be_drawn_by_a_player(player: str, made, word_directory) -> None:
+    words = load_words(str(word_directory))
+    _, stem = made("--starts-player", player, "--max-prefix-guesses", 2)
+    found = file_of(stem, "rl_start_states")
+    assert [row["secret"] for row in found] == [*split_secrets(words).train]
+    assert {len(row["turns"]) for row in found} == {0, 1, 2}
+    for row in found:
+        board = [(turn["guess"], turn["marks"]) for turn in row["turns"]]
+        assert row["secret"] not in [guess for guess, _ in board]
+        assert not any(violates_clues(guess, turns_of(board[:place])) for place, (guess, _) in enumerate(board))
+
+
+def turns_of(board: list[tuple[str, str]]):
+    from wordle_rl.game import Outcome, Turn
+
+    return [Turn(guess, marks, Outcome.SCORED) for guess, marks in board]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--starts-player", "greedy"), "'greedy' is none of random, consistent and teacher"),
+        (("--starts-player", "teacher", "--max-prefix-guesses", 6), "--max-prefix-guesses 6 leaves none of 6 turns"),
+        (("--starts-player", "teacher", "--max-prefix-guesses", 0), "set max_prefix_guesses"),
+    ],
+)
+def test_a_player_without_boards_to_draw_is_refused(options, told, cli, word_directory, tmp_path: Path) -> None:
+    traces = tmp_path / "traces.jsonl"
+    assert cli("traces", "--out", traces, "--num-games", 2, "--words", word_directory)[0] == 0
+    code, out, err = cli("dataset", traces, "--out", tmp_path / "set", "--words", word_directory, *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+    assert not [*tmp_path.glob("set_*")]
