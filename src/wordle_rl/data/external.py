@@ -17,7 +17,7 @@ from wordle_rl.data.dataset import CHAT_ROW, START_ROW, check_replaceable
 from wordle_rl.data.trace_files import wide_csv
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
-from wordle_rl.runs import write_jsonl
+from wordle_rl.runs import bounded_lines, parse_json, write_jsonl
 from wordle_rl.runs.game_rows import board_row
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
@@ -25,6 +25,9 @@ from wordle_rl.words.split import Split
 Format = Literal["grpo", "instruction"]
 
 _MAX_LITERAL = 4000
+_MAX_METADATA = 16 << 20
+_MAX_ROW_GROUP_BYTES = 2 << 30
+_ROWS_AT_ONCE = 1024
 
 
 class OddRowError(ValueError):
@@ -102,12 +105,13 @@ def _csv_rows(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any] | None]:
-    with path.open(encoding="utf-8-sig") as file:
-        for line in file:
-            if not line.strip():
+    with path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file, path)):
+            text = line.decode("utf-8" if number else "utf-8-sig")
+            if not text.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(text)
             except ValueError:
                 row = None
             yield row if isinstance(row, dict) else None
@@ -115,16 +119,29 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any] | None]:
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any] | None]:
     try:
-        from pyarrow import ArrowInvalid
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError:
         raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
     try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches():
+        with ParquetFile(
+            path, thrift_string_size_limit=_MAX_METADATA, thrift_container_size_limit=_MAX_METADATA
+        ) as file:
+            _check_row_groups(path, file.metadata)
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
-    except ArrowInvalid as error:
-        raise ConfigError(f"{path} is no parquet file ({error})") from None
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{path} is no parquet file ({' '.join(str(error).split())})") from None
+
+
+def _check_row_groups(path: Path, metadata: Any) -> None:
+    """Refuse a file of which a part would not fit into memory once unpacked."""
+    largest = max((metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)), default=0)
+    if largest > _MAX_ROW_GROUP_BYTES:
+        raise ConfigError(
+            f"{path} has a row group of {largest:,} bytes unpacked, at most {_MAX_ROW_GROUP_BYTES:,} are read; write "
+            "it with smaller ones (row_group_size)"
+        )
 
 
 def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:

@@ -15,6 +15,10 @@ _FILE_PAIRS = (
 )
 
 
+MAX_FILE_BYTES = 64 << 20
+"""A larger file is no word list, and is refused before it is read."""
+
+
 class KnownList(NamedTuple):
     """A published list, known by the SHA-256 hex of its sorted, newline-joined words (no final newline)."""
 
@@ -105,6 +109,10 @@ def _read_word_file(path: Path, word_length: int | None) -> _WordFile:
 
 def _read_lines(path: Path) -> list[str]:
     """Split a UTF-8 file at line ends, less a byte-order mark and the blank lines at its end."""
+    if (size := path.stat().st_size) > MAX_FILE_BYTES:
+        raise WordListError(
+            f"{path} has {size:,} bytes, a word list at most {MAX_FILE_BYTES:,}: give one word per line"
+        )
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")
