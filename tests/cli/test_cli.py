@@ -28,7 +28,7 @@ from wordle_rl.runs import Run
 
 COMMANDS = [
     "words", "solve", "traces", "analyze", "dataset", "import", "eval", "compare",
-    "report", "card", "push", "audit", "merge", "consolidate", "play", "preflight", "run",
+    "report", "rewards", "card", "push", "audit", "merge", "consolidate", "play", "preflight", "run",
 ]  # fmt: skip
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 

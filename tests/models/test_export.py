@@ -1,5 +1,6 @@
 """Laws of sharded checkpoints: gathered they are the model, and shards that are not are refused."""
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -104,3 +105,45 @@ def test_what_is_no_checkpoint_of_the_model_is_refused(fault, checkpoint, tokeni
     with pytest.raises(error, match=message):
         consolidate(checkpoint, out)
     assert out == checkpoint or not out.exists()
+
+
+class _Runs:
+    """A pickle that leaves a file behind when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_an_index_that_could_run_code_is_refused_unread(checkpoint, tmp_path) -> None:
+    index = checkpoint / "pytorch_model_fsdp_0" / ".metadata"
+    for content in (pickle.dumps(_Runs(tmp_path / "ran")), b"cposix\nsystem\n(S'true'\ntR.", b"", b"\x80\x04garbage"):
+        index.write_bytes(content)
+        with pytest.raises(RunError, match="is no index of tensors"):
+            consolidate(checkpoint, tmp_path / "model")
+    index.write_bytes(pickle.dumps({"step": 1}))
+    with pytest.raises(RunError, match="is no index of tensors"):
+        consolidate(checkpoint, tmp_path / "model")
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_pickle_among_the_shards_is_refused_unread(checkpoint, tokenizer, tmp_path) -> None:
+    state = dict(small_model(tokenizer).state_dict()) | {"extra": _Runs(tmp_path / "ran")}
+    shutil.rmtree(checkpoint / "pytorch_model_fsdp_0")
+    write_shards(state, checkpoint)
+    with pytest.raises(RunError, match=r"'model\.extra', a pickle and no tensor"):
+        consolidate(checkpoint, tmp_path / "model")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_shard_outside_its_directory_is_refused(checkpoint, tmp_path) -> None:
+    index = checkpoint / "pytorch_model_fsdp_0" / ".metadata"
+    content = pickle.loads(index.read_bytes())
+    for place in content.storage_data.values():
+        place.relative_path = "../elsewhere.distcp"
+    index.write_bytes(pickle.dumps(content))
+    with pytest.raises(RunError, match=r"'\.\./elsewhere.distcp' outside its directory"):
+        consolidate(checkpoint, tmp_path / "model")

@@ -1,6 +1,9 @@
 """Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
 
+import json
+import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ torch = pytest.importorskip("torch")
 from training_fixtures import TINY, small_model, weights_of
 from transformers import BloomConfig, BloomForCausalLM
 
+import wordle_rl
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.loading import context_length, load_codec, load_model, save_model
+from wordle_rl.models.multimodal import load_language_model
 from wordle_rl.runs import RunError
 
 
@@ -106,3 +111,69 @@ def test_the_context_is_what_the_model_says(tokenizer) -> None:
     assert context_length(small_model(tokenizer)) == 1024
     silent = BloomForCausalLM(BloomConfig(vocab_size=32, hidden_size=8, n_layer=1, n_head=2))
     assert context_length(silent) is None
+
+
+class _Runs:
+    """A pickle that leaves a file behind when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_weights_that_are_a_pickle_are_refused_unread(saved: Path, tmp_path: Path) -> None:
+    (saved / "model.safetensors").unlink()
+    torch.save({"weight": _Runs(tmp_path / "ran")}, saved / "pytorch_model.bin")
+    for load in (
+        lambda: load_model(ModelSettings(path=str(saved)), 0),
+        lambda: load_codec(ModelSettings(path=str(saved))),
+    ):
+        with pytest.raises(ConfigError, match=r"as a pickle \(pytorch_model.bin\).*save it as safetensors"):
+            load()
+    with pytest.raises(OSError, match="safetensors"):
+        load_language_model(str(saved), "auto")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_pickle_beside_the_weights_is_not_read(saved: Path, tmp_path: Path, tokenizer) -> None:
+    torch.save({"weight": _Runs(tmp_path / "ran")}, saved / "pytorch_model.bin")
+    model, _ = load_model(ModelSettings(path=str(saved)), 0)
+    original = weights_of(small_model(tokenizer))
+    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_that_comes_with_a_model_is_not_run(file: str, saved: Path, tmp_path: Path) -> None:
+    settings = json.loads((saved / file).read_text())
+    settings["auto_map"] = {
+        "AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"],
+    }  # fmt: skip
+    settings |= {"model_type": "own-model"} if file == "config.json" else {"tokenizer_class": "Own"}
+    (saved / file).write_text(json.dumps(settings))
+    (saved / "own.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Own: ...\n"
+    )
+    with suppress(ConfigError):  # a tokenizer of its own is replaced by the generic one
+        load_model(ModelSettings(path=str(saved)), 0)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_no_call_loads_a_model_otherwise() -> None:
+    """Every loader of the library names what it trusts, here and in what is still to be written."""
+    package = Path(wordle_rl.__file__).parent
+    calls = [
+        (path.name, call)
+        for path in package.rglob("*.py")
+        for call in re.findall(r"Auto\w+\.from_(?:pretrained|config)\((?:[^()]|\([^()]*\))*\)", path.read_text("utf-8"))
+        if path.name != "card_sections.py"  # an example for readers of a card
+    ]
+    assert len(calls) > 6
+    assert [call for call in calls if "trust_remote_code=False" not in call[1] and "**_SAFE" not in call[1]] == []
+    unsafe = re.compile(r"pickle\.loads?\(|weights_only=False|trust_remote_code=True|allow_pickle=True|joblib")
+    found = [
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if unsafe.search(path.read_text("utf-8"))
+    ]
+    assert found == ["integrations/verl/trainer.py"]  # what its own workers sent it within one training

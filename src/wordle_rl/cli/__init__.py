@@ -14,6 +14,7 @@ eval.py          eval; its request: eval_request.py
 compare.py       compare
 report.py        report, card, push
 audit.py         audit
+rewards.py       rewards
 export.py        merge, consolidate
 play.py          play
 """
@@ -24,7 +25,7 @@ import sys
 from collections.abc import Mapping
 from typing import get_args
 
-from wordle_rl.cli import audit, compare, data, export, play, preflight, report, run, traces, words
+from wordle_rl.cli import audit, compare, data, export, play, preflight, report, rewards, run, traces, words
 from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.program import Command, Program
 from wordle_rl.config import RunStage
@@ -32,6 +33,7 @@ from wordle_rl.config import RunStage
 COMMANDS = {
     "words": Command(words.words),
     "solve": Command(words.solve),
+    "rewards": Command(rewards.rewards),
     "traces": Command(traces.traces, traces.resumes),
     "analyze": Command(data.analyze),
     "dataset": Command(data.dataset),

@@ -29,6 +29,10 @@ class Fault:
     message: str
 
 
+MAX_FILE_BYTES = 4 << 20
+"""A larger file holds no settings, and is refused before it is read."""
+
+
 def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None) -> RunConfig:
     """Read settings from TOML, or from the JSON that a run stores, and lay options over them.
 
@@ -128,11 +132,17 @@ def _nearest(place: Place) -> str:
 def _read(path: Path) -> dict[str, Any]:
     parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
+            raise ConfigError(f"{path} has {size:,} bytes, a config file at most {MAX_FILE_BYTES:,}; name another file")
         values = parse(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"no config file {path}; see configs/ for examples") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; name a config file in it") from None
+    except RecursionError:
+        raise ConfigError(f"{path} cannot be read: it is nested too deeply") from None
+    except ConfigError:
+        raise
     except ValueError as error:  # both parsers' errors, and bytes that are no text
         raise ConfigError(f"{path} cannot be read: {error}") from None
     if not isinstance(values, dict):

@@ -7,7 +7,6 @@ may end in `[:N]`, for its first N rows.
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace_files import wide_csv
+from wordle_rl.runs import bounded_lines, parse_json
 
 Row = dict[str, Any]
 Rows = Iterator[Row | None]
@@ -25,6 +25,11 @@ _LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
 _DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
 WORD = "word"
 """Field of the rows of a plain list."""
+MAX_JSON_BYTES = 256 << 20
+"""A larger JSON array is refused before it is read; JSON lines have no such limit."""
+_MAX_METADATA = 16 << 20
+_MAX_ROW_GROUP_BYTES = 2 << 30
+_ROWS_AT_ONCE = 1024
 
 
 class RowSource(NamedTuple):
@@ -88,13 +93,14 @@ def _csv_rows(path: Path) -> Rows:
 
 
 def _jsonl_rows(path: Path) -> Rows:
-    with path.open(encoding="utf-8-sig") as file:
-        for line in file:
-            if not line.strip():
+    with path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file, path)):
+            text = line.decode("utf-8" if number else "utf-8-sig")
+            if not text.strip():
                 continue
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = parse_json(text)
+            except ValueError:
                 row = None
             yield row if isinstance(row, dict) else None
 
@@ -102,8 +108,13 @@ def _jsonl_rows(path: Path) -> Rows:
 def _json_rows(path: Path) -> Rows:
     """The rows of one JSON array; a string in it is a word."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        if (size := path.stat().st_size) > MAX_JSON_BYTES:
+            raise ConfigError(
+                f"{path} has {size:,} bytes, and one JSON array is read up to {MAX_JSON_BYTES:,}; write one object a line, "
+                "as .jsonl"
+            )
+        rows = parse_json(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
         raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None
     if not isinstance(rows, list):
         raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
@@ -113,22 +124,37 @@ def _json_rows(path: Path) -> Rows:
 
 def _text_rows(path: Path) -> Rows:
     """The words of a plain list, one a line."""
-    with path.open(encoding="utf-8-sig") as file:
-        yield from ({WORD: line.strip()} for line in file if line.strip())
+    with path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file, path)):
+            if word := line.decode("utf-8" if number else "utf-8-sig").strip():
+                yield {WORD: word}
 
 
 def _parquet_rows(path: Path) -> Rows:
     try:
-        from pyarrow import ArrowInvalid
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError:
         raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
     try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches():
+        with ParquetFile(
+            path, thrift_string_size_limit=_MAX_METADATA, thrift_container_size_limit=_MAX_METADATA
+        ) as file:
+            _check_row_groups(path, file.metadata)
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
-    except ArrowInvalid as error:
-        raise ConfigError(f"{path} is no parquet file ({error})") from None
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{path} is no parquet file ({' '.join(str(error).split())})") from None
+
+
+def _check_row_groups(path: Path, metadata: Any) -> None:
+    """Refuse a file of which a part would not fit into memory once unpacked."""
+    largest = max((metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)), default=0)
+    if largest > _MAX_ROW_GROUP_BYTES:
+        raise ConfigError(
+            f"{path} has a row group of {largest:,} bytes unpacked, at most {_MAX_ROW_GROUP_BYTES:,} are read; write "
+            "it with smaller ones (row_group_size)"
+        )
 
 
 _READERS: dict[str, Callable[[Path], Rows]] = {

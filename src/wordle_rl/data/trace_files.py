@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, TextIO
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace import Trace, TraceTurn, read_traces
-from wordle_rl.runs import RunError, append_jsonl, read_object, write_json, write_text_atomically
+from wordle_rl.runs import RunError, append_jsonl, parse_json, read_object, write_json, write_text_atomically
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
@@ -85,7 +84,7 @@ def _repair(path: Path) -> bool:
         if not tail.startswith(_LINE_START[: len(tail)]):  # another kind of file: leave it as it is
             raise RunError(f"{path} is no traces file; name another --out")
         try:
-            json.loads(tail)
+            parse_json(tail)
         except ValueError:
             file.truncate(start)
             return True
@@ -205,23 +204,38 @@ def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
         yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish, *tokens)
 
 
+MAX_FIELD_CHARACTERS = 16 << 20
+"""A longer field of a CSV is refused; so is a line of more than four such fields, before it is read whole."""
+
+
 def wide_csv(file: TextIO) -> csv.DictReader[str]:
-    """The rows of a CSV whose fields may be as long as whole conversations."""
-    csv.field_size_limit(2**31 - 1)  # the largest C long of every system
-    return csv.DictReader(file)
+    """The rows of a CSV whose fields may be as long as whole conversations, up to `MAX_FIELD_CHARACTERS`."""
+    csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    return csv.DictReader(_bounded(file))
+
+
+def _bounded(file: TextIO) -> Iterator[str]:
+    """Lines of a CSV, none longer than all its fields may be."""
+    most = 4 * MAX_FIELD_CHARACTERS
+    while line := file.readline(most + 1):
+        if len(line) > most:
+            raise csv.Error(f"a line is longer than {most:,} characters")
+        yield line
 
 
 def _read_csv(path: Path) -> Iterator[Trace]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = wide_csv(file)
-        if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
-            raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
         try:
+            if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
+                raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
             for turns in _games_of(reader):
                 first = turns[0]
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
                 yield Trace(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
+        except RunError:
+            raise
         except (ValueError, TypeError, csv.Error) as error:
             raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None
 

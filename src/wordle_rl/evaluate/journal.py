@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from wordle_rl.evaluate.records import EvaluationError, GameRecord, occurrences
-from wordle_rl.runs import Run, lock_file
+from wordle_rl.runs import Run, lock_file, parse_json
 
 _GAME = TypeAdapter(GameRecord)
 _START = b'{"settings":'
@@ -104,7 +104,7 @@ class Journal:
 def _object(line: bytes) -> dict[str, Any]:
     """A line's JSON object; empty if it is none."""
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -16,7 +16,7 @@ from wordle_rl.env import StopReason
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.game import Outcome, Rules
-from wordle_rl.runs import is_run, write_text_atomically
+from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -204,6 +204,8 @@ class Evaluation:
             EvaluationError: If the file is missing or does not hold an evaluation.
         """
         try:
+            if path.is_file() and (size := path.stat().st_size) > MAX_OBJECT_BYTES:
+                raise EvaluationError(f"{path} has {size:,} bytes, more than the {MAX_OBJECT_BYTES:,} that are read")
             return _EVALUATION.validate_json(path.read_bytes())
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None

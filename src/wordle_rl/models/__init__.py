@@ -7,4 +7,5 @@ numbers.py    `ModelNumbers`, `Device`: sizes for memory estimates
 adapters.py   LoRA and 4-bit bases
 multimodal.py the language part of a model that can also see
 export.py     a whole model from an adapter or from shards
+shards.py     tensors of a distributed checkpoint
 """

@@ -8,7 +8,6 @@ Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
 
 from __future__ import annotations
 
-import json
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.runs import RunError, read_object
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -38,8 +38,8 @@ def base_of(directory: Path) -> str:
     """
     path = directory / ADAPTER_CONFIG
     try:
-        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
-    except ValueError as error:
+        base = read_object(path).get("base_model_name_or_path")
+    except RunError as error:
         raise ConfigError(f"{path} is damaged ({error}); copy or train the adapter again") from None
     if not base:
         raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
@@ -93,7 +93,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
     Raises:
         ConfigError: If the settings ask for another rank than it has, or it does not fit the model.
     """
-    config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    config = read_object(directory / ADAPTER_CONFIG)
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; "

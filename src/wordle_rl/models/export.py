@@ -7,12 +7,10 @@ must fill every weight of the model and none besides.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
@@ -20,6 +18,7 @@ from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.adapters import base_of, is_adapter
 from wordle_rl.models.loading import load_codec, load_model, save_model
 from wordle_rl.models.multimodal import language_config
+from wordle_rl.models.shards import INDEX, read_shards
 from wordle_rl.runs import RunError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -107,14 +106,14 @@ def consolidate(checkpoint: Path, out: Path) -> int:
         RunError: If the shards do not hold exactly the weights of the model.
     """
     shards = checkpoint / _SHARDS if (checkpoint / _SHARDS).is_dir() else checkpoint
-    if not (shards / ".metadata").is_file():
-        raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {_SHARDS} in it has a .metadata")
+    if not (shards / INDEX).is_file():
+        raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {_SHARDS} in it has a {INDEX}")
     if not (checkpoint / "config.json").is_file():
         raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
     _check_empty(out)
     codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
-    model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)))
-    weights = _read_shards(shards)
+    model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)), trust_remote_code=False)
+    weights = read_shards(shards)
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
     expected = set(model.state_dict())
     missing, strays = expected - set(weights) - tied, set(weights) - expected
@@ -127,17 +126,6 @@ def consolidate(checkpoint: Path, out: Path) -> int:
         raise RunError(f"{shards} does not fit its config.json: {str(error).strip().splitlines()[-1]}") from None
     save_model(model.to(next(iter(weights.values())).dtype), codec, out)
     return len(weights)
-
-
-def _read_shards(directory: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a distributed checkpoint by name, read in this one process."""
-    with tempfile.TemporaryDirectory() as place:
-        whole = Path(place) / "whole.pt"
-        dcp_to_torch_save(directory, whole)
-        found: dict[str, Any] = torch.load(whole, map_location="cpu", weights_only=True)
-    while len(found) == 1 and isinstance(next(iter(found.values())), dict):  # {"model": {...}}
-        found = next(iter(found.values()))
-    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def _check_empty(out: Path) -> None:

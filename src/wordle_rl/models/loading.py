@@ -60,7 +60,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
         model.to(device_of_process())  # type: ignore[arg-type]  # transformers decorates `to` without its type
     else:
         with _loading(settings.path):
-            tokenizer = AutoTokenizer.from_pretrained(settings.path)
+            tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
             model = _load_weights(settings)
     if attention := attention_of(settings):
         model.set_attn_implementation(attention)
@@ -165,7 +165,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
     if settings.path == "tiny":
         return _make_codec(make_tokenizer(), settings), settings.max_length
     with _loading(settings.path):
-        tokenizer = AutoTokenizer.from_pretrained(settings.path)
+        tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
         config = language_config(_weights_path(settings))
     return _make_codec(tokenizer, settings), _context_of(config)
 
@@ -206,6 +206,11 @@ def _check_directory(path: str) -> None:
                 raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
         elif not (directory / "config.json").is_file():
             raise ConfigError(f"{path} is no model directory: it has no config.json")
+        if not any(directory.glob("*.safetensors")) and (pickles := _pickled_weights(directory)):
+            raise ConfigError(
+                f"{path} holds its weights as a pickle ({pickles[0]}), which can run code and is not loaded; have "
+                "whoever made it save it as safetensors"
+            )
         for file in sorted(directory.glob("*.safetensors")):
             try:
                 with safe_open(file, framework="pt"):  # reads the header alone, and compares it with the file's size
@@ -214,6 +219,12 @@ def _check_directory(path: str) -> None:
                 raise ConfigError(f"{file} is damaged ({error}); copy or train the model again") from None
     elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
         raise ConfigError(f"no model directory {path}")
+
+
+def _pickled_weights(directory: Path) -> list[str]:
+    """Files of weights in a directory that are pickles."""
+    patterns = ("pytorch_model*.bin", "adapter_model*.bin", "consolidated*.pth")
+    return sorted({file.name for pattern in patterns for file in directory.glob(pattern)})
 
 
 def save_model(
@@ -268,7 +279,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         with _loading(settings.path), torch.device("meta"):
             config = language_config(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
-            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
             four_bit = num_four_bit(model) if settings.load_in_4bit else 0
             if is_adapter(settings.path):
                 model = shape_adapters(model, Path(settings.path))

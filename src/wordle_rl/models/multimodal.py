@@ -25,6 +25,8 @@ _NAMES = {
 }
 """Key prefix of the text part in the whole model (as published, as saved by newer releases) -> in a causal model."""
 _FAMILY = "gemma3"
+_SAFE: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+"""No pickle is read, and no code that comes with a model is run."""
 
 
 def language_config(path: str) -> PreTrainedConfig:
@@ -33,7 +35,7 @@ def language_config(path: str) -> PreTrainedConfig:
     Raises:
         ConfigError: If the model is more than text and its text part is not known here.
     """
-    config: PreTrainedConfig = AutoConfig.from_pretrained(path)
+    config: PreTrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
     text = config.get_text_config()
     if text is config:
         return config
@@ -52,7 +54,7 @@ def language_config(path: str) -> PreTrainedConfig:
 
 def is_text_part(path: str) -> bool:
     """True if what is loaded from a directory or hub name is only the text part of what is there."""
-    return bool(AutoConfig.from_pretrained(path).model_type == _FAMILY)
+    return bool(AutoConfig.from_pretrained(path, trust_remote_code=False).model_type == _FAMILY)
 
 
 def load_language_model(path: str, dtype: torch.dtype | str, **extra: Any) -> PreTrainedModel:
@@ -68,11 +70,11 @@ def load_language_model(path: str, dtype: torch.dtype | str, **extra: Any) -> Pr
     """
     config = language_config(path)
     if not is_text_part(path):
-        whole: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra)
+        whole: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **_SAFE, **extra)
         return whole
     with _quiet():  # the vision tower's weights are left out on purpose
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            path, config=config, dtype=dtype, key_mapping=_NAMES, output_loading_info=True, **extra
+            path, config=config, dtype=dtype, key_mapping=_NAMES, output_loading_info=True, **_SAFE, **extra
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):

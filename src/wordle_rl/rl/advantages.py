@@ -1,4 +1,17 @@
-"""From rewards to advantages: of each turn within its group, and of the tokens of that turn."""
+"""From rewards to advantages: of each turn within its group, and of the tokens of that turn.
+
+Means over all groups of advantage times score (the gradient of a guess's log-probability), per game, unscaled:
+
+- game: the gradient of the expected reward, times 1 - 1/group_size;
+- turn: each turn's part of that gradient, times 1 - the mean of 1/n, where n games have the turn that the baseline is
+  taken of. Later turns, which fewer games reach, are shrunk more. Components that are means over turns have a further
+  bias: a guess that makes the game longer or shorter changes the shares of turns before it, uncredited;
+- guess: the gradient of each turn's own reward, likewise shrunk, as if its guess had no influence on later turns. It is
+  biased by all that follows a guess.
+
+Division by the group's standard deviation (`scale`) biases each of them. `tests/rl/test_advantages_gradient.py` proves
+this by enumeration of a small game.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, TypeGuard
+from typing import Any, BinaryIO, TextIO, TypeGuard
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line of a file of JSON lines is refused before it is read whole."""
+
+MAX_OBJECT_BYTES = 1 << 30
+"""A larger file of one JSON object is refused before it is read."""
 
 
 class RunError(ValueError):
@@ -161,9 +167,9 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise RunError(f"no file {path}")
     offset = 0
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(bounded_lines(file, path), start=1):
             try:
-                row = json.loads(line.decode())
+                row = parse_json(line.decode())
             except ValueError as error:  # of the JSON, or of what is no UTF-8
                 fix = "delete the line or regenerate the file" if number > 1 else "name a file of JSON lines"
                 raise RunError(f"{path}:{number} is no JSON ({error}); {fix}") from None
@@ -171,6 +177,32 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")
             yield offset, row
             offset += len(line)
+
+
+def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Lines of a file, none longer than `MAX_LINE_BYTES`.
+
+    Raises:
+        RunError: If one is longer; the message names it.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise RunError(f"{path}:{number} is longer than {MAX_LINE_BYTES:,} bytes; name a file of one row a line")
+        yield line
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON that somebody else may have written.
+
+    Raises:
+        ValueError: If it is none, or nested deeper than Python can follow.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -184,8 +216,10 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         RunError: If the file holds something else.
     """
+    if (size := path.stat().st_size) > MAX_OBJECT_BYTES:
+        raise RunError(f"{path} has {size:,} bytes, more than the {MAX_OBJECT_BYTES:,} that are read; delete it")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunError(f"{path} is no JSON ({error}); delete it, or pass --overwrite to start over") from None
     if not isinstance(value, dict):

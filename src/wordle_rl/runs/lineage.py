@@ -7,14 +7,13 @@ with, and whoever evaluates, audits or trains the model further reads that.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe
 from wordle_rl.config.base import Section
-from wordle_rl.runs import write_json
+from wordle_rl.runs import parse_json, write_json
 from wordle_rl.words import WordList, WordListError, load_words
 from wordle_rl.words.split import Split
 
@@ -111,7 +110,7 @@ def lineage_of(model_directory: Path) -> Lineage | None:
     if not path.is_file():
         return None
     try:
-        return Lineage.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
     except ValueError as error:

@@ -22,6 +22,8 @@ _COLUMNS = {
     **dict.fromkeys(("guess", "guesses", "allowed", "valid"), "guess"),
 }
 """Names of a CSV's columns -> what is in them."""
+MAX_FILE_BYTES = 64 << 20
+"""A larger file is no word list, and is refused before it is read."""
 
 
 class KnownList(NamedTuple):
@@ -187,6 +189,10 @@ def _wanted(columns: Mapping[str, _Rows], kinds: Sequence[str], path: Path) -> _
 
 def _read_lines(path: Path) -> list[str]:
     """Split a UTF-8 file at line ends, less a byte-order mark and the blank lines at its end."""
+    if (size := path.stat().st_size) > MAX_FILE_BYTES:
+        raise WordListError(
+            f"{path} has {size:,} bytes, a word list at most {MAX_FILE_BYTES:,}: give one word per line"
+        )
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")

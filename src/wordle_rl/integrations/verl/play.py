@@ -91,7 +91,8 @@ def run_games(run_directory: Path, model: str, *, tool: bool = False) -> RunGame
     config = stored_config(run_directory / "config.json")
     context = GameContext.of(config).for_training
     if tool:
-        codec: ChatCodec = ToolCodec(AutoTokenizer.from_pretrained(model), config.model.template_kwargs)
+        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+        codec: ChatCodec = ToolCodec(tokenizer, config.model.template_kwargs)
         context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
     else:
         codec = load_codec(config.model.model_copy(update={"path": model}))[0]

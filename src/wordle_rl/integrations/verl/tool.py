@@ -6,7 +6,6 @@ sends back after one is a tool message.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import ChatTemplateError, render
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
+from wordle_rl.runs import parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,7 +72,7 @@ class ToolPrompter(Prompter):
 def _in_tags(call: re.Match[str]) -> str:
     """A call of the tool as a tagged guess; anything else as it stands."""
     try:
-        called = json.loads(call[1])
+        called = parse_json(call[1])
     except ValueError:
         return call[0]
     match called:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
-from wordle_rl.runs import RunError, is_number, is_run, read_object
+from wordle_rl.runs import RunError, is_number, is_run, parse_json, read_object
 
 CHUNK_BYTES = 1 << 20
 """Lines sent at once; a longer line is sent alone."""
@@ -180,6 +180,8 @@ def read_row(line: bytes) -> Json:
     """
     try:
         row = json.loads(line.decode(), parse_constant=lambda _: None)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"not valid JSON ({error})") from None
     return checked_row(row)
@@ -216,7 +218,7 @@ def last_metrics(path: Path) -> list[Json]:
     rows = []
     for line in lines[-_NUM_METRICS - 1 : -1]:
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError:  # the first one may begin in its middle; a damaged one is the report's to name
             continue
         if isinstance(row, dict):

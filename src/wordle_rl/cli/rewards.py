@@ -1,0 +1,119 @@
+"""`rewards`: the weights of presets and of one's own rewards, and a search for pay without winning."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.table import Table
+
+from wordle_rl.cli import console
+from wordle_rl.cli.options import Json, Seed, Words
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import (
+    CURRICULA,
+    PRESETS,
+    Effort,
+    Gameability,
+    RewardError,
+    Rubric,
+    Schedule,
+    attack,
+    named_schedule,
+    words_for,
+)
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList, load_words
+
+
+def rewards(
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    attack: bool = False,
+    keep_order: bool = True,
+    words: Words = "default",
+    answers: int = 200,
+    secrets: int = 12,
+    steps: int = 60,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show the weights of rewards, or search for policies that are paid without winning (`--attack`).
+
+    The search plays thousands of adversarial replies: policies that know the secret and never guess it, in every
+    wording and with every way to choose a word, changed for the better step by step. It reports the highest reward
+    found, and how far honest play stands above it. A reward that pays such a policy as much as honest play is refused.
+
+    Args:
+        names: Presets, curricula, and config files with a reward of your own; left out: all presets.
+        attack: Search for pay without winning; takes about half a minute a reward.
+        keep_order: Of presets: move the weights of winning and of broken rules as far as order needs; `--no-` takes
+            them as published. A config file says it itself (`rl.reward.keep_order`).
+        answers: Answers of the list on which a reward that asks the solver is attacked, evenly taken from `words`.
+        secrets: Secrets that are played.
+        steps: Changes tried on each policy.
+    """
+    if min(answers, secrets, steps) < 1:
+        raise ConfigError("--answers, --secrets and --steps must be at least 1")
+    rubrics = {label: rubric for name in names or PRESETS for label, rubric in _rubrics_of(name, keep_order)}
+    if not attack:
+        _show_weights(rubrics, as_json)
+        return
+    effort = Effort(secrets, steps, steps, seed)
+    listed = load_words(words)
+    with console.messages.status("attacking…"):
+        found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}
+    if as_json:
+        console.print_json({name: {**asdict(each), "gap": each.gap} for name, each in found.items()})
+    else:
+        console.out.print(table_of(found))
+        for name, each in found.items():
+            console.out.print(f"{name}: the best policy for all secrets is {each.policy}", highlight=False)
+    if failed := [name for name, each in found.items() if not each.holds]:
+        raise RewardError(
+            f"{', '.join(failed)}: a policy that never wins earns as much as honest play; keep order, or raise `win`"
+        )
+
+
+def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) -> Gameability:
+    """Findings about a reward on the list that suits it."""
+    played = words_for(rubric, words, num_answers)
+    return attack(rubric, Solver(played, use_cache=played is words), Prompter(word_length=words.word_length), effort)
+
+
+def table_of(found: dict[str, Gameability]) -> Table:
+    """A row a reward."""
+    titles = ("reward", "honest play", "lowest win", "best loss", "adversarial floor", "gap", "replies", "false wins")
+    table = Table(*titles, title="Rewards without winning")
+    for name, each in found.items():
+        win = "-" if math.isnan(each.lowest_win) else f"{each.lowest_win:.3f}"
+        figures = (f"{each.honest:.3f}", win, f"{each.best_loss:.3f}", f"{each.floor:.3f}", f"{each.gap:.3f}")
+        table.add_row(name, *figures, f"{each.replies:,}", str(each.false_wins))
+    return table
+
+
+def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
+    """The rewards that a name or a config file stands for: one, or two where it switches."""
+    if name in PRESETS or name in CURRICULA:
+        found = named_schedule(name)
+        schedule = Schedule(found.start, found.end, found.threshold, keep_order)
+    elif Path(name).suffix in (".toml", ".json"):
+        schedule = load_config(Path(name)).rl.reward.schedule()
+    else:
+        raise RewardError(f"unknown reward {name!r}; name a config file, or one of {', '.join([*PRESETS, *CURRICULA])}")
+    first = [(name, Rubric(schedule.start, schedule.keep_order))]
+    return first if schedule.end is None else [*first, (f"{name}, later", Rubric(schedule.end, schedule.keep_order))]
+
+
+def _show_weights(rubrics: dict[str, Rubric], as_json: bool) -> None:
+    weights: dict[str, dict[str, Any]] = {name: dict(rubric.effective_weights) for name, rubric in rubrics.items()}
+    if as_json:
+        console.print_json(weights)
+        return
+    table = Table("reward", "weights", title="Weights used")
+    for name, used in weights.items():
+        table.add_row(name, ", ".join(f"{part} {weight:g}" for part, weight in used.items() if weight))
+    console.out.print(table)

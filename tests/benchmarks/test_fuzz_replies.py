@@ -1,0 +1,47 @@
+"""Laws of the fuzzing of replies: it sees a parser that errs, and its record is that of a full run without a fault."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.prompt import Guess
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def fuzzing(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("fuzz_replies")
+
+
+def test_a_short_run_reads_all_and_finds_nothing(fuzzing) -> None:
+    record = fuzzing.fuzz(3000, seed=0)
+    assert (record["replies"], record["crashes"], record["false_guesses"], record["missed_guesses"]) == (3000, 0, 0, 0)
+    assert 150 < record["guesses"] < 600
+    again = fuzzing.fuzz(3000, seed=0)
+    assert (again["guesses"], again["characters"]) == (record["guesses"], record["characters"])
+
+
+@pytest.mark.parametrize(("fault", "wrong"), [
+    ("false_guesses", lambda reply, *_, **__: Guess("crane")),
+    ("missed_guesses", lambda reply, *_, **__: None),
+    ("crashes", lambda reply, *_, **__: reply.encode("ascii").index(b"<guess>")),
+])  # fmt: skip
+def test_a_parser_that_errs_is_seen(fault: str, wrong, fuzzing, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(fuzzing, "parse_reply", wrong)
+    assert fuzzing.fuzz(200, seed=0)[fault] > 0
+    monkeypatch.setattr("sys.argv", ["fuzz_replies.py", "--count", "200", "--json"])
+    assert fuzzing.main() == 1
+    assert json.loads(capsys.readouterr().out)["examples"]
+
+
+def test_the_record_is_of_ten_million_replies_without_a_fault() -> None:
+    record = json.loads((BENCHMARKS / "records" / "fuzz_replies.json").read_text(encoding="utf-8"))
+    assert record["replies"] >= 10_000_000
+    assert record["guesses"] > 500_000
+    assert record["crashes"] == record["false_guesses"] == record["missed_guesses"] == 0
+    assert record["examples"] == []
+    assert {"seed", "wall_s", "cpu_s", "hardware", "version"} <= set(record)

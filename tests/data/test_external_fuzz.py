@@ -1,0 +1,77 @@
+"""Laws of reading other people's rows: whatever the bytes, rows that are counted, or one line that names the file."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from refused import refusal
+
+from wordle_rl.config import ConfigError
+from wordle_rl.data import external, trace_files
+from wordle_rl.data.external import import_rows
+from wordle_rl.data.trace_files import read_games
+from wordle_rl.prompt import Prompter
+from wordle_rl.runs import RunError, files
+from wordle_rl.words.split import split_secrets
+
+PIECES = [
+    b"secret,past_guess_history\n", b"instruction,output\n", b'crane,"[]"\n', b"[" * 3000, b'"', b",", b"\n", b"\r",
+    b"\x00", b"\xff", b'{"secret":"crane","past_guess_history":"[[[["}\n', b'{"secret":', b"[" * 5000, b"\xef\xbb\xbf",
+    b"PAR1", b'{"instruction":"a","output":"<guess>crane</guess>"}\n', b"1" * 6000,
+    b'{"secret":"crane","past_guess_history":1}\n', b'{"secret":"crane","past_guess_history":[["crane","GGGGG"]]}\n',
+    b"\xe2\x80\xa8", b"crane,('" + b"(" * 900 + b"\n",
+]  # fmt: skip
+CONTENT = st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join), st.binary(max_size=80))
+SUFFIXES = st.sampled_from([".csv", ".jsonl", ".parquet"])
+
+
+def taken(path: Path, small_words, form: str = "grpo") -> dict:
+    return import_rows(path, path.with_name("out.jsonl"), form, small_words, split_secrets(small_words), Prompter())
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=CONTENT, suffix=SUFFIXES, form=st.sampled_from(["grpo", "instruction"]))
+def test_any_bytes_are_rows_or_one_line(content: bytes, suffix: str, form: str, small_words, tmp_path: Path) -> None:
+    path = tmp_path / f"data{suffix}"
+    path.write_bytes(content)
+    if told := refusal(lambda: taken(path, small_words, form), ConfigError, RunError):
+        assert len(told.splitlines()) == 1
+        assert path.name in told
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=CONTENT, headed=st.booleans())
+def test_any_bytes_are_teacher_games_or_one_line(content: bytes, headed: bool, tmp_path: Path) -> None:
+    head = ",".join(trace_files.COLUMNS).encode() + b"\n" if headed else b""
+    path = tmp_path / "wordle_data_CRANE.csv"
+    path.write_bytes(head + content)
+    if told := refusal(lambda: list(read_games(tmp_path)), RunError):
+        assert len(told.splitlines()) == 1
+        assert path.name in told
+
+
+def test_a_line_or_field_without_an_end_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 50)
+    monkeypatch.setattr(trace_files, "MAX_FIELD_CHARACTERS", 50)
+    (tmp_path / "data.jsonl").write_text('{"secret": "' + "x" * 60)
+    with pytest.raises(RunError, match=r"data.jsonl:1 is longer than 50 bytes"):
+        taken(tmp_path / "data.jsonl", small_words)
+    for text in ('secret\n"' + "x\n" * 60, "secret\n" + "x" * 300):
+        (tmp_path / "data.csv").write_text(text)
+        with pytest.raises(ConfigError, match=r"data.csv is no CSV \((field|a line) .*"):
+            taken(tmp_path / "data.csv", small_words)
+    csv.field_size_limit(131_072)
+
+
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "data.parquet"
+    parquet.write_table(pyarrow.table({"secret": ["x" * 100_000] * 40}), path, compression="zstd")
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr(external, "_MAX_ROW_GROUP_BYTES", 50_000)
+    with pytest.raises(ConfigError, match=r"data.parquet has a row group of [\d,]+ bytes unpacked, at most 50,000"):
+        taken(path, small_words)

@@ -1,0 +1,60 @@
+"""Laws of reading JSON lines and objects from anybody: a row, or one line that names file and line; never too much."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from refused import refusal
+
+from wordle_rl.runs import RunError, files, read_jsonl, read_object
+from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
+
+PIECES = [
+    b"{", b"}", b"[", b"]", b'"secret"', b":", b",", b'"crane"', b"1", b"NaN", b"1e999", b"-", b"null", b"\\ud800",
+    b"\xff", b"\x00", b"\n", b"\xef\xbb\xbf", b'{"secret":"crane"}', b"[" * 5000, b'{"a":' * 3000, b"9" * 5000,
+    b'"', b" ",
+]  # fmt: skip
+CONTENT = st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join), st.binary(max_size=60))
+DEEP = ("[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=CONTENT)
+@pytest.mark.parametrize("read", [lambda path: list(read_jsonl(path)), lambda path: [read_object(path)]])
+def test_any_bytes_are_rows_or_one_line(read: Callable[[Path], list], content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(content)
+    if told := refusal(lambda: read(path), RunError):
+        assert len(told.splitlines()) == 1
+        assert str(path) in told
+    else:
+        assert all(isinstance(row, dict) for row in read(path))
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["lists", "objects"])
+def test_json_deeper_than_python_can_follow_is_named(text: str, tmp_path: Path) -> None:
+    path = tmp_path / LINEAGE_FILE
+    path.write_text(f"{text}\n")
+    for read in (lambda: list(read_jsonl(path)), lambda: read_object(path), lambda: lineage_of(tmp_path)):
+        with pytest.raises(ValueError, match=r"is no JSON.*nested too deeply"):
+            read()
+
+
+def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"a":1}\n' + json.dumps({"b": "x" * 92}))
+    with pytest.raises(RunError, match=r"data.jsonl:2 is longer than 100 bytes; name a file of one row a line"):
+        list(read_jsonl(path))
+    path.write_text(json.dumps({"b": "x" * 90}) + "\n")
+    assert len(list(read_jsonl(path))) == 1
+
+
+def test_a_huge_object_is_refused_unread(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "MAX_OBJECT_BYTES", 10)
+    (tmp_path / "results.json").write_text('{"a": "xxxxxxx"}')
+    with pytest.raises(RunError, match=r"results.json has 16 bytes, more than the 10 that are read"):
+        read_object(tmp_path / "results.json")
