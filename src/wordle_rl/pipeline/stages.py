@@ -5,6 +5,7 @@ Each is skipped where its product is there already.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,9 @@ from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
 from wordle_rl.teachers.games import write_solver_traces
+
+_OF_A_TRAINING = ("checkpoints", "best", "labels")
+"""Directories beside a model that its training alone needs."""
 
 
 def make_traces(work: RunWork) -> None:
@@ -59,7 +63,7 @@ def train_by_traces(work: RunWork) -> None:
     from wordle_rl.models.loading import context_length, load_model
     from wordle_rl.training.sft import train_sft
 
-    if is_trained(work.directory / "sft"):
+    if _is_done(work.directory / "sft"):
         return
     with work.run.stage("setup"):
         model, codec = load_model(work.config.model, work.config.seed)
@@ -79,8 +83,9 @@ def train_by_traces(work: RunWork) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
     validation = _validation_examples(work, codec, limit)
+    lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
     with work.stage("sft", "SFT", 0) as advance:
-        directory = train_sft(
+        train_sft(
             model,
             codec,
             encoded.examples,
@@ -90,9 +95,8 @@ def train_by_traces(work: RunWork) -> None:
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
+            on_saved=lambda saved: finish_model(saved, lineage),
         )
-    if is_first():
-        finish_model(directory, trained_further(Path(work.config.model.path), work.config.game, work.lesson))
 
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
@@ -111,7 +115,7 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
 def learn_by_play(work: RunWork) -> None:
     """GRPO, or what the config names instead."""
     name, settings = work.config.algorithm, work.config.training
-    if settings.is_skipped or is_trained(work.directory / name):
+    if settings.is_skipped or _is_done(work.directory / name):
         return
     from wordle_rl.models.loading import load_model
     from wordle_rl.rl.setup import GameSetup
@@ -127,8 +131,9 @@ def learn_by_play(work: RunWork) -> None:
     boards, fraction = _given_starts(work), work.config.rl.starts.fraction
     setup = GameSetup(work.context.for_training, secrets, work.context.split.val, rehearsal, boards, fraction)
     title = ALGORITHM_NAMES[name]
+    lineage = trained_further(Path(start.path), work.config.game, work.lesson)
     with work.stage(name, title[0].upper() + title[1:], 0) as advance:
-        directory = _training_of(work.config)(
+        _training_of(work.config)(
             model,
             codec,
             setup,
@@ -137,9 +142,8 @@ def learn_by_play(work: RunWork) -> None:
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
+            on_saved=lambda saved: finish_model(saved, lineage),
         )
-    if is_first():
-        finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
 
 
 def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
@@ -174,6 +178,14 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     from wordle_rl.rl.grpo.train import train_grpo
 
     return train_grpo
+
+
+def _is_done(model: Path) -> bool:
+    """True if a stage left its finished model, from which what only its training needed is then removed."""
+    done = is_trained(model)
+    for name in _OF_A_TRAINING if done and is_first() else ():
+        shutil.rmtree(model / name, ignore_errors=True)  # left by a process that was killed at the very end
+    return done
 
 
 def finish_model(directory: Path, lineage: Lineage) -> None:
