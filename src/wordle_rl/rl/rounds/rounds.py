@@ -27,8 +27,8 @@ from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.setup import GameSetup, Scored, group_rows, measured, prompt_budget
-from wordle_rl.rollout import Trajectory, play
+from wordle_rl.rl.setup import GameSetup, Scored, check_some_played, group_rows, measured, prompt_budget
+from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
 from wordle_rl.runs.logs import rewind
@@ -70,7 +70,7 @@ class RoundOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Round:
-    """The games of a round, by group, and the sampler that played them.
+    """The games of a round, by group, and the sampler that played them. Games that failed are not among them.
 
     `number` counts from 1; `seed` differs from round to round.
     """
@@ -216,17 +216,26 @@ class Rounds:
         sampler = self._make_sampler(self.model, self.codec, self.settings.sampling, seed)
         trajectories = self._trajectories(sampler, number, stop)
         rubric = self._schedule.rubric(self.record.best_compliance)
-        games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
         size = self.settings.group_size
-        groups = [games[i : i + size] for i in range(0, len(games), size)]
-        every = max(1, len(games) // max(1, self.settings.sample_games))
-        for place in range(0, len(games), every)[: self.settings.sample_games]:
-            row = group_rows(place // size, groups[place // size])[place % size]
-            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
+        groups = [
+            [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in group if t.error is None]
+            for group in groups_of(trajectories, size)
+        ]
+        games = [game for group in groups for game in group]
+        failed = check_some_played(games, [t.error for t in trajectories if t.error is not None], f"round {number}")
+        self._log_samples(groups, number)
         examples, chosen = method.choose(Round(number, groups, sampler, seed))
         record, numbers = self._measured(games, number)
-        numbers |= chosen | {"seconds/play": time.perf_counter() - started}
+        numbers |= chosen | failed | {"seconds/play": time.perf_counter() - started}
         return {"record": asdict(record), "numbers": numbers}, examples
+
+    def _log_samples(self, groups: Sequence[list[Scored]], number: int) -> None:
+        """Write some games of a round, evenly spaced."""
+        rows = [(place, game) for place, group in enumerate(groups) for game in range(len(group))]
+        every = max(1, len(rows) // max(1, self.settings.sample_games))
+        for place, game in rows[::every][: self.settings.sample_games]:
+            row = group_rows(place, groups[place])[game]
+            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
 
     def _trajectories(self, sampler: Sampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
