@@ -130,7 +130,9 @@ def test_a_teacher_ends_and_none_of_its_errors_is_a_game(rate: float, start: Sta
 def test_a_list_of_models_that_trickles_in_is_not_waited_for(monkeypatch, start: Start) -> None:
     monkeypatch.setattr("wordle_rl.samplers.endpoint.client._LOOK_S", 0.3)
     server = start(lambda _: OK)
-    monkeypatch.setattr(FaultyEndpoint, "_converse", lambda self, connection: self._trickle(connection, b"HTTP/1.1 200"))
+    monkeypatch.setattr(
+        FaultyEndpoint, "_converse", lambda self, connection: self._trickle(connection, b"HTTP/1.1 200")
+    )
     started = time.monotonic()
     with pytest.raises(ConfigError, match="no response from"):
         check_endpoint(Endpoint(server.url, "NONE", "none"))

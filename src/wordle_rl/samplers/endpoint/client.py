@@ -71,8 +71,7 @@ class EndpointClient:
         max_completion_tokens: Bound on one reply.
         temperature: None: the endpoint's default.
         top_p: None: the endpoint's default.
-        timeout_s: Time for one try, in seconds, until its last byte: an endpoint that sends a byte now and then does not
-            stretch it.
+        timeout_s: Time for one try, in seconds, until its last byte, however slowly these come.
         max_retries: Further tries of a request after rate limits, time-outs, server errors and unreadable responses.
         wait: Called before every try with the seconds to pause, 0.0 if none; what it raises ends the request.
     """
