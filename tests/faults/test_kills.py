@@ -27,7 +27,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_files(
     name, fork_server, kill_record, word_directory, taught, endpoint, tmp_path, request
 ) -> None:
     case = make_case(name, word_directory, taught, endpoint)
-    wanted = share(name, request.config.getoption("--kills"))
+    wanted = share(name, request.config.getoption("--kills", 20))
     started = time.monotonic()
     unbroken = run_unbroken(fork_server, case, tmp_path / "unbroken")
     for path in (tmp_path / "unbroken").rglob("metrics.jsonl"):

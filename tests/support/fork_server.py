@@ -89,8 +89,9 @@ class ForkServer:
 
     def close(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
+        with self._process:  # closes its pipes, which it takes as the end
+            self._process.stdin.close()
+            self._process.wait(timeout=30)
 
 
 def _serve() -> None:
@@ -179,7 +180,7 @@ class _Writes:
         path = args[0]
         if isinstance(path, int):
             return
-        if not os.path.join(os.getcwd(), os.fsdecode(path)).startswith(self.directory):
+        if not str(Path.cwd() / os.fsdecode(path)).startswith(self.directory):
             return
         self.count += 1
         if self.count == self._kill_at:

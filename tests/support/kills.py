@@ -29,14 +29,12 @@ class Case:
         name: Of the case.
         arguments: As on the command line; it runs in a directory of its own.
         prepare: Fills that directory.
-        kills: Of a hundred kills, how many are this command's.
         unordered: Files whose lines may come in any order, since games are played side by side.
     """
 
     name: str
     arguments: tuple[str, ...]
     prepare: Callable[[Path], None]
-    kills: int
     unordered: frozenset[str] = field(default=frozenset())
 
 
@@ -86,7 +84,7 @@ def kill_until_done(
 
 
 def run_kills(server: ForkServer, case: Case, place: Path, unbroken: Unbroken, seed: int, wanted: int) -> int:
-    """Run trials until there have been `wanted` kills, and compare what each leaves; returns how many trials it took."""
+    """Run trials until there have been `wanted` kills, comparing what each leaves, and return how many it took."""
     done = trial = 0
     while done < wanted:
         name = f"{seed}:{case.name}:{trial}"
@@ -104,7 +102,8 @@ def check_same(expected: dict[str, str], found: dict[str, str], what: str) -> No
     """Fail with the names of files that are missing, too many, or different."""
     missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     different = sorted(name for name in expected.keys() & found.keys() if expected[name] != found[name])
-    assert not (missing or more or different), f"{what}: missing {missing}, too many {more}, different {different}"
+    differs = any((missing, more, different))
+    assert not differs, f"{what}: missing {missing}, too many {more}, different {different}"
 
 
 def snapshot(directory: Path, unordered: frozenset[str] = frozenset()) -> dict[str, str]:
