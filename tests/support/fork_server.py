@@ -27,6 +27,7 @@ PRELOADED = (
     "wordle_rl.rl.rounds.expert_iteration",
     "wordle_rl.samplers.endpoint.sampler",
     "wordle_rl.teachers.collect",
+    "wordle_rl.serve.server",
     "openai.resources.chat",
     "transformers.models.qwen3.modeling_qwen3",
 )

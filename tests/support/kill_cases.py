@@ -86,9 +86,7 @@ def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
         "run": ("run", "config.toml", "--out", "run"),
     }
     command = arguments.get(name, ("run", "config.toml", "--out", "run", "--until", name))
-    return Case(
-        name, command, partial(_prepare, name, words, taught), KILLS[name], frozenset({"llm.jsonl", "llm.games.jsonl"})
-    )
+    return Case(name, command, partial(_prepare, name, words, taught), frozenset({"llm.jsonl", "llm.games.jsonl"}))
 
 
 def _prepare(name: str, words: Path, taught: Path, directory: Path) -> None:

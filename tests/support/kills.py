@@ -40,10 +40,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Unbroken:
-    """An unbroken run: how it ended, and what it left."""
+    """An unbroken run: how it ended, what it left, and how many bytes."""
 
     ended: Ended
     files: dict[str, str]
+    num_bytes: int
 
 
 def run_unbroken(server: ForkServer, case: Case, directory: Path) -> Unbroken:
@@ -52,7 +53,8 @@ def run_unbroken(server: ForkServer, case: Case, directory: Path) -> Unbroken:
     case.prepare(directory)
     ended = server.run(list(case.arguments), directory)
     assert ended.code == 0, ended.log
-    return Unbroken(ended, snapshot(directory, case.unordered))
+    num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return Unbroken(ended, snapshot(directory, case.unordered), num_bytes)
 
 
 def kill_until_done(

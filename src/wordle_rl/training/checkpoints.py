@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.models.loading import save_model
-from wordle_rl.runs import write_json
+from wordle_rl.runs import RunError, read_object, write_json
 
 STATE_FILE = "wordle_rl_state.json"
-"""In every checkpoint, written last: the record of a training beside weights and optimizer, empty if it has none."""
+"""In every checkpoint, written last: the record of a training beside weights and optimizer, and the sizes of files."""
+_FILES = "files"
 
 
 def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
@@ -38,13 +38,26 @@ def last_checkpoint(directory: Path) -> str | None:
     """The newest complete checkpoint below a directory, or None.
 
     A process that was killed may leave an incomplete checkpoint, which is skipped.
+
+    Raises:
+        RunError: If a file of it has been removed or cut since.
     """
-    whole = [
-        checkpoint
-        for checkpoint in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-        if all((checkpoint / name).is_file() for name in (TRAINER_STATE_NAME, STATE_FILE))
-    ]
-    return str(max(whole, key=step_of)) if whole else None
+    marked = [path.parent for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{STATE_FILE}")]
+    if not marked:
+        return None
+    newest = max(marked, key=step_of)
+    for name, size in stored_state(newest).get(_FILES, {}).items():
+        file = newest / name
+        if not file.is_file() or file.stat().st_size != size:
+            raise RunError(
+                f"checkpoint {newest} lacks {name}, or a part of it; put it back, or delete {newest} to train again"
+            )
+    return str(newest)
+
+
+def stored_state(checkpoint: Path | str) -> dict[str, Any]:
+    """The record of a training that a complete checkpoint keeps, and the sizes of its files."""
+    return read_object(Path(checkpoint) / STATE_FILE)
 
 
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
@@ -59,10 +72,11 @@ def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
     Raises:
         RunError: If it cannot be written.
     """
-    for file in checkpoint.rglob("*"):
-        if file.is_file():
-            _sync(file)
-    write_json(checkpoint / STATE_FILE, state)
+    files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
+    for file in files:
+        _sync(file)
+    sizes = {path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files}
+    write_json(checkpoint / STATE_FILE, {**state, _FILES: sizes})
     for other in checkpoint.parent.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         if other != checkpoint:
             shutil.rmtree(other, ignore_errors=True)

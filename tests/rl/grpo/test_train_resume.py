@@ -24,6 +24,7 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     assert checkpoint.endswith("checkpoint-2")
     stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
     first = train.all_rollouts[0]
+    assert {"model.safetensors", "optimizer.pt"} < set(stored.pop("files"))
     assert stored == {
         "priorities": first.starts.picker.state(),
         "best_compliance": first.best_compliance,

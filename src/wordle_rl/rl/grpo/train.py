@@ -28,7 +28,7 @@ from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
-from wordle_rl.runs import BufferedRun, Run, read_object
+from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.distributed import (
     check_sharded,
     check_sharded_play,
@@ -40,7 +40,7 @@ from wordle_rl.runs.distributed import (
 from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
-from wordle_rl.training.checkpoints import STATE_FILE, drop_checkpoints, last_checkpoint, last_step, save_trained
+from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, last_step, save_trained, stored_state
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
@@ -125,7 +125,7 @@ def train_grpo(
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
         checkpoint = last_checkpoint(checkpoints)
         if checkpoint is not None:
-            rollouts.load_state(read_object(Path(checkpoint) / STATE_FILE))
+            rollouts.load_state(stored_state(checkpoint))
         train_to_end(trainer, checkpoint, settings.steps)
     guard.check(checkpoints)
     log.detach_trackers()
