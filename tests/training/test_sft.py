@@ -179,12 +179,14 @@ def test_a_second_interrupt_is_not_held_back(examples, tokenizer, codec, sixty, 
 
 
 def test_a_half_written_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    for step, files in ((5, ["trainer_state.json"]), (10, ["trainer_state.json"]), (15, ["model.safetensors"])):
+    whole = ["trainer_state.json", "wordle_rl_state.json"]
+    for step, files in ((5, whole), (10, whole), (15, ["model.safetensors"]), (20, whole[:1])):
         (tmp_path / f"checkpoint-{step}").mkdir()
         for name in files:
             (tmp_path / f"checkpoint-{step}" / name).write_text("{}")
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
-    assert last_checkpoint(tmp_path, "wordle_rl_state.json") is None
+    (tmp_path / "checkpoint-10" / whole[1]).unlink()
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-5")
     assert last_checkpoint(tmp_path / "nowhere") is None
 
 

@@ -40,6 +40,7 @@ from wordle_rl.models.directory import is_model, weights_mark
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
+from wordle_rl.runs.logs import repaired
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.samplers.endpoint.providers import bare_address
 from wordle_rl.samplers.simple import RANDOM_PLAYERS
@@ -269,6 +270,9 @@ def _journal(outputs: Outputs, settings: dict[str, Any] | None) -> Iterator[Jour
         yield None
         return
     with closing(Journal(journal_path(outputs.json), settings, overwrite=outputs.overwrite)) as journal:
+        if journal.num_bytes_cut:
+            text = f"{repaired(journal.path, journal.num_bytes_cut)}; that game is played again"
+            console.messages.print(text, highlight=False, soft_wrap=True)
         yield journal
 
 

@@ -37,8 +37,9 @@ def traces(
 ) -> None:
     """Have a teacher play games and write them as JSON lines.
 
-    The solver's games replace the file; their secrets are training secrets and words outside the answers. A language
-    model's games cost money: they are appended one by one, and the same command plays only what is missing.
+    The solver's games replace the file, once all are there; their secrets are training secrets and words outside the
+    answers. A language model's games cost money: they are appended one by one. A command that was stopped resumes: it
+    plays only what is missing.
 
     Args:
         out: The file to write.
@@ -66,9 +67,9 @@ def traces(
     _play_solver(out, settings_of_words, settings, seed, as_json)
 
 
-def resumes(kind: str = "solver", **_: object) -> bool:
-    """Only bought games are kept one by one."""
-    return kind == "openai"
+def resumes(**_: object) -> bool:
+    """Bought games are kept one by one, those of the solver by the thousand."""
+    return True
 
 
 def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:

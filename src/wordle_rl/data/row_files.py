@@ -110,8 +110,8 @@ def _json_rows(path: Path) -> Rows:
     try:
         if (size := path.stat().st_size) > MAX_JSON_BYTES:
             raise ConfigError(
-                f"{path} has {size:,} bytes, and one JSON array is read up to {MAX_JSON_BYTES:,}; write one object a line, "
-                "as .jsonl"
+                f"{path} has {size:,} bytes, and one JSON array is read up to {MAX_JSON_BYTES:,}; write one object a "
+                "line, as .jsonl"
             )
         rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:

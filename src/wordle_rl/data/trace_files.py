@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +12,8 @@ from typing import Any, TextIO
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace import Trace, TraceTurn, read_traces
-from wordle_rl.runs import RunError, append_jsonl, parse_json, read_object, write_json, write_text_atomically
+from wordle_rl.runs import RunError, append_jsonl, read_object, write_json, write_text_atomically
+from wordle_rl.runs.logs import NotOwnLineError, repair_end
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
@@ -74,35 +74,10 @@ class TraceFile:
 
 def _repair(path: Path) -> bool:
     """Make the file end after a whole line, and return whether part of a line was cut off."""
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        start = _last_line_start(file, size)
-        file.seek(start)
-        tail = file.read()
-        if not tail:
-            return False
-        if not tail.startswith(_LINE_START[: len(tail)]):  # another kind of file: leave it as it is
-            raise RunError(f"{path} is no traces file; name another --out")
-        try:
-            parse_json(tail)
-        except ValueError:
-            file.truncate(start)
-            return True
-        file.write(b"\n")  # only the line break was missing
-        return False
-
-
-def _last_line_start(file: io.BufferedRandom, size: int) -> int:
-    """Offset of the last line; the file's size if the file ends with a line break."""
-    end = size
-    while end > 0:
-        begin = max(0, end - 65536)
-        file.seek(begin)
-        found = file.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
+    try:
+        return repair_end(path, lambda tail: tail.startswith(_LINE_START[: len(tail)])) > 0
+    except NotOwnLineError:
+        raise RunError(f"{path} is no traces file; name another --out") from None
 
 
 class SettingsFile:

@@ -32,6 +32,10 @@ class Journal:
         settings: Everything a game depends on, as JSON values; a file of games played with other settings is refused.
         overwrite: Discard whatever the file holds.
 
+    Attributes:
+        games: The games, by secret and occurrence.
+        num_bytes_cut: Length of the incomplete last line that was removed; 0: there was none.
+
     Raises:
         EvaluationError: If the file holds something else, games played with other settings, or a damaged line.
         RunError: If another process writes to it, or it cannot be written.
@@ -54,7 +58,8 @@ class Journal:
         whole = content[: content.rfind(b"\n") + 1]
         if whole or not _START.startswith(content[: len(_START)]):
             self._read(whole.splitlines(), settings)
-        if len(whole) < len(content):
+        self.num_bytes_cut = len(content) - len(whole)
+        if self.num_bytes_cut:
             os.truncate(path, len(whole))
         if not whole:
             self._append({"settings": dict(settings)})

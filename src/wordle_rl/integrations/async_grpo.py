@@ -40,8 +40,9 @@ from wordle_rl.prompt import Shape
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
+from wordle_rl.runs.logs import rewind
 from wordle_rl.samplers.base import check_vllm
-from wordle_rl.training.checkpoints import last_checkpoint, save_trained
+from wordle_rl.training.checkpoints import last_checkpoint, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
@@ -224,6 +225,8 @@ def train(config: RunConfig, directory: Path, asynchronous: AsyncSettings, weigh
     wait_for_all()
     run, target = Run(directory), directory / "grpo"
     checkpoints = target / "checkpoints"
+    if is_first():
+        rewind(directory, {"metrics.jsonl": {"grpo": last_step(checkpoints) + 1}})
     with held_interrupt() as stop:
         trainer = make_trainer(config, run, asynchronous, max_length, stop, weight_transfer)
         train_to_end(trainer, last_checkpoint(checkpoints), config.grpo.steps)

@@ -23,6 +23,7 @@ from wordle_rl.preflight.before_run import Todo, check_before_run
 from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
+from wordle_rl.runs.logs import repair_logs
 from wordle_rl.runs.progress import elapsed
 
 
@@ -67,6 +68,10 @@ class Pipeline:
                 _tell_what_is_taken_over(work)
                 work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
                 work.keep_validation()
+                for sentence in repair_logs(directory):
+                    work.console.print(sentence, markup=False, highlight=False)
+                if not todo:
+                    work.console.print(f"{directory} is finished: nothing is left to do", markup=False, highlight=False)
             wait_for_all()
             self._overwrite = False  # what is there now belongs to this run
             work.remember()

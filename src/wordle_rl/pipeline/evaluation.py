@@ -17,6 +17,7 @@ from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import write_json
+from wordle_rl.runs.logs import repaired
 from wordle_rl.samplers.base import Closable
 
 
@@ -52,6 +53,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
     label = f"{name}-constrained" if constrained else name
     path = work.directory / "eval" / f"{label}.json"
     if path.is_file():
+        journal_path(path).unlink(missing_ok=True)  # left by a process that was killed once all was stored
         return Evaluation.load(path)
     secrets = work.context.split.of_each_part(work.config.eval.max_games)
     if constrained:
@@ -71,6 +73,8 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
     }
     with ExitStack() as held:
         journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
+        if journal.num_bytes_cut:
+            work.console.print(repaired(journal.path, journal.num_bytes_cut), markup=False, highlight=False)
         before = journal.kept(secrets)
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
         engine, seed = work.config.eval.engine, work.config.seed

@@ -5,6 +5,7 @@ Each is skipped where its product is there already.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,9 @@ from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
 from wordle_rl.teachers.games import write_solver_traces
+
+_OF_A_TRAINING = ("checkpoints", "best", "labels")
+"""Directories beside a model that its training alone needs."""
 
 
 def make_traces(work: RunWork) -> None:
@@ -59,10 +63,10 @@ def make_traces(work: RunWork) -> None:
 def train_by_traces(work: RunWork) -> None:
     """SFT on the teacher games."""
     from wordle_rl.models.loading import context_length, load_model
-    from wordle_rl.training.checkpoints import steps_done
+    from wordle_rl.training.checkpoints import last_step
     from wordle_rl.training.sft import train_sft
 
-    if is_trained(work.directory / "sft"):
+    if _is_done(work.directory / "sft"):
         return
     with work.run.stage("setup"):
         model, codec = load_model(work.config.model, work.config.seed)
@@ -82,8 +86,9 @@ def train_by_traces(work: RunWork) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
     validation = _validation_examples(work, codec, limit)
-    with work.stage("sft", "SFT", 0, steps_done(work.directory / "sft" / "checkpoints")) as advance:
-        directory = train_sft(
+    lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
+    with work.stage("sft", "SFT", 0, last_step(work.directory / "sft" / "checkpoints")) as advance:
+        train_sft(
             model,
             codec,
             encoded.examples,
@@ -93,9 +98,8 @@ def train_by_traces(work: RunWork) -> None:
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
+            on_saved=lambda saved: finish_model(saved, lineage),
         )
-    if is_first():
-        finish_model(directory, trained_further(Path(work.config.model.path), work.config.game, work.lesson))
 
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
@@ -114,7 +118,7 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
 def learn_by_play(work: RunWork) -> None:
     """GRPO, or what the config names instead."""
     name, settings = work.config.algorithm, work.config.training
-    if settings.is_skipped or is_trained(work.directory / name):
+    if settings.is_skipped or _is_done(work.directory / name):
         return
     from wordle_rl.models.loading import load_model
     from wordle_rl.rl.setup import GameSetup
@@ -141,8 +145,9 @@ def learn_by_play(work: RunWork) -> None:
         fraction,
     )
     title = ALGORITHM_NAMES[name]
+    lineage = trained_further(Path(start.path), work.config.game, work.lesson)
     with work.stage(name, title[0].upper() + title[1:], 0, _done_before(work)) as advance:
-        directory = _training_of(work.config)(
+        _training_of(work.config)(
             model,
             codec,
             setup,
@@ -151,9 +156,8 @@ def learn_by_play(work: RunWork) -> None:
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
+            on_saved=lambda saved: finish_model(saved, lineage),
         )
-    if is_first():
-        finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
 
 
 def _done_before(work: RunWork) -> int:
@@ -163,9 +167,9 @@ def _done_before(work: RunWork) -> int:
         from wordle_rl.rl.rounds.rounds import rounds_done
 
         return rounds_done(checkpoints) * settings.groups_per_round * settings.group_size
-    from wordle_rl.training.checkpoints import steps_done
+    from wordle_rl.training.checkpoints import last_step
 
-    return steps_done(checkpoints)
+    return last_step(checkpoints)
 
 
 def _given_starts(work: RunWork) -> StartBoards | None:
@@ -200,6 +204,14 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
     from wordle_rl.rl.grpo.train import train_grpo
 
     return train_grpo
+
+
+def _is_done(model: Path) -> bool:
+    """True if a stage left its finished model, from which what only its training needed is then removed."""
+    done = is_trained(model)
+    for name in _OF_A_TRAINING if done and is_first() else ():
+        shutil.rmtree(model / name, ignore_errors=True)  # left by a process that was killed at the very end
+    return done
 
 
 def finish_model(directory: Path, lineage: Lineage) -> None:

@@ -18,6 +18,7 @@ from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.advantages import TurnValues
 from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, Trajectory
+from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -97,6 +98,30 @@ class Measured:
     means: dict[str, float]
     denominators: dict[str, int]
     num_wins: int
+
+
+def check_some_played(games: Sequence[Scored], failed: Sequence[str], step: str) -> dict[str, float]:
+    """Number of failed games to log: those whose player could not be asked to the end, which are no samples.
+
+    They have no reward, and no group is compared with them.
+
+    Args:
+        games: Those that were played.
+        failed: For each of the others the reason.
+        step: Name of the step, for the message.
+
+    Returns:
+        `failed_games`, if there are any.
+
+    Raises:
+        RunError: If no game could be played.
+    """
+    if not games:
+        why = f": {failed[0]}" if failed else ""
+        raise RunError(
+            f"no game of {step} could be played{why}; mend what plays them and run again, which resumes from there"
+        )
+    return {"failed_games": float(len(failed))} if failed else {}
 
 
 def measured(games: Sequence[Scored], words: WordList) -> Measured:

@@ -1,6 +1,7 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
 files.py        files that are whole or absent: atomic writes, JSON lines, locks
+logs.py         append-only files after a stop: repaired, and taken back to a checkpoint
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
 game_rows.py    field names of games in files, one form for all
@@ -20,6 +21,7 @@ from wordle_rl.runs.files import (
     bounded_lines,
     exclusive_lock,
     is_number,
+    json_line,
     lock_file,
     parse_json,
     read_jsonl,
@@ -72,6 +74,7 @@ __all__ = [
     "exclusive_lock",
     "is_number",
     "is_run",
+    "json_line",
     "lock_file",
     "parse_json",
     "parts_of",

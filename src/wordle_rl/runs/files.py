@@ -42,6 +42,8 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
         try:
             with partial.open("w", encoding="utf-8") as file:
                 yield file
+                file.flush()
+                os.fsync(file.fileno())  # else a loss of power may leave the new name with no content
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -59,7 +61,8 @@ def without_lone_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _json_line(row: Mapping[str, Any]) -> str:
+def json_line(row: Mapping[str, Any]) -> str:
+    """A row as one line of a file of JSON lines, line break included."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
@@ -77,7 +80,7 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     count = 0
     with _partial_file(path) as file:
         for row in rows:
-            file.write(_json_line(row))
+            file.write(json_line(row))
             count += 1
     return count
 
@@ -88,7 +91,7 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     Raises:
         RunError: If the file cannot be written.
     """
-    line = _json_line(row).encode()
+    line = json_line(row).encode()
     try:
         before = path.stat().st_size if path.exists() else 0
         with path.open("ab", buffering=0) as file:
@@ -172,6 +175,8 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 row = parse_json(line.decode())
             except ValueError as error:  # of the JSON, or of what is no UTF-8
                 fix = "delete the line or regenerate the file" if number > 1 else "name a file of JSON lines"
+                if number > 1 and not line.endswith(b"\n"):
+                    fix = "delete the line, which is cut off, or run again what writes the file"
                 raise RunError(f"{path}:{number} is no JSON ({error}); {fix}") from None
             if not isinstance(row, dict):
                 raise RunError(f"{path}:{number} holds {type(row).__name__}, expected a JSON object")

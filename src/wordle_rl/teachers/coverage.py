@@ -8,7 +8,8 @@ the count is how often each was shown, never which of them may be a secret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,23 @@ class Coverage:
         order = np.arange(len(secrets))
         order[rows] = self._pick(candidate, shown, len(rows))
         return games.take(order)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything counted so far, as arrays by name; of the matrix, what is not zero."""
+        rows, columns = np.nonzero(self._shown_by)
+        return {
+            "shown": self.shown,
+            "played": self._played,
+            "rows": rows,
+            "columns": columns,
+            "shown_by": self._shown_by[rows, columns],
+        }
+
+    def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Resume from what `state` gave."""
+        self.shown, self._played = state["shown"].copy(), state["played"].copy()
+        self._shown_by[:] = 0
+        self._shown_by[state["rows"], state["columns"]] = state["shown_by"]
 
     def _shown(self, games: TeacherGames) -> Shown:
         row, turn = np.nonzero(games.taught & (games.guesses >= 0))

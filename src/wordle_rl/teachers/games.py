@@ -15,6 +15,7 @@ from wordle_rl.runs.distributed import num_cores
 from wordle_rl.solver import Solver, decode_marks
 from wordle_rl.teachers.coverage import Coverage
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
+from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -60,13 +61,37 @@ def solver_traces(
         seed: Seed of everything drawn at random.
         on_progress: Called with the number of games done so far.
     """
-    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
-    play = Coverage(teacher, settings.outside_choice).play if counts else teacher.play
-    for start in range(0, len(secrets), _CHUNK):
-        games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
-        yield from _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
+    coverage = _coverage(teacher, settings)
+    for chunk in range(_num_chunks(secrets)):
+        yield from _chunk_of(words, secrets, teacher, coverage, settings, seed, chunk)
         if on_progress is not None:
-            on_progress(min(start + _CHUNK, len(secrets)))
+            on_progress(min((chunk + 1) * _CHUNK, len(secrets)))
+
+
+def _coverage(teacher: SolverTeacher, settings: TraceSettings) -> Coverage | None:
+    """What chooses games by the answers shown before; None if the settings ask for no choice."""
+    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
+    return Coverage(teacher, settings.outside_choice) if counts else None
+
+
+def _num_chunks(secrets: Sequence[str]) -> int:
+    return -(-len(secrets) // _CHUNK)
+
+
+def _chunk_of(
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: SolverTeacher,
+    coverage: Coverage | None,
+    settings: TraceSettings,
+    seed: int,
+    chunk: int,
+) -> Iterator[Trace]:
+    """The games of one chunk, counted from 0; they depend on earlier ones by `coverage` alone."""
+    start = chunk * _CHUNK
+    play = teacher.play if coverage is None else coverage.play
+    games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
+    return _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
 
 
 def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
@@ -93,19 +118,37 @@ def write_solver_traces(
 ) -> int:
     """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
 
-    Its `validation_traces` are written first, to the file `validation`, if that is given.
+    Games are kept beside the file until all are there. A call that was stopped resumes after the last whole chunk.
+    The `validation_traces` are written first, to the file `validation`, if that is given.
 
     Raises:
         WordListError: If the opener is not listed.
-        RunError: If a file cannot be written.
+        RunError: If a file cannot be written, or another process writes it.
     """
     teacher = SolverTeacher(solver)
-    if validation is not None:
-        write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
     secrets = draw_secrets(solver.words, split, settings, seed)
-    games = solver_traces(solver.words, secrets, teacher, settings, seed, on_progress)
-    with teacher.helped_by(_num_helpers(settings.num_games)):
-        return write_jsonl(path, (trace.to_row() for trace in games))
+    asked = {
+        "settings": settings.model_dump(mode="json"),
+        "seed": seed,
+        "words": solver.words.fingerprint,
+        "reserved": sorted(solver.words.reserved),
+        "secrets": secrets,
+    }
+    unfinished = UnfinishedGames(path, asked, _CHUNK)
+    coverage = _coverage(teacher, settings)
+    with unfinished.held(has_state=coverage is not None):
+        if validation is not None and not (validation.is_file() and unfinished.num_chunks):
+            write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
+        if coverage is not None and unfinished.num_chunks:
+            coverage.load_state(unfinished.state)
+        with teacher.helped_by(_num_helpers(settings.num_games)):
+            for chunk in range(unfinished.num_chunks, _num_chunks(secrets)):
+                on_progress(min(chunk * _CHUNK, len(secrets)))
+                games = _chunk_of(solver.words, secrets, teacher, coverage, settings, seed, chunk)
+                unfinished.add(games, None if coverage is None else coverage.state())
+        on_progress(len(secrets))
+        unfinished.finish()
+    return len(secrets)
 
 
 def _num_helpers(num_games: int) -> int:

@@ -11,8 +11,10 @@ word chosen knowing the secret, to reach such boards. That turn, like any stray,
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -319,10 +321,21 @@ _helper: SolverTeacher
 
 
 def _set_up(words: WordList) -> None:
-    """Prepare such a process. It ignores Ctrl-C: the main process handles it and then ends this one."""
+    """Prepare such a process. It ignores Ctrl-C: the main process handles it and then ends this one.
+
+    It ends with the main process also where that was killed, which closes nothing.
+    """
     global _helper  # an executor offers its processes no other place to keep things
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _helper = SolverTeacher(Solver(words))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _help(task: _Task) -> _Chunk:

@@ -1,16 +1,23 @@
-"""Finding complete checkpoints, removing them, and saving the trained model."""
+"""Finding complete checkpoints, marking and removing them, and saving the trained model."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.models.loading import save_model
+from wordle_rl.runs import RunError, read_object, write_json
+
+STATE_FILE = "wordle_rl_state.json"
+"""In every checkpoint, written last: the record of a training beside weights and optimizer, and the sizes of files."""
+_FILES = "files"
 
 
 def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
@@ -27,27 +34,66 @@ def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def last_checkpoint(directory: Path, *needed: str) -> str | None:
+def last_checkpoint(directory: Path) -> str | None:
     """The newest complete checkpoint below a directory, or None.
 
     A process that was killed may leave an incomplete checkpoint, which is skipped.
 
-    Args:
-        directory: Where the checkpoints are.
-        needed: Files a checkpoint must hold besides the trainer's own state, which is written last.
+    Raises:
+        RunError: If a file of it has been removed or cut since.
     """
-    whole = [
-        checkpoint
-        for checkpoint in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-        if all((checkpoint / name).is_file() for name in (TRAINER_STATE_NAME, *needed))
-    ]
-    return str(max(whole, key=step_of)) if whole else None
+    marked = [path.parent for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{STATE_FILE}")]
+    if not marked:
+        return None
+    newest = max(marked, key=step_of)
+    for name, size in stored_state(newest).get(_FILES, {}).items():
+        file = newest / name
+        if not file.is_file() or file.stat().st_size != size:
+            raise RunError(
+                f"checkpoint {newest} lacks {name}, or a part of it; put it back, or delete {newest} to train again"
+            )
+    return str(newest)
 
 
-def steps_done(directory: Path) -> int:
-    """Optimizer steps that a training resumes after, from its checkpoints; 0 if it begins."""
-    checkpoint = last_checkpoint(directory)
-    return step_of(Path(checkpoint)) if checkpoint is not None else 0
+def stored_state(checkpoint: Path | str) -> dict[str, Any]:
+    """The record of a training that a complete checkpoint keeps, and the sizes of its files."""
+    return read_object(Path(checkpoint) / STATE_FILE)
+
+
+def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
+    """Mark a checkpoint as complete, once all of it is on the disk, and then remove all others.
+
+    Others are told by their step. Their times would not do: the clock of a machine may be set back.
+
+    Args:
+        checkpoint: A directory that no process writes to any longer.
+        state: The record of the training, kept with it.
+
+    Raises:
+        RunError: If it cannot be written.
+    """
+    files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
+    for file in files:
+        _sync(file)
+    sizes = {path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files}
+    write_json(checkpoint / STATE_FILE, {**state, _FILES: sizes})
+    for other in checkpoint.parent.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        if other != checkpoint:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def last_step(directory: Path) -> int:
+    """The step of the newest complete checkpoint below a directory, from which training resumes; 0 if there is none."""
+    found = last_checkpoint(directory)
+    return 0 if found is None else step_of(Path(found))
 
 
 def step_of(checkpoint: Path) -> int:

@@ -30,11 +30,12 @@ from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.loading import SMALL_VOCABULARY
 from wordle_rl.runs import Run
-from wordle_rl.runs.distributed import check_sharded, num_processes
+from wordle_rl.runs.distributed import check_sharded, is_first, num_processes
+from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import keep_tensorboard
 from wordle_rl.training.branches import BranchCollator
-from wordle_rl.training.checkpoints import drop_checkpoints, save_trained
+from wordle_rl.training.checkpoints import drop_checkpoints, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.trainer import (
@@ -62,6 +63,7 @@ def train_sft(
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
+    on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
     """Train on the examples and save the model to `<run>/sft`; an interrupted training resumes where it stopped.
 
@@ -76,6 +78,7 @@ def train_sft(
         seed: Seed of the batch order.
         report_to: Experiment trackers, by TRL's names.
         progress: Called after every step.
+        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
 
     Returns:
         The model directory.
@@ -89,6 +92,8 @@ def train_sft(
         raise ConfigError("no games to train on; make more traces or relax the limits")
     directory = run.directory / "sft"
     checkpoints = directory / "checkpoints"
+    if is_first():
+        rewind(run.directory, {"metrics.jsonl": {"sft": last_step(checkpoints) + 1}})
     with held_interrupt() as stop, known_warnings_silenced():
         guard = StepGuard("sft")
         callback = RunCallback(run, "sft", stop, progress, "loss", guard)
@@ -105,6 +110,8 @@ def train_sft(
         )
     save_trained(trainer, codec, directory)
     if trainer.is_world_process_zero():
+        if on_saved is not None:
+            on_saved(directory)
         drop_checkpoints(checkpoints)
     return directory
 
@@ -144,25 +151,41 @@ def fit_games(
         check_sharded(settings.optimizer, "sft")
     if settings.save_each_epoch:
         epochs = checkpoints.parent / "epochs"
-        trainer.add_callback(_EpochSaver(lambda name: save_trained(trainer, codec, epochs / name)))
+        saver = _EpochSaver(lambda name: save_trained(trainer, codec, epochs / name))
+        trainer.add_callback(saver)
     if validation and settings.validations_per_epoch:
         trainer.add_callback(ValidationTimes(settings.validations_per_epoch))
     trainer.lengths = [len(example.token_ids) for example in examples]
     train_epochs(trainer, model, settings.optimizer, checkpoints)
+    if settings.save_each_epoch:
+        saver.save_at(settings.epochs)
     return trainer
 
 
 class _EpochSaver(TrainerCallback):
-    """Keeps the model of every finished epoch."""
+    """Keeps the model of every finished epoch.
+
+    A process may be stopped between the checkpoint of an epoch's last step and this, so a training that resumes from
+    such a checkpoint saves first.
+    """
 
     def __init__(self, save: Callable[[str], None]) -> None:
         self._save = save
+        self._last = 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Save the model of a checkpoint at an epoch's end."""
+        self.save_at(state.epoch or 0.0)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Save, unless the epoch was interrupted."""
-        epoch = float(state.epoch or 0.0)
-        if epoch.is_integer():
+        self.save_at(state.epoch or 0.0)
+
+    def save_at(self, epoch: float) -> None:
+        """Save the model after this many epochs, if that is a whole number of them and it is not saved yet."""
+        if epoch > self._last and float(epoch).is_integer():
             self._save(f"epoch-{int(epoch)}")
+            self._last = epoch
 
 
 class GameSFTTrainer(WholeCheckpoints, SFTTrainer):

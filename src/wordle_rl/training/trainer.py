@@ -21,13 +21,10 @@ from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
-from wordle_rl.training.checkpoints import last_checkpoint, step_of
+from wordle_rl.training.checkpoints import complete_checkpoint, last_checkpoint, step_of
 from wordle_rl.training.guard import StepGuard, in_any_process
 from wordle_rl.training.interrupt import StopRequest
 from wordle_rl.training.optimizer import make_optimizer, rate_factor, wants_bf16
-
-STATE_FILE = "wordle_rl_state.json"
-"""In every checkpoint of a training that plays: its record beside weights and optimizer."""
 
 
 @contextmanager
@@ -101,7 +98,10 @@ class RunCallback(TrainerCallback):
         self._run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Report progress; if any process was asked to stop, save and stop in all of them at the same step."""
+        """Report progress; if any process was asked to stop, save and stop in all of them at the same step.
+
+        A step with a checkpoint is logged, so that a training resumed from it logs the same means as one never stopped.
+        """
         if self._progress is not None and state.is_world_process_zero:
             notes = [note for note in (self._note, self._remark) if note]
             self._progress(state.global_step, state.max_steps, ", ".join(notes))
@@ -109,6 +109,7 @@ class RunCallback(TrainerCallback):
         if self._stop.wanted:
             control.should_save = True
             control.should_training_stop = True
+        control.should_log = control.should_log or control.should_save
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Log the steps that were skipped after the last line of metrics."""
@@ -139,7 +140,6 @@ def trainer_arguments(
         "bf16": wants_bf16(precision),
         "use_cpu": not torch.cuda.is_available(),
         "gradient_checkpointing": gradient_checkpointing,
-        "save_total_limit": 1,
         "seed": seed,
         "disable_tqdm": True,
         "log_level": "error",
@@ -167,14 +167,25 @@ class WholeCheckpoints(Trainer):
         return loss
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
             self._complete_shards()
+            state = self.state_to_store()
+            self.accelerator.wait_for_everyone()  # each process writes its random state, or its shards
+            if self.is_world_process_zero():
+                complete_checkpoint(directory, state)
+        except RunError:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
         except (OSError, SafetensorError, RuntimeError) as error:  # torch reports a full disk by a RuntimeError
-            directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             shutil.rmtree(directory, ignore_errors=True)
             first_line = str(error).strip().split("\n")[0]
             raise RunError(f"cannot save checkpoint {directory}: {first_line}; free space and run again") from error
+
+    def state_to_store(self) -> dict[str, Any]:
+        """The record of this training that a checkpoint keeps; every process calls this."""
+        return {}
 
     def _complete_shards(self) -> None:
         """Save config and tokenizer beside sharded weights, which transformers saves alone."""

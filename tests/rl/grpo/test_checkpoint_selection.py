@@ -1,5 +1,6 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
+import json
 from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 from checkpoint_choice import Choosing
 from contexts import context_for
 from grpo_training import SETTINGS, Training
+from safetensors import safe_open
 from safetensors.torch import load_file
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
@@ -383,3 +385,16 @@ def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
     assert len(choosing.training.games) == 3
     written = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "validation"]
     assert written == [0, 1, 2, 3]
+
+
+def test_weights_and_their_record_are_one_file(tmp_path, sixty) -> None:
+    """Of two files, a kill between them would leave the record of other weights."""
+    costs = iter([costing(2.0), costing(1.0)])
+    model = torch.nn.Linear(2, 2, bias=False)
+    best = BestWeights(model, lambda _: next(costs), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
+    best.on_step_begin(None, SimpleNamespace(global_step=1, max_steps=1), None)
+    with safe_open(tmp_path / "b" / "best.safetensors", "pt") as kept:
+        record = json.loads(kept.metadata()["record"])
+    assert (record["step"], record["greedy_cost"]) == (1, 1.0)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["best.safetensors"]

@@ -19,11 +19,12 @@ def test_ctrl_c_saves_a_checkpoint_and_going_on_restores_the_record(train, tmp_p
     settings = update(SETTINGS, steps=3)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, settings, progress=StopAt(2))
-    checkpoint = last_checkpoint(tmp_path / "grpo" / "checkpoints", "wordle_rl_state.json")
+    checkpoint = last_checkpoint(tmp_path / "grpo" / "checkpoints")
     assert checkpoint is not None
     assert checkpoint.endswith("checkpoint-2")
     stored = json.loads((Path(checkpoint) / "wordle_rl_state.json").read_text())
     first = train.all_rollouts[0]
+    assert {"model.safetensors", "optimizer.pt"} < set(stored.pop("files"))
     assert stored == {
         "priorities": first.starts.picker.state(),
         "best_compliance": None,  # too few steps for a mean

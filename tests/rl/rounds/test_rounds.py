@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from contexts import context_for
+from failing_games import REASON, fail
 from group_games import Schedule
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
@@ -25,6 +26,7 @@ from wordle_rl.models.adapters import add_adapters
 from wordle_rl.models.loading import load_model
 from wordle_rl.rl.rounds.rounds import Rounds, forward_restored, rounds_done
 from wordle_rl.rl.setup import GameSetup
+from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
 
 SETTINGS = RoundTraining(
@@ -279,3 +281,22 @@ def test_rounds_done_are_those_with_a_record(tmp_path) -> None:
         if finished:
             (tmp_path / f"round-{number}" / "wordle_rl_state.json").write_text("{}")
     assert rounds_done(tmp_path) == 10
+
+
+def test_a_game_that_its_player_fails_in_is_no_sample(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    failed = fail(monkeypatch, lambda request: request.game_id in (0, 2, 3))
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training()
+    assert failed
+    for played in training.method.played:
+        assert [len(group) for group in played.groups] == [1, 0, 2]
+        assert all(game.trajectory.error is None for group in played.groups for game in group)
+    assert [row["failed_games"] for row in rows(tmp_path / "metrics.jsonl")] == [3.0, 3.0, 3.0]
+    assert [row["stop_reason"] for row in rows(tmp_path / "games.jsonl")].count("request_failed") == 0
+
+
+def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    fail(monkeypatch, lambda _: True)
+    with pytest.raises(RunError, match=f"no game of round 1 could be played: {REASON}"):
+        Training(tokenizer, codec, sixty, tmp_path)()
+    assert not (tmp_path / "metrics.jsonl").exists()

@@ -32,11 +32,13 @@ class BranchedGame:
         candidates: Per own turn, every candidate as a sequence of its own: its prompt, and one reply sampled. A span's
             first number is the candidate's index in the game, not a turn.
         values: The judge's value of each candidate, in the same layout.
+        error: The reason why none of a turn's candidates could be sampled; the game is then no sample.
     """
 
     transcript: Transcript
     candidates: tuple[tuple[Segment, ...], ...]
     values: tuple[TurnValues, ...]
+    error: str | None = None
 
 
 def play_branching(
@@ -56,7 +58,7 @@ def play_branching(
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         sampler: The player; one that works with tokens.
-        num_candidates: Replies per turn; the first of equals is played.
+        num_candidates: Replies per turn; the first of equals is played. Those that fail are left out.
         judge: See `Judge`.
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
 
@@ -88,16 +90,20 @@ def play_branching(
         ]
         completions = sampler.sample(requests) if requests else []
         for place, game in enumerate(asked):
-            replies = completions[place * num_candidates : (place + 1) * num_candidates]
+            given = completions[place * num_candidates : (place + 1) * num_candidates]
+            replies = [reply for reply in given if reply.error is None]
+            if not replies:
+                advance(game, given[0], sampler.codec)
+                continue
             values = tuple(judge(game.env.turns, game.env.preview(reply.text)) for reply in replies)
             segments, judged = weighed[game.game_id]
-            first = len(segments) * num_candidates
+            first = sum(map(len, segments))
             segments.append(tuple(_segment(game, reply, number) for number, reply in enumerate(replies, first)))
             judged.append(values)
             advance(game, replies[values.index(max(values))], sampler.codec)
         active = [game for game in active if game.env.stop_reason is None]
     return [
-        BranchedGame(game.env.transcript(), tuple(segments), tuple(judged))
+        BranchedGame(game.env.transcript(), tuple(segments), tuple(judged), game.error)
         for game, (segments, judged) in zip(games, weighed, strict=True)
     ]
 

@@ -14,6 +14,7 @@ Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -21,19 +22,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from wordle_rl.rl.grpo.validation import Validated
-from wordle_rl.runs import CHOICE_FILE, Run, read_object, write_json
+from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.training.guard import in_any_process
 
 if TYPE_CHECKING:
     pass
 
-_RECORD_FILE = "best.json"
+_RECORD = "record"
+"""Name of the record in the metadata of the best weights: one file, so that they cannot part."""
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
 _START_WINS_FILE = "start_wins.json"
@@ -110,7 +113,8 @@ class BestWeights(TrainerCallback):
             self._consider(last_step)
         self._blend(last_step)
         wait_for_all()
-        best = read_object(self._directory / _RECORD_FILE)
+        best = self._best()
+        assert best is not None  # the last step has been considered
         kept = load_file(self._directory / _WEIGHTS_FILE)
         for name, weight in _trained(self._model).items():
             weight.copy_(kept[name])
@@ -152,18 +156,16 @@ class BestWeights(TrainerCallback):
         return fell
 
     def _keep_if_best(self, step: int, alpha: float, figures: Mapping[str, float]) -> None:
-        record = self._directory / _RECORD_FILE
         if step and alpha == 1 and not self._takes_steps:
             return
         costs = {name: figures[name] for name in _COSTS}
         bound = figures[_BOUND]
-        if step and record.is_file():
-            best = read_object(record)
+        best = self._best() if step else None
+        if best is not None:
             bound = best[_BOUND]
             if figures[_BOUND] > bound or [best[name] for name in _COSTS] < list(costs.values()):
                 return
-        self._keep(_WEIGHTS_FILE)
-        write_json(record, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
+        self._keep(_WEIGHTS_FILE, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
 
     def _p_below_start(self, step: int, won: Sequence[bool]) -> float:
         """Probability of at least as many losses among the games that one of them lost, if both played alike."""
@@ -183,12 +185,30 @@ class BestWeights(TrainerCallback):
         of_step = -(-step // self._every_steps)
         return of_step if alpha == 1 else of_step + 1 + self._between.index(alpha)
 
-    def _keep(self, name: str) -> None:
-        """Write the current trainable weights to a file, which is replaced at once."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def _best(self) -> dict[str, Any] | None:
+        """The record of the best weights so far; None if there are none."""
+        path = self._directory / _WEIGHTS_FILE
+        if not path.is_file():
+            return None
+        with safe_open(path, "pt") as weights:
+            record: dict[str, Any] = json.loads(weights.metadata()[_RECORD])
+        return record
+
+    def _keep(self, name: str, record: Mapping[str, Any] | None = None) -> None:
+        """Write the current trainable weights to a file, with their record, which is replaced at once.
+
+        Raises:
+            RunError: If it cannot be written.
+        """
         partial = self._directory / f".{name}.partial"
-        save_file({name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}, partial)
-        partial.replace(self._directory / name)
+        weights = {name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            save_file(weights, partial, None if record is None else {_RECORD: json.dumps(record)})
+            partial.replace(self._directory / name)
+        except (OSError, SafetensorError) as error:
+            partial.unlink(missing_ok=True)
+            raise RunError(f"cannot write {self._directory / name}: {error}; free space and run again") from error
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SUMS = {"cumulative_wins", "refilled_groups", "skipped_groups"}
+_SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
 
 
 def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:

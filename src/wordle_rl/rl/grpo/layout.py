@@ -8,6 +8,7 @@ masked, they do not count in the denominator of the loss either.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,14 +29,18 @@ def rows_per_game(prompter: Prompter, settings: GRPOSettings) -> int:
     return prompter.rules.max_replies if row_per_turn else 1
 
 
-def lay_out(games: Sequence[Scored], codec: ChatCodec, num_rows: int, *, mask_overlong: bool) -> Rows:
+def lay_out(
+    games: Sequence[Scored], codec: ChatCodec, num_rows: int, *, mask_overlong: bool, num_games: int = 0
+) -> Rows:
     """Lay games out as columns, `num_rows` rows for each game.
 
     Args:
-        games: Scored games.
+        games: Scored games, at least one.
         codec: Its ids for padding and for the end of a turn.
         num_rows: Rows per game; what its segments do not fill is blank, with a loss mask of 0.
         mask_overlong: Mask replies that were cut at the token limit.
+        num_games: Games that TRL expects rows of, which must be there. Where there are fewer, because some failed, the
+            rows of the others are blank, and their reward, which is only logged, is the mean; 0: those there are.
 
     Returns:
         `prompt_ids`, `completion_ids`, `logprobs` (the sampler's) and `env_mask` (the loss mask) under TRL's names,
@@ -57,4 +62,9 @@ def lay_out(games: Sequence[Scored], codec: ChatCodec, num_rows: int, *, mask_ov
             rows["env_mask"].append(loss_mask)
             rows["token_advantages"].append(token_advantages(segment, game.advantages))
             rows["game_reward"].append(game.reward.total)
+    missing = num_rows * max(0, num_games - len(games))
+    mean = statistics.fmean(game.reward.total for game in games)
+    filler = (list(blank.prompt_ids), list(blank.token_ids), [0.0], [0], [0.0], mean)
+    for name, value in zip(names, filler, strict=True):
+        rows[name] += [value] * missing
     return rows

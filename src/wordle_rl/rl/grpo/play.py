@@ -76,7 +76,10 @@ class GroupPlayer:
             max_prompt_tokens=max_prompt_tokens,
         )
         games = [
-            PlayedGame(Trajectory(game.transcript, tuple(s for turn in game.candidates for s in turn)), game.values)
+            PlayedGame(
+                Trajectory(game.transcript, tuple(s for turn in game.candidates for s in turn), game.error),
+                game.values,
+            )
             for game in branched
         ]
         return [games[first : first + size] for first in range(0, len(games), size)]

@@ -14,6 +14,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.rl.grpo.play import OpenSampler
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Probe:
     """The probes of all processes.
 
     Attributes:
-        priorities: By secret, the best reward of all probes minus its own.
+        priorities: By secret, the best reward of all probes minus its own; none of a game that failed.
         win_rate: Fraction of the secrets found, 0 to 1.
         seconds: Time taken by this process.
     """
@@ -55,8 +56,12 @@ def probe(
     with open_sampler(sampling.greedy(), seed) as (sampler, max_prompt_tokens):
         starts = [InitialState(secret) for secret in secrets]
         games = play(starts, setup.words, setup.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
-    found = [(game.transcript.secret, reward_of(game.transcript), game.transcript.won) for game in games]
+    played = [game.transcript for game in games if game.error is None]
+    found = [(transcript.secret, reward_of(transcript), transcript.won) for transcript in played]
     found = gather_object(found) if num_processes > 1 else found
+    if not found:
+        why = next((game.error for game in games if game.error is not None), "there are no secrets")
+        raise RunError(f"no greedy game could be played: {why}; mend what plays them and run again")
     best = max(reward for _, reward, _ in found)
     return Probe(
         priorities={secret: best - reward for secret, reward, _ in found},

@@ -27,7 +27,7 @@ from wordle_rl.rl.grpo.play import GroupPlayer, OpenSampler
 from wordle_rl.rl.grpo.probes import Probe, probe
 from wordle_rl.rl.grpo.score import Group, score_group
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
-from wordle_rl.rl.setup import GameSetup, group_rows, measured
+from wordle_rl.rl.setup import GameSetup, check_some_played, group_rows, measured
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 
@@ -115,12 +115,18 @@ class GroupRollouts:
             draws = self._play_all(step, sampler, max_prompt_tokens)
         groups = final_groups(draws)
         games = [game for group in groups for game in group.games]
+        failed = [reason for draw in draws for group in draw.groups.values() for reason in group.failed]
+        told = check_some_played(games, failed, f"step {step + 1}")
         found = measured(games, self._setup.words)
         self.cumulative_wins += found.num_wins
         self._log_samples(step, groups)
         settings = self._settings
         rows = lay_out(
-            games, self._codec, self.rows_per_game * settings.turn_candidates, mask_overlong=settings.mask_overlong
+            games,
+            self._codec,
+            self.rows_per_game * settings.turn_candidates,
+            mask_overlong=settings.mask_overlong,
+            num_games=settings.groups_per_step * settings.group_size // settings.turn_candidates,
         )
         num_filled = sum(len(game.trajectory.segments) for game in games)
         return StepResult(
@@ -128,6 +134,7 @@ class GroupRollouts:
             metrics={
                 **_draw_metrics(draws, probed),
                 **found.means,
+                **told,
                 "cumulative_wins": float(self.cumulative_wins),
             },
             denominators=found.denominators,
@@ -186,7 +193,8 @@ class GroupRollouts:
         rubric = self.schedule.rubric(self.best_compliance)
         groups = [score_group(group, rubric, self._setup, self._settings) for group in played]
         for group in groups:
-            self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
+            if len(group.games) > 1 or not group.failed:  # else it is no evidence about its secret
+                self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
         ended = time.perf_counter()
         return Draw(dict(zip(places, groups, strict=True)), scoring - started, ended - scoring)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wordle_rl.config import GRPOTraining
@@ -12,6 +12,7 @@ from wordle_rl.reward import RewardBreakdown, Rubric, with_candidates
 from wordle_rl.rl.advantages import CREDITS, TurnValues, is_constant
 from wordle_rl.rl.grpo.play import PlayedGame
 from wordle_rl.rl.setup import GameSetup, Scored
+from wordle_rl.rollout import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +20,22 @@ class Group:
     """Scored games that share a secret and an initial state.
 
     Attributes:
-        games: The games.
+        games: The games, without those that failed.
         reward_std: Standard deviation of their total rewards; with candidates, of a turn's values, averaged over turns.
         is_constant: Every advantage is zero: there is nothing to learn from the group.
+        failed: For each game whose player could not be asked to the end the reason.
     """
 
     games: list[Scored]
     reward_std: float
     is_constant: bool
+    failed: tuple[str, ...] = ()
 
 
 def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOTraining) -> Group:
     """Score the games of a group and compare them.
+
+    A game whose player failed is no sample: it has no reward, and the baseline is that of the other games.
 
     Args:
         group: Games that share a secret and an initial state.
@@ -38,7 +43,13 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
         setup: Words and solver.
         settings: `credit` and `scale_advantages`; with `turn_candidates` above 1, candidates are compared instead.
     """
+    failed = tuple(game.trajectory.error for game in group if game.trajectory.error is not None)
+    group = [game for game in group if game.trajectory.error is None]
     rewards = [rubric.score(game.trajectory.transcript, setup.solver) for game in group]
+    if len(group) < (2 if settings.turn_candidates == 1 else 1):  # nothing to compare with
+        alone = [(0.0,) * len(reward.turn_rewards) for reward in rewards]
+        games = [Scored(*of) for of in _zipped(group, rewards, alone, [None] * len(group))]
+        return Group(games, 0.0, is_constant=True, failed=failed)
     if settings.turn_candidates > 1:
         live: list[int | None] = [None] * len(group)
         advantages = [candidate_advantages(game.candidate_values) for game in group]
@@ -47,11 +58,17 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
         live = [num_live_turns(game.trajectory.transcript, setup) for game in group]
         advantages = _game_advantages(rewards, live, settings)
         std = statistics.pstdev(reward.total for reward in rewards)
-    games = [
-        Scored(game.trajectory, reward, values, turns)
-        for game, reward, values, turns in zip(group, rewards, advantages, live, strict=True)
-    ]
-    return Group(games, std, is_constant(advantages))
+    games = [Scored(*of) for of in _zipped(group, rewards, advantages, live)]
+    return Group(games, std, is_constant(advantages), failed)
+
+
+def _zipped(
+    group: Sequence[PlayedGame],
+    rewards: Sequence[RewardBreakdown],
+    advantages: Sequence[TurnValues],
+    live: Sequence[int | None],
+) -> Iterator[tuple[Trajectory, RewardBreakdown, TurnValues, int | None]]:
+    return zip([game.trajectory for game in group], rewards, advantages, live, strict=True)
 
 
 def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:

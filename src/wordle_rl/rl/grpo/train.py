@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from wordle_rl.models.loading import context_length
 from wordle_rl.models.multimodal import is_text_part
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.grpo.trainer import StateCallback, WordleGRPOTrainer
+from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
-from wordle_rl.runs import BufferedRun, Run, read_object
+from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.distributed import (
     check_sharded,
     check_sharded_play,
@@ -39,14 +39,14 @@ from wordle_rl.runs.distributed import (
     process_index,
     seed_for_all,
 )
+from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
-from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, save_trained
+from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, last_step, save_trained, stored_state
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import (
-    STATE_FILE,
     RunCallback,
     is_sharded,
     known_warnings_silenced,
@@ -66,6 +66,7 @@ def train_grpo(
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
+    on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
     """Improve the model by playing and save it to `<run>/grpo`; an interrupted training resumes where it stopped.
 
@@ -78,6 +79,7 @@ def train_grpo(
         seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers, by TRL's names.
         progress: Called after every step.
+        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
 
     Returns:
         The model directory.
@@ -90,6 +92,8 @@ def train_grpo(
     _check_before_training(settings, model)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
+    if is_first():
+        _rewind(run, last_step(checkpoints))
     own_run = run if is_first() else BufferedRun(run.directory)
     reporters = _reporters(report_to, directory)
     log = GameLog(own_run, game_trackers(report_to, reporters, setup.prompter) if is_first() else ())
@@ -106,7 +110,7 @@ def train_grpo(
             rollouts=rollouts,
             run=own_run,
             guard=guard,
-            callbacks=[*reporters, guard, metrics, StateCallback(rollouts)],
+            callbacks=[*reporters, guard, metrics],
         )
         trainer.remove_callback(PrinterCallback)
         _check_launch(trainer, settings, has_adapters(model))
@@ -130,9 +134,9 @@ def train_grpo(
         # transformers takes no optimizer in the constructor where FSDP shards the weights
         trainer.optimizer = make_optimizer(model, settings.optimizer)
         trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings.optimizer, settings.steps)
-        checkpoint = last_checkpoint(checkpoints, STATE_FILE)
+        checkpoint = last_checkpoint(checkpoints)
         if checkpoint is not None:
-            rollouts.load_state(read_object(Path(checkpoint) / STATE_FILE))
+            rollouts.load_state(stored_state(checkpoint))
         train_to_end(trainer, checkpoint, settings.steps)
     guard.check(checkpoints)
     log.detach_trackers()
@@ -141,11 +145,25 @@ def train_grpo(
     if settings.engine == "vllm":
         release_engine(trainer)
     save_trained(trainer, codec, directory)
-    if trainer.is_world_process_zero():
-        drop_checkpoints(checkpoints)
-        if best is not None:
-            best.forget()
+    if is_first():
+        _tidy(directory, best, on_saved)
     return directory
+
+
+def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], None] | None) -> None:
+    """Report the saved model, and only then remove what a training resumes from."""
+    if on_saved is not None:
+        on_saved(directory)
+    drop_checkpoints(directory / "checkpoints")
+    if best is not None:
+        best.forget()
+
+
+def _rewind(run: Run, step: int) -> None:
+    """Remove what was logged after the checkpoint of a step, whose weights are validated after it."""
+    played = {"grpo": step, "scout": step, "validation": step}
+    metrics = {"grpo": step + 1, "validation": step, "blend": 0}
+    rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
 
 
 def _check_before_training(settings: GRPOTraining, model: PreTrainedModel) -> None:

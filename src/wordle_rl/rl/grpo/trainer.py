@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,12 +30,12 @@ from wordle_rl.rl.grpo.micro_batches import by_length, trimmed
 from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
 from wordle_rl.rl.grpo.vllm import colocated_player, send_weights
 from wordle_rl.rl.setup import prompt_budget
-from wordle_rl.runs import BufferedRun, Run, write_json
+from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.training.guard import StepGuard
-from wordle_rl.training.trainer import STATE_FILE, WholeCheckpoints
+from wordle_rl.training.trainer import WholeCheckpoints
 
 _TOKEN_MEANS = {"entropy", "kl", "sampler_kl", "importance_ratio/mean"}
 _KL_ROWS = 64
@@ -100,6 +99,11 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             return
         model = self.accelerator.unwrap_model(self.model)
         yield TransformersSampler(model, self._codec, sampling, seed), prompt_budget(model, self._settings.sampling)
+
+    def state_to_store(self) -> dict[str, Any]:
+        """The state of the rollouts of all processes."""
+        stored = self._rollouts.state()
+        return merged_state(gather_object([stored])) if self.accelerator.num_processes > 1 else stored
 
     def _roll_out(self, prompts: list[Any], _: GRPOTrainer) -> Rows:
         """TRL's `rollout_func`: one row per prompt; the text of the prompts is not used."""
@@ -288,18 +292,3 @@ class OptimizerTimer(TrainerCallback):
     ) -> None:
         """Stop it."""
         self._report(time.perf_counter() - self._started)
-
-
-class StateCallback(TrainerCallback):
-    """Stores the state of the rollouts with each checkpoint."""
-
-    def __init__(self, rollouts: GroupRollouts) -> None:
-        self._rollouts = rollouts
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write the state of all processes beside the checkpoint."""
-        stored = self._rollouts.state()
-        if args.world_size > 1:
-            stored = merged_state(gather_object([stored]))
-        if state.is_world_process_zero:
-            write_json(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / STATE_FILE, stored)

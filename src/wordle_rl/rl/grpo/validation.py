@@ -20,6 +20,7 @@ from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rl.grpo.play import OpenSampler
 from wordle_rl.rl.setup import GameSetup, transcript_row
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
@@ -142,6 +143,9 @@ class Validation:
         words, prompter = self._setup.words, self._setup.prompter
         with self._open_sampler(sampling, 0) as (sampler, budget):
             games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
+        failed = next((game.error for game in games if game.error is not None), None)
+        if failed is not None:  # weights are compared by the same games, all of them
+            raise RunError(f"a validation game could not be played: {failed}; run again, which resumes before it")
         return [game.transcript for game in games]
 
     @contextmanager

@@ -163,6 +163,8 @@ class _Judge:
         guess_values: dict[Turn, float] = {}
         replies = []
         for completion in completions:
+            if completion.error is not None:  # no reply was given, so there is none to judge
+                continue
             turn = self._turn(board, completion.text)
             if turn not in guess_values:
                 if self._measure == "regret":

@@ -27,18 +27,19 @@ from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.rounds.replay import Replay
-from wordle_rl.rl.setup import GameSetup, Scored, group_rows, measured, prompt_budget
-from wordle_rl.rollout import Trajectory, play
-from wordle_rl.runs import Run, read_jsonl, read_object, write_json, write_jsonl
+from wordle_rl.rl.setup import GameSetup, Scored, check_some_played, group_rows, measured, prompt_budget
+from wordle_rl.rollout import Trajectory, groups_of, play
+from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
+from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.training.checkpoints import drop_checkpoints
+from wordle_rl.training.checkpoints import STATE_FILE, drop_checkpoints
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 from wordle_rl.training.sft import fit_games
-from wordle_rl.training.trainer import STATE_FILE, RunCallback, known_warnings_silenced
+from wordle_rl.training.trainer import RunCallback, known_warnings_silenced
 
 Row = dict[str, list[int]]
 """Something to train on: named lists of token ids or masks."""
@@ -56,18 +57,20 @@ class RoundOptions(TypedDict, total=False):
         seed: Seed of secrets, initial states and sampling; 0 if left out.
         report_to: Experiment trackers, by TRL's names.
         progress: Called with games played, games in all, and a note.
+        on_saved: Called with the directory of the whole model, before checkpoints are removed.
         make_sampler: Opens the sampler that plays a round; a `TransformersSampler` if left out.
     """
 
     seed: int
     report_to: Sequence[str]
     progress: ProgressCallback | None
+    on_saved: Callable[[Path], None] | None
     make_sampler: MakeSampler
 
 
 @dataclass(frozen=True)
 class Round:
-    """The games of a round, by group, and the sampler that played them.
+    """The games of a round, by group, and the sampler that played them. Games that failed are not among them.
 
     `number` counts from 1; `seed` differs from round to round.
     """
@@ -130,6 +133,7 @@ class Rounds:
         self.name, self.model, self.codec, self.setup = name, model, codec, setup
         self.settings, self.run, self.seed = settings, run, options.get("seed", 0)
         self._report_to, self._progress = tuple(options.get("report_to", ())), options.get("progress")
+        self._on_saved = options.get("on_saved")
         self._make_sampler = options.get("make_sampler", TransformersSampler)
         self._max_prompt_tokens = prompt_budget(model, settings.sampling)
         self._schedule = settings.reward.schedule()
@@ -175,12 +179,14 @@ class Rounds:
             while self.record.rounds < self.settings.rounds and not stop.wanted:
                 self._round(method, stop)
         save_model(self.model, self.codec, directory)
+        if self._on_saved is not None:
+            self._on_saved(directory)
         drop_checkpoints(self.checkpoints)
         return directory
 
     def _round(self, method: Method, stop: StopRequest) -> None:
         number = self.record.rounds + 1
-        stored = self.checkpoints / f"round-{number}.jsonl"
+        stored = self._stored(number)
         if not stored.is_file():
             head, rows = self._play(method, number, stop)
             write_jsonl(stored, [head, *rows])
@@ -210,17 +216,26 @@ class Rounds:
         sampler = self._make_sampler(self.model, self.codec, self.settings.sampling, seed)
         trajectories = self._trajectories(sampler, number, stop)
         rubric = self._schedule.rubric(self.record.best_compliance)
-        games = [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in trajectories]
         size = self.settings.group_size
-        groups = [games[i : i + size] for i in range(0, len(games), size)]
-        every = max(1, len(games) // max(1, self.settings.sample_games))
-        for place in range(0, len(games), every)[: self.settings.sample_games]:
-            row = group_rows(place // size, groups[place // size])[place % size]
-            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
+        groups = [
+            [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in group if t.error is None]
+            for group in groups_of(trajectories, size)
+        ]
+        games = [game for group in groups for game in group]
+        failed = check_some_played(games, [t.error for t in trajectories if t.error is not None], f"round {number}")
+        self._log_samples(groups, number)
         examples, chosen = method.choose(Round(number, groups, sampler, seed))
         record, numbers = self._measured(games, number)
-        numbers |= chosen | {"seconds/play": time.perf_counter() - started}
+        numbers |= chosen | failed | {"seconds/play": time.perf_counter() - started}
         return {"record": asdict(record), "numbers": numbers}, examples
+
+    def _log_samples(self, groups: Sequence[list[Scored]], number: int) -> None:
+        """Write some games of a round, evenly spaced."""
+        rows = [(place, game) for place, group in enumerate(groups) for game in range(len(group))]
+        every = max(1, len(rows) // max(1, self.settings.sample_games))
+        for place, game in rows[::every][: self.settings.sample_games]:
+            row = group_rows(place, groups[place])[game]
+            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
 
     def _trajectories(self, sampler: Sampler, number: int, stop: StopRequest) -> list[Trajectory]:
         rng = random.Random(f"{self.seed}:{number}:given")
@@ -259,12 +274,12 @@ class Rounds:
         """Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory."""
         directory = self.checkpoints / f"round-{record.rounds}"
         save_model(self.model, self.codec, directory)
-        write_json(directory / STATE_FILE, asdict(record))
+        self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
+        write_json(directory / STATE_FILE, asdict(record))  # only now is the round finished, see `_rewind`
         self.record = record
         for path in self.checkpoints.iterdir():
             if path != directory:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
         state = TrainerState(global_step=record.rounds, max_steps=self.settings.rounds, is_world_process_zero=True)
         for tracker in self._trackers:
             arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to))
@@ -282,6 +297,18 @@ class Rounds:
                 saved, _ = load_model(ModelSettings(path=str(last), dtype="auto"), self.seed)
                 self.model.load_state_dict(saved.state_dict())
             self.record = Record(**read_object(last / STATE_FILE))
+        self._rewind()
+
+    def _rewind(self) -> None:
+        """Remove what an unfinished round has logged and will log again: all of it, or its training's part."""
+        done, name = self.record.rounds, self.name
+        played = done + self._stored(done + 1).is_file()
+        games = {name: {self.name: played} for name in ("games.jsonl", "secrets.jsonl", LABELS_FILE)}
+        rewind(self.run.directory, {"metrics.jsonl": {name: done + 1}, **games})
+
+    def _stored(self, number: int) -> Path:
+        """Where a round keeps what it trains on, once its games are played."""
+        return self.checkpoints / f"round-{number}.jsonl"
 
     def _told_of_training(self, number: int) -> ProgressCallback:
         def tell(step: int, steps: int, note: str) -> None:

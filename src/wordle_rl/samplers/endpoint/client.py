@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from openai import APIConnectionError, APIError, APIStatusError, AsyncOpenAI, AuthenticationError, OpenAI
+from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, AuthenticationError
 
 from wordle_rl.config import ConfigError
 from wordle_rl.prompt import Message
 from wordle_rl.runs import without_lone_surrogates
 from wordle_rl.samplers.endpoint.providers import Endpoint
 from wordle_rl.samplers.endpoint.retry import Backoff, is_passing
+from wordle_rl.samplers.run_async import run_async
 
 T = TypeVar("T")
+
+_LOOK_S = 10.0
+"""Time for the list of models, in seconds."""
 
 NO_QUOTA = "insufficient_quota"
 """The code of a refusal with status 429, like a rate limit, that no waiting changes."""
@@ -26,11 +30,9 @@ def check_endpoint(endpoint: Endpoint) -> None:
     Raises:
         ConfigError: If the address does not respond or the key is refused.
     """
-    client = OpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=10.0, max_retries=0)
     try:
-        with client:
-            client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
-    except APIConnectionError:
+        run_async(_list_models(endpoint))
+    except (APIConnectionError, TimeoutError):
         raise ConfigError(
             f"no response from {endpoint.base_url}; start the server or fix its address (--base-url)"
         ) from None
@@ -38,6 +40,12 @@ def check_endpoint(endpoint: Endpoint) -> None:
         raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None
     except APIError:
         return  # an endpoint without a model list may still chat
+
+
+async def _list_models(endpoint: Endpoint) -> None:
+    client = AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=_LOOK_S, max_retries=0)
+    async with asyncio.timeout(_LOOK_S), client:
+        await client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
 
 
 class RequestFailedError(Exception):
@@ -63,7 +71,7 @@ class EndpointClient:
         max_completion_tokens: Bound on one reply.
         temperature: None: the endpoint's default.
         top_p: None: the endpoint's default.
-        timeout_s: Time for one try, in seconds.
+        timeout_s: Time for one try, in seconds, until its last byte, however slowly these come.
         max_retries: Further tries of a request after rate limits, time-outs, server errors and unreadable responses.
         wait: Called before every try with the seconds to pause, 0.0 if none; what it raises ends the request.
     """
@@ -81,6 +89,7 @@ class EndpointClient:
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._endpoint, self._max_retries, self._wait = endpoint, max_retries, wait
+        self._timeout_s = timeout_s
         drawing = {"temperature": temperature, "top_p": top_p}
         self._body: dict[str, Any] = {
             "model": model,
@@ -121,12 +130,16 @@ class EndpointClient:
             headers: Mapping[str, str] = {}
             status = None
             try:
-                return read(await self._openai.chat.completions.create(**body))
+                async with asyncio.timeout(self._timeout_s):
+                    answer = await self._openai.chat.completions.create(**body)
+                return read(answer)
             except APIStatusError as error:
                 failed = self._failed(error)
                 if not is_passing(error.status_code) or error.code == NO_QUOTA:
                     raise failed from None
                 status, headers = error.status_code, error.response.headers
+            except (APITimeoutError, TimeoutError) as error:  # the SDK times each read on its own
+                failed = RequestFailedError(f"no whole response within {self._timeout_s:g} s", error)
             except (APIError, ValueError, RecursionError) as error:  # no JSON, nested too deeply, or no message
                 failed = self._failed(error)
             if attempt <= self._max_retries:

@@ -1,0 +1,238 @@
+"""Laws of disks that are full, read-only, or lose files, and of words, settings and clocks that change.
+
+Each is one line, damages nothing that is written, and once it is mended the same command ends with the same files.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+from kill_cases import make_case
+from kills import Case, Unbroken, check_same, run_unbroken, snapshot
+
+pytestmark = pytest.mark.faults
+
+FULL = {
+    "traces": (0.5,),
+    "traces-openai": (0.5,),
+    "eval-openai": (0.5,),
+    "sft": (0.02, 0.4, 0.9),
+    "grpo": (0.1, 0.6),
+    "dagger": (0.1, 0.6),
+    "run": (0.95,),
+}
+"""Of what a command writes, the fraction there is room for."""
+
+
+@pytest.fixture(scope="module")
+def unbroken_runs() -> dict[str, Unbroken]:
+    return {}
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A small disk of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if _mount("-t", "tmpfs", "-o", "size=64m", "none", place):
+        pytest.skip("no disk can be mounted here (that needs root)")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _mount(*arguments: object) -> int:
+    """Call `mount`; its exit code."""
+    program = shutil.which("mount")
+    return 1 if program is None else subprocess.run([program, *map(str, arguments)], capture_output=True).returncode
+
+
+@pytest.fixture
+def prepared(fork_server, word_directory, taught, endpoint, unbroken_runs, tmp_path):
+    """A case by name, and an unbroken run of it."""
+
+    def make(name: str, words: Path = word_directory) -> tuple[Case, Unbroken]:
+        case = make_case(name, words, taught, endpoint)
+        if name not in unbroken_runs:
+            unbroken_runs[name] = run_unbroken(fork_server, case, tmp_path / "unbroken")
+        return case, unbroken_runs[name]
+
+    return make
+
+
+def check_one_line(log: str, *told: str) -> None:
+    """The output tells of one error, in one line, with these words in it."""
+    errors = [line for line in log.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, log
+    assert "Traceback" not in log
+    for text in told:
+        assert text in errors[0], log
+
+
+def size_of(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(("name", "fraction"), [(name, part) for name, parts in FULL.items() for part in parts])
+def test_a_full_disk_is_one_line_and_loses_nothing(name, fraction, prepared, fork_server, disk) -> None:
+    case, unbroken = prepared(name)
+    place = disk / "work"
+    place.mkdir()
+    case.prepare(place)
+    room = int(unbroken.num_bytes * fraction) - size_of(place)
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        status = os.statvfs(disk)
+        file.write(b"\0" * (status.f_bavail * status.f_frsize - max(room, 8192)))
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, "No space left" if "space left" in ended.log else "cannot")
+    filler.unlink()
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 0, ended.log
+    check_same(unbroken.files, snapshot(place, case.unordered), f"full at {fraction}")
+
+
+@pytest.mark.parametrize("limit", [20_000, 60_000])
+def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(limit, prepared, fork_server, tmp_path) -> None:
+    """The same without a disk of one's own: the kernel refuses what makes a file too long."""
+    case, unbroken = prepared("sft")
+    place = tmp_path / "limited"
+    place.mkdir()
+    case.prepare(place)
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    ended = fork_server.run(list(case.arguments), place, before=limited)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, "cannot")
+    assert fork_server.run(list(case.arguments), place).code == 0
+    check_same(unbroken.files, snapshot(place, case.unordered), f"files of {limit} bytes")
+
+
+@pytest.mark.parametrize("name", ["traces", "traces-openai", "eval-openai", "sft", "grpo"])
+def test_a_directory_that_became_read_only_is_one_line(name, prepared, fork_server, disk) -> None:
+    case, unbroken = prepared(name)
+    place = disk / "work"
+    place.mkdir()
+    case.prepare(place)
+    writes = unbroken.ended.num_writes
+    assert fork_server.run(list(case.arguments), place, kill_at_write=writes // 2).code is None
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    assert _mount("-o", "remount,ro", disk) == 0
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, "Read-only file system")
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    assert _mount("-o", "remount,rw", disk) == 0
+    assert fork_server.run(list(case.arguments), place).code == 0
+    check_same(unbroken.files, snapshot(place, case.unordered), "read-only for a while")
+
+
+@pytest.mark.parametrize(
+    ("deleted", "told"),
+    [
+        ("checkpoints/checkpoint-3/optimizer.pt", "lacks optimizer.pt"),
+        ("checkpoints/checkpoint-3/model.safetensors", "lacks model.safetensors"),
+        ("checkpoints/checkpoint-3", ""),
+        ("../traces.jsonl", ""),
+        ("../metrics.jsonl", None),
+        ("../manifest.json", "holds a config.json that is not a run's"),
+    ],
+)
+def test_a_deleted_file_is_made_again_or_named_in_one_line(deleted, told, prepared, fork_server, tmp_path) -> None:
+    case, unbroken = prepared("sft")
+    place = tmp_path / "deleted"
+    place.mkdir()
+    case.prepare(place)
+    moment = "wordle_rl.training.trainer:complete_checkpoint:after:1"
+    assert fork_server.run(list(case.arguments), place, kill_at=moment).code is None
+    gone = place / "run" / "sft" / deleted
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    ended = fork_server.run(list(case.arguments), place)
+    if told:
+        assert ended.code == 2, ended.log
+        check_one_line(ended.log, told)
+        return
+    assert ended.code == 0, ended.log
+    found = snapshot(place)
+    same = dict(unbroken.files)
+    if told is None:  # a log that is gone is gone; what is trained is the same
+        for files in (found, same):
+            del files["run/metrics.jsonl"]
+    check_same(same, found, f"{deleted} deleted")
+
+
+def test_a_run_that_is_deleted_while_it_works_is_one_line(prepared, fork_server, tmp_path) -> None:
+    case, _ = prepared("sft")
+    case.prepare(tmp_path)
+    removing = (
+        "import shutil; from wordle_rl.training.trainer import RunCallback as C; write = C.write\n"
+        "def removed(self, step, numbers):\n"
+        "    shutil.rmtree('run', ignore_errors=True) if step > 4 else None\n"
+        "    write(self, step, numbers)\n"
+        "C.write = removed"
+    )
+    ended = fork_server.run(list(case.arguments), tmp_path, before=removing)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, "run/metrics.jsonl", "No such file or directory")
+
+
+@pytest.mark.parametrize("jump_s", [-90_000, 90_000])
+@pytest.mark.parametrize("name", ["sft", "eval-openai"])
+def test_a_clock_that_is_set_changes_nothing(name, jump_s, prepared, fork_server, tmp_path) -> None:
+    case, unbroken = prepared(name)
+    place = tmp_path / "jumped"
+    place.mkdir()
+    case.prepare(place)
+    jumping = (
+        "import time; real, calls = time.time, []\n"
+        f"time.time = lambda: real() + {jump_s} * (len(calls) % 2) + (calls.append(0) or 0)"
+    )
+    ended = fork_server.run(list(case.arguments), place, before=jumping)
+    assert ended.code == 0, ended.log
+    check_same(unbroken.files, snapshot(place, case.unordered), f"a jump of {jump_s} s")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("sft", "holds a run with other words"),
+        ("traces-openai", "holds games of m by other settings (words"),
+        ("eval-openai", "holds games with words"),
+    ],
+)
+def test_words_that_changed_are_refused_in_one_line(
+    name, told, prepared, fork_server, word_directory, tmp_path
+) -> None:
+    words = Path(shutil.copytree(word_directory, tmp_path / "words"))
+    case = prepared(name, words)[0]
+    place = tmp_path / "changed"
+    place.mkdir()
+    case.prepare(place)
+    first = run_unbroken(fork_server, case, tmp_path / "measured") if name != "sft" else prepared(name)[1]
+    assert fork_server.run(list(case.arguments), place, kill_at_write=first.ended.num_writes * 3 // 4).code is None
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    answers = (words / "answers.txt").read_text().split()
+    (words / "answers.txt").write_text("\n".join(answers[:-1]) + "\n")
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, told)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_settings_that_changed_are_refused_in_one_line(prepared, fork_server, tmp_path) -> None:
+    case, unbroken = prepared("sft")
+    case.prepare(tmp_path)
+    killed = fork_server.run(list(case.arguments), tmp_path, kill_at_write=unbroken.ended.num_writes // 2)
+    assert killed.code is None
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    ended = fork_server.run([*case.arguments, "--sft.batch-size", "16"], tmp_path)
+    assert ended.code == 2, ended.log
+    check_one_line(ended.log, "holds a run with other settings (sft.batch_size: 32, now 16)")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert fork_server.run(list(case.arguments), tmp_path).code == 0

@@ -1,0 +1,39 @@
+"""Laws of commands that are killed at random moments: started again, they leave the files of a run that never was."""
+
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+from kill_cases import KILLS, make_case
+from kills import run_kills, run_unbroken
+from training_fixtures import rows
+
+pytestmark = pytest.mark.faults
+
+SERVER_SHARE = 10
+"""Of a hundred kills, those of the server."""
+
+
+def share(name: str, kills: int) -> int:
+    """The kills of a command, at least one."""
+    return max(1, round(KILLS[name] * kills / (sum(KILLS.values()) + SERVER_SHARE)))
+
+
+@pytest.mark.parametrize("name", list(KILLS))
+def test_killed_at_any_moment_it_ends_with_the_same_files(
+    name, fork_server, kill_record, word_directory, taught, endpoint, tmp_path, request
+) -> None:
+    case = make_case(name, word_directory, taught, endpoint)
+    wanted = share(name, request.config.getoption("--kills", 20))
+    started = time.monotonic()
+    unbroken = run_unbroken(fork_server, case, tmp_path / "unbroken")
+    for path in (tmp_path / "unbroken").rglob("metrics.jsonl"):
+        steps: dict[str, list[float]] = {}
+        for row in rows(path):
+            steps.setdefault(row["stage"], []).append(row["step"])
+        assert all(found == sorted(found) for found in steps.values())
+    trials = run_kills(fork_server, case, tmp_path, unbroken, kill_record.seed, wanted)
+    kill_record.rows.append((name, wanted, trials, time.monotonic() - started))

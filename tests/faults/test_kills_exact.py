@@ -1,0 +1,137 @@
+"""Laws of kills at the moments that matter: a checkpoint, its mark, an epoch's end, a switch, the choice of weights."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from kill_cases import make_case
+from kills import Unbroken, check_same, run_unbroken, snapshot
+
+from wordle_rl.runs import LOCK_FILE, exclusive_lock
+
+pytestmark = pytest.mark.faults
+
+EXACT = {
+    "sft": (
+        # the run directory: a manifest without its config
+        "wordle_rl.runs.run:write_json:after:1",
+        # an epoch of 5 steps ends; its checkpoint is there, its own model is not
+        "wordle_rl.training.sft:_EpochSaver.on_epoch_end:before:1",
+        "wordle_rl.training.sft:_EpochSaver.on_epoch_end:after:1",
+        # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
+        "wordle_rl.training.trainer:complete_checkpoint:before:2",
+        "wordle_rl.training.checkpoints:write_json:after:2",
+        # a line of metrics is there, the checkpoint of its step is not
+        "wordle_rl.runs.run:append_jsonl:after:6",
+        # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
+        "wordle_rl.pipeline.stages:finish_model:before:1",
+        "wordle_rl.training.sft:drop_checkpoints:before:1",
+    ),
+    "grpo": (
+        "wordle_rl.training.trainer:complete_checkpoint:before:1",
+        "wordle_rl.training.trainer:complete_checkpoint:after:1",
+        # the reward switches with the first step's compliance, which the next step reads
+        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:1",
+        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:3",
+        # the choice of weights: between validation and record, among the blends, before and after they are taken
+        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._keep:before:3",
+        "wordle_rl.rl.grpo.checkpoint_selection:save_file:after:3",
+        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._blend:before:1",
+        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights.take_best:after:1",
+        "wordle_rl.rl.grpo.train:drop_checkpoints:before:1",
+        "wordle_rl.rl.grpo.train:drop_checkpoints:after:1",
+    ),
+    "dagger": (
+        # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
+        "wordle_rl.rl.rounds.rounds:write_jsonl:before:2",
+        "wordle_rl.rl.rounds.rounds:write_jsonl:after:2",
+        "wordle_rl.rl.rounds.rounds:save_model:before:2",
+        "wordle_rl.rl.rounds.rounds:save_model:after:2",
+        "wordle_rl.rl.rounds.rounds:write_json:before:2",
+        "wordle_rl.rl.rounds.rounds:write_json:after:2",
+        "wordle_rl.pipeline.stages:finish_model:after:1",
+    ),
+}
+"""Places at which a command is killed; see `ForkServer.run`."""
+
+
+@pytest.fixture(scope="module")
+def unbroken_runs() -> dict[str, Unbroken]:
+    return {}
+
+
+@pytest.mark.parametrize(("name", "moment"), [(name, moment) for name, moments in EXACT.items() for moment in moments])
+def test_killed_at_this_moment_it_ends_with_the_same_files(
+    name, moment, unbroken_runs, fork_server, word_directory, taught, tmp_path
+) -> None:
+    case = make_case(name, word_directory, taught, "")
+    if name not in unbroken_runs:
+        unbroken_runs[name] = run_unbroken(fork_server, case, tmp_path / "unbroken")
+    place = tmp_path / "killed"
+    place.mkdir()
+    case.prepare(place)
+    killed = fork_server.run(list(case.arguments), place, kill_at=moment)
+    assert killed.code is None, f"{moment} is never reached: {killed.log}"
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 0, ended.log
+    check_same(unbroken_runs[name].files, snapshot(place, case.unordered), moment)
+    again = fork_server.run(list(case.arguments), place)
+    assert "is finished: nothing is left to do" in again.log
+    check_same(unbroken_runs[name].files, snapshot(place, case.unordered), "started again when finished")
+
+
+def test_a_line_that_was_cut_off_is_reported_and_repaired(fork_server, word_directory, taught, tmp_path) -> None:
+    case = make_case("sft", word_directory, taught, "")
+    unbroken = run_unbroken(fork_server, case, tmp_path / "unbroken")
+    place = tmp_path / "cut"
+    place.mkdir()
+    case.prepare(place)
+    assert fork_server.run(list(case.arguments), place, kill_at="wordle_rl.runs.run:append_jsonl:after:5").code is None
+    metrics = place / "run" / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-9])
+    ended = fork_server.run(list(case.arguments), place)
+    assert ended.code == 0
+    assert "metrics.jsonl ended in the middle of a line, which was cut off" in " ".join(ended.log.split())
+    check_same(unbroken.files, snapshot(place), "a cut line")
+
+
+def test_a_second_process_on_a_run_is_refused(fork_server, word_directory, taught, tmp_path) -> None:
+    case = make_case("sft", word_directory, taught, "")
+    case.prepare(tmp_path)
+    with exclusive_lock(tmp_path / "run" / LOCK_FILE):
+        ended = fork_server.run(list(case.arguments), tmp_path)
+    assert ended.code == 2
+    assert "is being written by another process" in " ".join(ended.log.split())
+    assert not (tmp_path / "run" / "traces.jsonl").exists()
+    assert fork_server.run(list(case.arguments), tmp_path).code == 0
+
+
+def test_helpers_of_a_killed_teacher_end_too(fork_server, word_directory, tmp_path) -> None:
+    """A process that is killed closes nothing; what it started must notice by itself."""
+    arguments = ["traces", "--out", "t.jsonl", "--words", str(word_directory), "--num-games", "60000"]
+    marker = f"WORDLE_RL_KILLED={tmp_path.name}"
+    name, _, value = marker.partition("=")
+    told = f"import os; os.environ[{name!r}] = {value!r}"
+    moment = "wordle_rl.teachers.unfinished:UnfinishedGames.add:after:2"
+    assert fork_server.run([*arguments, "--teacher.opener", "None"], tmp_path, kill_at=moment, before=told).code is None
+    assert [name for name in tmp_path.iterdir() if name.suffix == ".unfinished"]
+    for _ in range(200):
+        if not _processes_with(marker):
+            break
+        time.sleep(0.1)
+    assert _processes_with(marker) == []
+
+
+def _processes_with(marker: str) -> list[str]:
+    """Numbers of the processes that have a variable in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:  # it has just ended
+            continue
+    return found

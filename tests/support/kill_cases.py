@@ -1,0 +1,101 @@
+"""The commands that are killed: each a few seconds long, and with every kind of file that it may write."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+from kills import Case
+from training_fixtures import write_config
+
+_PLAYED = {"rl__sample_games": "3"}
+TRAININGS: dict[str, dict[str, str]] = {
+    "sft": {
+        "sft__epochs": "2.0",
+        "sft__save_steps": "3",
+        "sft__logging_steps": "2",
+        "sft__save_each_epoch": "true",
+        "sft__validations_per_epoch": "2",
+    },
+    "grpo": {
+        **_PLAYED,
+        "grpo__steps": "5",
+        "grpo__save_steps": "2",
+        "grpo__validate_every_steps": "3",
+        "grpo__interpolation_alphas": "[0.5, 1.0]",
+        "grpo__probe_every_steps": "4",
+        "grpo__prioritized_fraction": "0.5",
+        "rl.reward__preset": '"sparse"',
+        "rl.reward__then_preset": '"solver"',
+        "rl.reward__threshold": "0.02",
+    },
+    "expert_iteration": {
+        **_PLAYED,
+        "algorithm": '"expert_iteration"',
+        "expert_iteration__rounds": "3",
+        "expert_iteration__groups_per_round": "8",
+    },
+    "dpo": {
+        **_PLAYED,
+        "algorithm": '"dpo"',
+        "dpo__rounds": "3",
+        "dpo__groups_per_round": "8",
+        "dpo__boards_per_round": "16",
+    },
+    "dagger": {
+        **_PLAYED,
+        "algorithm": '"dagger"',
+        "dagger__rounds": "3",
+        "dagger__groups_per_round": "16",
+        "dagger__keep_rounds": "1",
+    },
+}
+"""Settings of each training that differ from those of `write_config`."""
+
+KILLS = {
+    "traces": 12,
+    "traces-openai": 10,
+    "sft": 12,
+    "grpo": 14,
+    "expert_iteration": 10,
+    "dpo": 10,
+    "dagger": 10,
+    "eval": 6,
+    "eval-openai": 8,
+    "run": 8,
+}
+"""Of a hundred kills in all, how many are of each command; those of the server are counted in its own test."""
+
+
+def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
+    """A command to kill.
+
+    Args:
+        name: One of `KILLS`.
+        words: Directory of a small word list.
+        taught: A run that is finished up to SFT, whose games and model the other trainings begin with.
+        address: Of an endpoint that plays.
+    """
+    listed = ("--words", str(words))
+    asked = (*listed, "--base-url", address)
+    many = ("--num-games", "12300", "--outside-choice", "2", "--teacher.opener", "None")
+    arguments = {
+        "traces": ("traces", "--out", "games.jsonl", *listed, *many),
+        "traces-openai": (*("traces", "--teacher", "openai", "--model", "m", "--out", "llm.jsonl"), *asked),
+        "eval": ("eval", "--player", "solver", "--out", "solver.json", "--split", "all", *listed),
+        "eval-openai": ("eval", "--player", "openai:m", "--out", "llm.json", "--split", "all", *asked),
+        "run": ("run", "config.toml", "--out", "run"),
+    }
+    command = arguments.get(name, ("run", "config.toml", "--out", "run", "--until", name))
+    return Case(name, command, partial(_prepare, name, words, taught), frozenset({"llm.jsonl", "llm.games.jsonl"}))
+
+
+def _prepare(name: str, words: Path, taught: Path, directory: Path) -> None:
+    """Write what a command begins with into its directory."""
+    if name == "run":
+        write_config(directory / "config.toml", words, **{**TRAININGS["grpo"], "grpo__steps": "1"})
+    elif name in TRAININGS:
+        write_config(directory / "config.toml", words, **TRAININGS[name])
+    if name in TRAININGS and name != "sft":
+        shutil.copytree(taught / "sft", directory / "run" / "sft")
+        for games in ("traces.jsonl", "validation_traces.jsonl"):
+            shutil.copy(taught / games, directory / "run")

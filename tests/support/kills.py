@@ -1,0 +1,134 @@
+"""Commands that are killed again and again until they end, and what they leave, compared with an unbroken run's."""
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fork_server import Ended, ForkServer
+
+MOST_IN_A_ROW = 4
+"""Kills of one command before it is left to come to its end."""
+
+_TIMES = {"seconds", "step_time", "resident_memory_gib", "peak_memory_gib"}
+_LOOKED_AT = {"report.html", "README.md"}
+"""Files that hold times among their text, of which only the presence is compared."""
+_LEFT_OUT = {"timings.json"}
+"""Times alone: those of a killed call are lost, and a call that finds its stage done writes none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command to kill.
+
+    Attributes:
+        name: Of the case.
+        arguments: As on the command line; it runs in a directory of its own.
+        prepare: Fills that directory.
+        unordered: Files whose lines may come in any order, since games are played side by side.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    prepare: Callable[[Path], None]
+    unordered: frozenset[str] = field(default=frozenset())
+
+
+@dataclass(frozen=True)
+class Unbroken:
+    """An unbroken run: how it ended, what it left, and how many bytes."""
+
+    ended: Ended
+    files: dict[str, str]
+    num_bytes: int
+
+
+def run_unbroken(server: ForkServer, case: Case, directory: Path) -> Unbroken:
+    """Run a command once from its beginning to its end."""
+    directory.mkdir()
+    case.prepare(directory)
+    ended = server.run(list(case.arguments), directory)
+    assert ended.code == 0, ended.log
+    num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return Unbroken(ended, snapshot(directory, case.unordered), num_bytes)
+
+
+def kill_until_done(
+    server: ForkServer, case: Case, directory: Path, unbroken: Unbroken, seed: str, most: int
+) -> tuple[int, Ended]:
+    """Kill a command at random moments, each time starting it again, until it ends.
+
+    Half of the moments are uniform over the time of the unbroken run, half over its writes; the latter come again with
+    the same seed.
+
+    Returns:
+        The number of kills, at most `most`, and how the command ended.
+    """
+    directory.mkdir()
+    case.prepare(directory)
+    rng, kills = random.Random(seed), 0
+    while kills < most:
+        if rng.random() < 0.5:
+            ended = server.run(list(case.arguments), directory, kill_at_write=rng.randint(1, unbroken.ended.num_writes))
+        else:
+            ended = server.run(list(case.arguments), directory, kill_after_s=rng.uniform(0, unbroken.ended.seconds))
+        if ended.code is not None:
+            assert ended.code == 0, ended.log
+            return kills, ended
+        kills += 1
+    ended = server.run(list(case.arguments), directory)
+    assert ended.code == 0, ended.log
+    return kills, ended
+
+
+def run_kills(server: ForkServer, case: Case, place: Path, unbroken: Unbroken, seed: int, wanted: int) -> int:
+    """Run trials until there have been `wanted` kills, comparing what each leaves, and return how many it took."""
+    done = trial = 0
+    while done < wanted:
+        name = f"{seed}:{case.name}:{trial}"
+        directory = place / f"{case.name}-{trial}"
+        kills, _ = kill_until_done(server, case, directory, unbroken, name, min(MOST_IN_A_ROW, wanted - done))
+        check_same(unbroken.files, snapshot(directory, case.unordered), f"seed {name}, {kills} kills")
+        shutil.rmtree(directory)
+        done += kills
+        trial += 1
+        assert trial < 10 * wanted + 10, f"{case.name} ends before it can be killed"
+    return trial
+
+
+def check_same(expected: dict[str, str], found: dict[str, str], what: str) -> None:
+    """Fail with the names of files that are missing, too many, or different."""
+    missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    different = sorted(name for name in expected.keys() & found.keys() if expected[name] != found[name])
+    differs = any((missing, more, different))
+    assert not differs, f"{what}: missing {missing}, too many {more}, different {different}"
+
+
+def snapshot(directory: Path, unordered: frozenset[str] = frozenset()) -> dict[str, str]:
+    """SHA-256 of every file below a directory, less times; of some files only that they are there."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.name not in _LEFT_OUT:
+            name = path.relative_to(directory).as_posix()
+            found[name] = _digest(path, ordered=path.name not in unordered)
+    return found
+
+
+def _digest(path: Path, *, ordered: bool) -> str:
+    if path.name in _LOOKED_AT:
+        return "there"
+    content = path.read_bytes()
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(_timeless(json.loads(line)), sort_keys=True) for line in content.decode().splitlines()]
+        content = "\n".join(lines if ordered else sorted(lines)).encode()
+    elif path.name == "results.json":
+        content = json.dumps(_timeless(json.loads(content)), sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _timeless(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in value.items() if name not in _TIMES and not name.startswith("seconds/")}
