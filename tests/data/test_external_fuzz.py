@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.config import ConfigError
-from wordle_rl.data import external, trace_files
+from wordle_rl.data import row_files, trace_files
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.prompt import Prompter
@@ -72,6 +72,6 @@ def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, smal
     path = tmp_path / "data.parquet"
     parquet.write_table(pyarrow.table({"secret": ["x" * 100_000] * 40}), path, compression="zstd")
     assert path.stat().st_size < 20_000
-    monkeypatch.setattr(external, "_MAX_ROW_GROUP_BYTES", 50_000)
+    monkeypatch.setattr(row_files, "_MAX_ROW_GROUP_BYTES", 50_000)
     with pytest.raises(ConfigError, match=r"data.parquet has a row group of [\d,]+ bytes unpacked, at most 50,000"):
         taken(path, small_words)

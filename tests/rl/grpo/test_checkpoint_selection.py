@@ -391,10 +391,10 @@ def test_weights_and_their_record_are_one_file(tmp_path, sixty) -> None:
     """Of two files, a kill between them would leave the record of other weights."""
     costs = iter([costing(2.0), costing(1.0)])
     model = torch.nn.Linear(2, 2, bias=False)
-    best = BestWeights(model, lambda _: next(costs), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    best = BestWeights(model, lambda *_: next(costs), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     best.on_step_begin(None, SimpleNamespace(global_step=1, max_steps=1), None)
     with safe_open(tmp_path / "b" / "best.safetensors", "pt") as kept:
         record = json.loads(kept.metadata()["record"])
     assert (record["step"], record["greedy_cost"]) == (1, 1.0)
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["best.safetensors"]
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {"best.safetensors", "start_wins.json"}
