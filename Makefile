@@ -11,7 +11,7 @@ SPREAD := -n auto --maxprocesses 4 --dist loadfile
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-vllm test-integrations test-verl check format docs benchmarks clean
+.PHONY: quickstart test test-all test-faults test-vllm test-integrations test-verl check format docs benchmarks clean
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
 	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
@@ -22,8 +22,15 @@ test: $(VENV)/.installed-dev  ## lint, types and every test that is neither slow
 	$(BIN)/mypy
 	$(BIN)/pytest $(SPREAD)
 
-test-all: $(VENV)/.installed-dev docs  ## what `make test` leaves out, apart from vLLM and other trainers: launches, recipes, guides, the site, packages
-	$(BIN)/pytest -m 'slow and not vllm and not trainers' $(SPREAD)
+test-all: $(VENV)/.installed-dev docs  ## what `make test` leaves out, apart from vLLM, other trainers and kills: launches, recipes, guides, the site, packages
+	$(BIN)/pytest -m 'slow and not vllm and not trainers and not faults' $(SPREAD)
+
+KILLS := 100
+KILL_SEED := 0
+FAULTS := tests/faults
+
+test-faults: $(VENV)/.installed-dev  ## kill commands and start them again, fill their disks, delete their files: minutes
+	$(BIN)/pytest -m faults $(FAULTS) --kills $(KILLS) --kill-seed $(KILL_SEED)
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_vllm_real.py

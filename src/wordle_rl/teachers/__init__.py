@@ -4,6 +4,7 @@ solver.py      the solver as teacher; misspelt words before its guesses
 best_guess.py  the guess it names
 coverage.py    games kept so that rarely shown answers are shown
 games.py       the solver teacher's games as traces, with thinking in words
+unfinished.py  those games while they are written, resumed after a stop
 llm.py         language models as teachers: requests, budget
 collect.py     collection of their games, resumed after a stop
 """

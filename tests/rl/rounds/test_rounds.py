@@ -24,7 +24,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.models.adapters import add_adapters
 from wordle_rl.models.loading import load_model
-from wordle_rl.rl.rounds.rounds import Rounds, forward_restored, rounds_done
+from wordle_rl.rl.rounds.rounds import Rounds, fit_round, forward_restored, rounds_done
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
@@ -300,3 +300,23 @@ def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty
     with pytest.raises(RunError, match=f"no game of round 1 could be played: {REASON}"):
         Training(tokenizer, codec, sixty, tmp_path)()
     assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_every_round_is_trained_in_the_precision_that_was_asked_for(tokenizer, codec, sixty, tmp_path) -> None:
+    """accelerate wraps a model once; a second round in one process must be as the first one of another."""
+    settings = SETTINGS.model_copy(update={"precision": "bf16", "rounds": 2})
+    training = Training(tokenizer, codec, sixty, tmp_path, settings)
+    found: list[tuple[int, torch.dtype]] = []
+    rounds_begun: list[int] = []
+
+    class Fitting(Counting):
+        def fit(self, rows, callback, checkpoints, seed) -> None:
+            rounds_begun.append(seed)
+            fit_round(training.rounds, [{"token_ids": [5, 6, 7], "loss_mask": [0, 1, 1]}], callback, checkpoints, seed)
+
+    head = training.model.get_output_embeddings()
+    head.register_forward_hook(
+        lambda module, _, said: found.append((len(rounds_begun), said.dtype)) if module.training else None
+    )
+    training.rounds.train(Fitting(training.model))
+    assert found == [(1, torch.bfloat16), (2, torch.bfloat16)]

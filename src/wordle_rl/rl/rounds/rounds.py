@@ -376,11 +376,16 @@ class _RoundCallback(RunCallback):
 
 @contextmanager
 def forward_restored(model: PreTrainedModel) -> Iterator[None]:
-    """Restore `model.forward` on exit; each round's trainer wraps it again (autocast, fused head)."""
+    """Restore `model.forward` on exit; each round's trainer wraps it again (autocast, fused head).
+
+    accelerate marks a model that it has wrapped and does not wrap it twice, so its marks go, too: later rounds would be
+    trained without autocast.
+    """
     before = vars(model).get("forward")
     try:
         yield
     finally:
-        vars(model).pop("forward", None)
+        for name in ("forward", "_original_forward", "_is_accelerate_prepared"):
+            vars(model).pop(name, None)
         if before is not None:
             model.forward = before
