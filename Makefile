@@ -9,9 +9,20 @@ INTEGRATIONS := .venv-integrations/bin/python -m pip install --quiet --disable-p
 # about ten seconds, so more than a few cost more than they save.
 SPREAD := -n auto --maxprocesses 4 --dist loadfile
 
+# uv resolves, cyclonedx-bom and pip-licenses list what is installed, pip-audit asks for known vulnerabilities.
+SUPPLY := .venv-supply/bin
+# torch and what its CUDA builds bring have other files, so other hashes, by processor and index. They are pinned in
+# constraints.txt alone.
+UNLOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc \
+  nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse \
+  nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
+# The lowest torch that pyproject.toml allows. A CPU build of it needs an index that has one: PIP_EXTRA_INDEX_URL.
+MINIMUM_TORCH ?= torch==2.11.0
+
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults test-vllm test-integrations test-verl check format docs benchmarks clean
+.PHONY: quickstart test test-all test-faults test-minimum test-vllm test-integrations test-verl check format docs \
+  benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
 	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
@@ -41,6 +52,29 @@ test-integrations: .venv-integrations/.installed  ## play our games in other tra
 
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
 	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl
+
+test-minimum: .venv-minimum/.installed  ## the quick tests with the lowest versions that pyproject.toml allows
+	.venv-minimum/bin/python -m pytest $(SPREAD)
+
+lock: .venv-supply/.installed  ## write requirements.lock anew: every package that tests need, with hashes
+	$(SUPPLY)/uv pip compile pyproject.toml --extra train --extra openai --extra dev --constraint constraints.txt \
+	  --generate-hashes --universal --python-version 3.11 $(addprefix --no-emit-package ,$(UNLOCKED)) --no-annotate \
+	  --quiet --custom-compile-command "make lock" --output-file requirements.lock
+
+locked: requirements.lock  ## install what the lock names into .venv-locked; a file with another hash is refused
+	$(PYTHON) -m venv .venv-locked
+	.venv-locked/bin/python -m pip install --quiet --constraint constraints.txt torch
+	.venv-locked/bin/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	.venv-locked/bin/python -m pip install --quiet --no-deps --editable .
+	.venv-locked/bin/python -m pip check
+
+sbom: $(VENV)/.installed-dev .venv-supply/.installed  ## build/sbom.json (CycloneDX), and the licences of all packages in build/licences.md
+	mkdir -p build
+	$(SUPPLY)/cyclonedx-py environment --pyproject pyproject.toml --output-file build/sbom.json $(BIN)/python
+	$(SUPPLY)/pip-licenses --python $(BIN)/python --format markdown --with-urls --order license --output-file build/licences.md
+
+vulnerabilities: .venv-supply/.installed  ## ask PyPI's advisories about every package of requirements.lock
+	$(SUPPLY)/pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
 check: $(VENV)/.installed-dev  ## lint and types alone
 	$(BIN)/ruff check .
@@ -76,6 +110,20 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(INSTALL) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
+.venv-supply/.installed:
+	$(PYTHON) -m venv .venv-supply
+	.venv-supply/bin/python -m pip install --quiet --disable-pip-version-check --requirement environments/supply.txt
+	touch $@
+
+.venv-minimum/.installed: pyproject.toml .venv-supply/.installed
+	$(PYTHON) -m venv .venv-minimum
+	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check $(MINIMUM_TORCH)
+	$(SUPPLY)/uv pip compile pyproject.toml --extra train --extra openai --extra dev --resolution lowest-direct \
+	  --python .venv-minimum/bin/python --no-emit-package torch --quiet --output-file .venv-minimum/lowest.txt
+	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --requirement .venv-minimum/lowest.txt
+	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
 # vLLM decides which libraries stand beside it, so it has an environment of its own and no constraints of ours. The
 # builds of torchvision and its like that it brings want CUDA, fail to load beside torch for CPUs, and serve no text.
 .venv-vllm/.installed: pyproject.toml
@@ -105,4 +153,4 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## remove the environments and what was built; runs/ stays
-	rm -rf $(VENV) .venv-integrations .venv-verl .venv-vllm build dist site
+	rm -rf $(VENV) .venv-integrations .venv-locked .venv-minimum .venv-supply .venv-verl .venv-vllm build dist site

@@ -60,6 +60,7 @@ def test_the_citation_has_what_its_format_requires() -> None:
             "nightly",
             ["make test-vllm", "make test-all", "make test-faults", "make test-integrations", "make test-verl"],
         ),
+        ("supply", ["make locked", "make vulnerabilities", "make sbom", "make test-minimum"]),
     ],
 )
 def test_a_workflow_runs_its_commands_and_nothing_else(name: str, expected: list[str]) -> None:
@@ -79,7 +80,16 @@ def test_a_workflow_is_well_formed(path: Path) -> None:
         assert job["timeout-minutes"] <= 360
         assert all(("uses" in step) != ("run" in step) for step in job["steps"])
         (python,) = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
-        assert requires == f">={python}"
+        lowest, *_ = job.get("strategy", {}).get("matrix", {}).get("python", [python])
+        assert requires == f">={lowest}"
+
+
+def test_the_quick_tests_run_on_every_python_that_is_claimed() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    claimed = [line.rpartition(" ")[2] for line in classifiers if re.search(r":: 3\.\d+$", line)]
+    job = read(ROOT / ".github" / "workflows" / "test.yml")["jobs"]["test"]
+    assert job["strategy"]["matrix"]["python"] == claimed == ["3.11", "3.12", "3.13"]
+    assert job["steps"][1]["with"]["python-version"] == "${{ matrix.python }}"
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)

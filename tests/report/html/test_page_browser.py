@@ -1,0 +1,42 @@
+"""Law of the report in a real browser: what a model or a file says is shown as text, and does nothing."""
+
+from pathlib import Path
+
+import pytest
+from browser import chromium, needs_chromium
+from report_runs import ANSWERS, evaluation, game, make_run, training_game, write_lines
+
+from wordle_rl.report import write_report
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+HOSTILE = (
+    "</script></pre><img src=x onerror='document.title=1'><script>document.title = 2</script>"
+    "<svg onload='document.title=3'><a href='javascript:document.title=4'>x</a>"
+    "<style>body{display:none}</style><iframe src='http://127.0.0.1:9/'></iframe>"
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>\u202e\u2066\u200b {{script}} &lt;b&gt;"
+)
+
+
+def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    records = [game(secret, "lymph", secret, reply=HOSTILE) for secret in ANSWERS]
+    evaluation("grpo", records).save(run / "eval" / "grpo.json")
+    write_lines(run / "games.jsonl", [training_game(step, HOSTILE) for step in (1, 2, 3)])
+    page = write_report(run)
+    with chromium() as browser:
+        browser.open(page.as_uri())
+        title = browser.run("return document.title")
+        browser.run("for (const each of document.querySelectorAll('details')) each.open = true;")
+        for button in range(browser.run("return document.querySelectorAll('button').length")):
+            browser.run("document.querySelectorAll('button')[arguments[0]]?.click()", button)
+        shown = browser.run("return [...document.querySelectorAll('pre, td, p, li')].some("
+                            "(each) => each.textContent.includes(arguments[0]))", "<img src=x onerror=")  # fmt: skip
+        assert shown, "a reply is there to be read"
+        assert browser.run("return document.title") == title
+        assert (
+            browser.run("return document.querySelectorAll('img, iframe, svg[onload], a[href^=javascript]').length") == 0
+        )
+        assert browser.run("return getComputedStyle(document.body).display") != "none"
+        assert [address for address in browser.requests() if not address.startswith(("file:", "data:", "about:"))] == []
+        assert browser.complaints() == []
