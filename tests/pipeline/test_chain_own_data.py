@@ -30,6 +30,7 @@ def played(run: Path) -> set[str]:
     return {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]}
 
 
+@pytest.mark.slow
 def test_groups_play_the_secrets_of_a_file_and_no_others(word_directory, sixty, tmp_path: Path) -> None:
     split, run = split_secrets(sixty), tmp_path / "run"
     wanted = split.train[5:9]
@@ -44,7 +45,7 @@ def test_groups_play_the_secrets_of_a_file_and_no_others(word_directory, sixty, 
     assert audit(run).clean
 
 
-@pytest.mark.parametrize("file", [False, True])
+@pytest.mark.parametrize("file", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_more_secrets_are_played_than_asked_for(file: bool, word_directory, sixty, tmp_path: Path) -> None:
     split, run = split_secrets(sixty), tmp_path / "run"
     (tmp_path / "own.txt").write_text("\n".join(split.train[10:20]))
@@ -92,7 +93,7 @@ def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directo
         settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'")
 
 
-@pytest.mark.parametrize("form", ["messages", "instruction"])
+@pytest.mark.parametrize("form", ["messages", pytest.param("instruction", marks=pytest.mark.slow)])
 def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_directory, sixty, tmp_path: Path) -> None:
     split, run, path = split_secrets(sixty), tmp_path / "run", tmp_path / "chat.jsonl"
     opening = [dict(message) for message in compact().opening()]

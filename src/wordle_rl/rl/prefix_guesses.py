@@ -19,8 +19,10 @@ from wordle_rl.words import WordList
 
 _TRIES = 24
 """Games that a player may begin to reach a number of guesses; then the longest of them is taken."""
-_TEACHER_GAMES = 8
-"""Of the teacher, games played together."""
+_TEACHER_GAMES = 16
+"""Of the teacher, games played together, which count as one try."""
+_NOISE = (0.25, 0.25, 0.5, 0.75)
+"""Noise of the teacher in its first tries; 1 in all later ones, so that hard-won guesses are reached on any secret."""
 
 
 class PrefixGuesses:
@@ -45,14 +47,14 @@ class PrefixGuesses:
         wanted = rng.randint(0, self._most)
         if not wanted:
             return ()
-        players: dict[str, Callable[[str, str | None, int, random.Random], tuple[str, ...]]] = {
+        players: dict[str, Callable[[str, str | None, int, random.Random, int], tuple[str, ...]]] = {
             "random": self._random,
             "consistent": self._consistent,
             "teacher": self._teacher,
         }
         longest: tuple[str, ...] = ()
-        for _ in range(_TRIES // _TEACHER_GAMES if self._kind == "teacher" else _TRIES):
-            found = players[self._kind](secret, self._opener(secret, rng), wanted, rng)
+        for number in range(_TRIES):
+            found = players[self._kind](secret, self._opener(secret, rng), wanted, rng, number)
             longest = max(longest, found, key=len)
             if len(longest) == wanted:
                 break
@@ -67,13 +69,13 @@ class PrefixGuesses:
     def _openers(self) -> list[str]:
         return [scored.guess for scored in self._solver.best_openers(self._num_openers)] if self._num_openers else []
 
-    def _random(self, secret: str, opener: str | None, wanted: int, rng: random.Random) -> tuple[str, ...]:
+    def _random(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:
         """An opener, then random answers."""
         first = (opener,) if opener is not None else ()
         more = random_given(self._words, secret, rng, wanted, hard_mode=self._hard_mode, before=first, exactly=True)
         return first + more
 
-    def _consistent(self, secret: str, opener: str | None, wanted: int, rng: random.Random) -> tuple[str, ...]:
+    def _consistent(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:
         """Answers that fit all marks so far, each as likely as another."""
         answers, candidates = self._solver.words.answers, self._solver.candidates(())
         guesses: list[str] = []
@@ -86,9 +88,12 @@ class PrefixGuesses:
             candidates = self._solver.narrow(candidates, guess, score_guess(secret, guess))
         return tuple(guesses)
 
-    def _teacher(self, secret: str, opener: str | None, wanted: int, rng: random.Random) -> tuple[str, ...]:
-        """Guesses of the solver teacher, whose every fourth guess is any answer that fits."""
-        settings = TeacherSettings(max_turns=wanted, stray_rate=0.0)
+    def _teacher(
+        self, secret: str, opener: str | None, wanted: int, rng: random.Random, number: int
+    ) -> tuple[str, ...]:
+        """Guesses of the solver teacher, some of which are any answer that fits; the more, the later the try."""
+        noise = _NOISE[number] if number < len(_NOISE) else 1.0
+        settings = TeacherSettings(max_turns=wanted, stray_rate=0.0, noise_rate=noise, outside_noise_rate=noise)
         if opener is not None:
             settings = settings.model_copy(update={"opener": opener, "random_opener_rate": 0.0})
         games = self._solver_teacher.play([secret] * _TEACHER_GAMES, settings, rng.getrandbits(31))

@@ -38,7 +38,7 @@ Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 _COLUMNS = (
     ("num_games", "games", False),
     ("mean_guesses_on_wins", "guesses on wins", False),
-    ("mean_guesses_with_losses", "with losses", False),
+    ("mean_guesses_with_losses", "losses as one more", False),
     ("mean_regret", "regret per turn", False),
     ("invalid_rate", "invalid", True),
     ("malformed_rate", "malformed", True),
@@ -61,7 +61,7 @@ def headline(results: Results) -> str:
         return _strict_headline(results, last, before)
     cards = (
         ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
-        ("guesses per word, losses included", "mean_guesses_with_losses", False, ""),
+        ("guesses per word, losses as one more", "mean_guesses_with_losses", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns that contradict earlier clues", "clue_violating_rate", True, ""),
     )
