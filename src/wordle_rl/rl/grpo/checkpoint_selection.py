@@ -178,7 +178,8 @@ class BestWeights(TrainerCallback):
         only_start = sum(a and not b for a, b in zip(start, won, strict=True))
         only_now = sum(b and not a for a, b in zip(start, won, strict=True))
         differing = only_start + only_now
-        return sum(math.comb(differing, won) for won in range(only_now + 1)) / 2**differing
+        tail: int = sum(math.comb(differing, won) for won in range(only_now + 1))
+        return float(tail / 2**differing)
 
     def _number(self, step: int, alpha: float) -> int:
         """Number of a validation, the same in a resumed training: the start, every few steps, the end, blends."""
