@@ -69,7 +69,7 @@ def solver_traces(
 
 
 def _coverage(teacher: SolverTeacher, settings: TraceSettings) -> Coverage | None:
-    """What chooses games by the answers shown before; None if the settings ask for no choice."""
+    """Chooser of games by the answers shown before; None if the settings ask for none."""
     counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
     return Coverage(teacher, settings.outside_choice) if counts else None
 

@@ -63,7 +63,7 @@ def stored_state(checkpoint: Path | str) -> dict[str, Any]:
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
     """Mark a checkpoint as complete, once all of it is on the disk, and then remove all others.
 
-    Others are told by their step. Their times would not do: the clock of a machine may be set back.
+    The step decides which is newest. Times would not do: the clock of a machine may be set back.
 
     Args:
         checkpoint: A directory that no process writes to any longer.

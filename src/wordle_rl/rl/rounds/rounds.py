@@ -307,7 +307,7 @@ class Rounds:
         rewind(self.run.directory, {"metrics.jsonl": {name: done + 1}, **games})
 
     def _stored(self, number: int) -> Path:
-        """Where a round keeps what it trains on, once its games are played."""
+        """File in which a round keeps its training rows, once its games are played."""
         return self.checkpoints / f"round-{number}.jsonl"
 
     def _told_of_training(self, number: int) -> ProgressCallback:
