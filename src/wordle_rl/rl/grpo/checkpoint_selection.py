@@ -244,7 +244,7 @@ class BestWeights(TrainerCallback):
         write_json(record, {"step": step, "alpha": alpha, **costs})
 
     def _number(self, step: int, alpha: float) -> int:
-        """Number of a validation, the same in a resumed training: the start, every so many steps, the end, blends."""
+        """Number of a validation, the same in a resumed training: the start, every few steps, the end, blends."""
         of_step = -(-step // self._every_steps)
         return of_step if alpha == 1 else of_step + 1 + self._between.index(alpha)
 
