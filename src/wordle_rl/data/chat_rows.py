@@ -60,7 +60,7 @@ def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompte
     """A row as a trace that carries its conversation.
 
     Raises:
-        OddRowError: If the row cannot be learnt from; the message is the reason.
+        OddRowError: If the row cannot be trained on; the message is the reason.
     """
     if row is None:
         raise OddRowError("no_row")

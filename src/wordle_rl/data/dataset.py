@@ -28,7 +28,7 @@ CHAT_ROW = frozenset({"messages"})
 
 
 INSTRUCTION_ROW = frozenset({"instruction", "output"})
-"""Fields of one reply to fine-tune on, with all that was said before it as one text."""
+"""Fields of one reply to fine-tune on, with the messages before it as one text."""
 
 SFTForm = Literal["messages", "instruction"]
 """Form of rows to fine-tune on."""

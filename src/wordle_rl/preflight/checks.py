@@ -96,7 +96,7 @@ class Plan:
 
     @cached_property
     def taught(self) -> list[Example]:
-        """A few teacher games as sequences; none if no teacher game is trained on, or without a tokenizer."""
+        """A few teacher games as sequences; none if no teacher game is to be trained on, or without a tokenizer."""
         if "traces" not in self.ahead or not self.trains or self.model.codec is None or _opener(self):
             return []
         return teacher_examples(self.config, self.context, self.model.codec)

@@ -61,7 +61,7 @@ class StartBoards:
         return wanted if wanted is not None else 1.0 if self.names_secrets else _BOARD_FRACTION
 
     def limited(self, max_secrets: int) -> StartBoards:
-        """The rows of the first `max_secrets` secrets; 0: all."""
+        """The rows of this many secrets, the first of the file; 0: all."""
         kept = {*self.secrets[: max_secrets or None]}
         starts = tuple(start for start in self.starts if start.secret in kept)
         return StartBoards(self.path, starts, self.rejected, self.notes)

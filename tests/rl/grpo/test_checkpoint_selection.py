@@ -210,9 +210,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     second.weight = first.weight
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
-    best = BestWeights(
-        model, lambda step, *_: costing(float(step)), 1, make_run(tmp_path / "run", sixty), tmp_path / "b"
-    )
+    best = BestWeights(model, lambda step, *_: costing(step), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
     fill(first, 1.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
