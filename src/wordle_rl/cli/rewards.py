@@ -86,8 +86,10 @@ def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) 
 
 def table_of(found: dict[str, Gameability]) -> Table:
     """A row a reward."""
-    titles = ("reward", "honest play", "lowest win", "best loss", "adversarial floor", "gap", "replies", "false wins")
-    table = Table(*titles, title="Rewards without winning")
+    table = Table(title="Rewards without winning")
+    table.add_column("reward", overflow="fold")
+    for title in ("honest play", "lowest win", "best loss", "floor", "gap", "replies", "false wins"):
+        table.add_column(title, justify="right")
     for name, each in found.items():
         win = "-" if math.isnan(each.lowest_win) else f"{each.lowest_win:.3f}"
         figures = (f"{each.honest:.3f}", win, f"{each.best_loss:.3f}", f"{each.floor:.3f}", f"{each.gap:.3f}")

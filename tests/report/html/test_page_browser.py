@@ -25,7 +25,8 @@ def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path) -> None:
     write_lines(run / "games.jsonl", [training_game(step, HOSTILE) for step in (1, 2, 3)])
     page = write_report(run)
     with chromium() as browser:
-        browser.open(page.as_uri())
+        browser.driver.get(page.as_uri())
+        browser.until("return document.readyState === 'complete'")
         title = browser.run("return document.title")
         browser.run("for (const each of document.querySelectorAll('details')) each.open = true;")
         for button in range(browser.run("return document.querySelectorAll('button').length")):
