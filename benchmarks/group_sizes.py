@@ -12,10 +12,10 @@ the teacher (what GRPO trains on) and the held-out ones. A training that is fini
 import json
 import statistics
 import sys
-import time
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import tyro
 from measure import hardware
@@ -82,10 +82,8 @@ def train(start: Path, size: int, seed: int, games: int, steps: int, reward: str
     )
     setup = GameSetup(context.for_training, secrets, context.split.val, taught)
     run = Run.create(directory, config, context.split)
-    started = time.perf_counter()
     if steps:
         train_grpo(model, codec, setup, settings, run, seed=seed)
-    seconds = time.perf_counter() - started
     rows = list(read_jsonl(directory / "metrics.jsonl")) if steps else []
     won = {
         part: greedy_wins(TransformersSampler(model, codec, settings.sampling.greedy(), seed), context, words)
@@ -94,13 +92,18 @@ def train(start: Path, size: int, seed: int, games: int, steps: int, reward: str
     found = Training(
         size,
         seed,
-        seconds / steps if steps else 0.0,
+        seconds_a_step(rows),
         statistics.fmean(row["zero_variance_share"] for row in rows) if rows else 0.0,
         statistics.fmean(row["win_rate"] for row in rows) if rows else 0.0,
         **won,
     )
     write_json(done, asdict(found))
     return found
+
+
+def seconds_a_step(rows: list[dict[str, Any]]) -> float:
+    """Mean seconds from one step to the next, the first one and what goes before it left out."""
+    return (rows[-1]["seconds"] - rows[0]["seconds"]) / (len(rows) - 1) if len(rows) > 1 else 0.0
 
 
 def greedy_wins(sampler: TransformersSampler, context: GameContext, secrets: tuple[str, ...]) -> dict[str, int]:
@@ -127,12 +130,19 @@ class Line:
 
 def line_of(found: list[Training]) -> Line:
     """The trainings of one size together."""
-    mean = {
-        name: statistics.fmean(getattr(training, name) for training in found)
-        for name in ("seconds_a_step", "zero_variance", "sampled_wins")
-    }
-    parts = {name: win_rate([getattr(training, name) for training in found]) for name in ("kept", "held_out")}
-    return Line(found[0].group_size, len(found), **mean, **parts)
+
+    def mean(name: str) -> float:
+        return statistics.fmean(getattr(training, name) for training in found)
+
+    return Line(
+        group_size=found[0].group_size,
+        seeds=len(found),
+        seconds_a_step=mean("seconds_a_step"),
+        zero_variance=mean("zero_variance"),
+        sampled_wins=mean("sampled_wins"),
+        kept=win_rate([training.kept for training in found]),
+        held_out=win_rate([training.held_out for training in found]),
+    )
 
 
 def win_rate(of_seeds: list[dict[str, int]]) -> tuple[float, float, float]:
@@ -221,7 +231,7 @@ def main(
     out: Path = Path("runs/group-sizes"),
     sizes: tuple[int, ...] = (2, 4, 8, 16),
     seeds: tuple[int, ...] = (0, 1, 2),
-    games: int = 256,
+    games: int = 128,
     steps: int = 40,
     reward: str = "sparse",
     svg: Path | None = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.eval_checkpoints import evaluate_checkpoints
 from wordle_rl.cli.eval_games import evaluate_player
 from wordle_rl.cli.eval_request import EvalRequest, Outputs, Wording, game_for
 from wordle_rl.cli.eval_secrets import Source
@@ -40,6 +41,7 @@ def eval_player(
     temperature: float | None = 0.0,
     constrain: Constrain = "none",
     match_entropy_of: Path | None = None,
+    checkpoints: bool = False,
     base_url: Address = None,
     settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
@@ -55,7 +57,8 @@ def eval_player(
     """Play secrets and measure: six turns, strict dictionary, no retries.
 
     Args:
-        player: solver, consistent, random, openai:MODEL, or a model or run directory.
+        player: solver, consistent, random, openai:MODEL, a model or run directory, or a model of the hub (USER/NAME,
+            or USER/NAME@REVISION).
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the model's run, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
@@ -70,6 +73,8 @@ def eval_player(
         match_entropy_of: Draw the player at the temperature at which its games are as random as this model's at
             temperature 1, or at --temperature: a control for a gain in sampled play. It is found by bisection over
             games of validation secrets.
+        checkpoints: Of a run: evaluate its start, every checkpoint that grpo.save_total_limit kept, and its end, each
+            in a file of the directory --out (left out: eval/steps of the run), for `compare` to plot.
         csv: Write a row per game to this file, unless it holds something else.
         overwrite: Discard games played before, and replace whatever --out names.
         style: Wording; left out: the model's own, else english.
@@ -107,7 +112,11 @@ def eval_player(
         constrain == "words",
         settings.device_map,
     )
-    evaluate_player(asked, source, Outputs(out, csv, overwrite), settings, as_json, control)
+    outputs = Outputs(out, csv, overwrite)
+    if checkpoints:
+        evaluate_checkpoints(asked, source, outputs, settings, as_json)
+    else:
+        evaluate_player(asked, source, outputs, settings, as_json, control)
 
 
 def resumes(player: str, out: Path | None = None, **_: object) -> bool:

@@ -26,7 +26,7 @@ from wordle_rl.evaluate import (
     with_regret,
 )
 from wordle_rl.evaluate.players import Player
-from wordle_rl.models.directory import weights_mark
+from wordle_rl.models.directory import find_model, is_model, weights_mark
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import name_of
 from wordle_rl.report import terminal
@@ -148,7 +148,7 @@ def _played_with(
     """Everything a player's games depend on, to be stored with them; an address without its user and query."""
     here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
-        here = {"weights": weights_mark(Path(who.label)), "engine": asked.engine, "seed": asked.seed}
+        here = {"weights": _weights_of(who), "engine": asked.engine, "seed": asked.seed}
         here["regret"] = settings.regret
     elif asked.draws and asked.seed:  # not sent, but it distinguishes replications; 0 is not recorded
         here = {"seed": asked.seed}
@@ -180,6 +180,11 @@ def _played_with(
         "constrain": "words" if asked.constrained else "none",
         **here,
     }
+
+
+def _weights_of(who: Player) -> str:
+    """Mark of a model's weights; of a player without any, of nothing."""
+    return weights_mark(find_model(Path(who.label)) if is_model(who.label) else Path(who.label))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from wordle_rl.cli.options import Json
 from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import RunConfig, RunStage, stored_config
 from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures
-from wordle_rl.pipeline import Pipeline
+from wordle_rl.pipeline import HubPusher, Pipeline
 from wordle_rl.report import claims, read_run, terminal
 from wordle_rl.report.controls import control_table
 from wordle_rl.runs.distributed import is_first
@@ -25,6 +25,8 @@ def run(
     out: Path | None = None,
     overwrite: bool = False,
     until: RunStage = "report",
+    push_to: str | None = None,
+    private: bool = False,
     as_json: Json = False,
 ) -> None:
     """The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
@@ -35,14 +37,27 @@ def run(
             where it stopped.
         overwrite: Remove an earlier run in that directory first.
         until: The last stage to run.
+        push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
+            checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
+        private: Hide the repository from others, if it is made now.
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
-    run_chain(settings.config(), directory, overwrite, until, as_json)
+    run_chain(settings.config(), directory, overwrite, until, as_json, push_to=push_to, private=private)
 
 
-def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
+def run_chain(
+    config: RunConfig,
+    directory: Path,
+    overwrite: bool,
+    until: RunStage,
+    as_json: bool,
+    *,
+    push_to: str | None = None,
+    private: bool = False,
+) -> None:
     """Run the chain, and end with figures, two games and the report's path."""
-    results = Pipeline(config, directory, console.messages, overwrite=overwrite)(until)
+    pusher = HubPusher(push_to, _message, private=private) if push_to is not None and is_first() else None
+    results = Pipeline(config, directory, console.messages, overwrite=overwrite, pusher=pusher)(until)
     if not is_first():
         return
     if results is None:
@@ -52,6 +67,10 @@ def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunSta
         console.print_json(results)
         return
     _show_results(directory, results)
+
+
+def _message(line: str) -> None:
+    console.messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_claims(directory: Path) -> None:

@@ -154,6 +154,8 @@ class GRPOSettings(Section):
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)
     """Checkpoint every this many steps; 0: at the end only."""
+    save_total_limit: int = Field(0, ge=-1)
+    """Keep the models of the last this many checkpoints in grpo/steps, to play and compare them; 0: none, -1: all."""
     validate_every_steps: int = Field(0, ge=0)
     """Checkpoint selection by greedy validation cost: play the validation secrets, greedily and as in training, and
     some training secrets greedily, before the first step, every this many steps and at the end. Cost is the mean number
@@ -194,6 +196,11 @@ class GRPOSettings(Section):
             )
         if self.probe_every_steps and not self.prioritized_fraction:
             raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
+        if self.save_total_limit and not self.save_steps:
+            raise ValueError(
+                f"save_total_limit {self.save_total_limit} keeps models of checkpoints, and save_steps 0 makes none on "
+                "the way; set save_steps"
+            )
         self._check_alphas()
 
     def _check_alphas(self) -> None:

@@ -21,7 +21,7 @@ from wordle_rl.config import (
     check_seed,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
+from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
@@ -49,7 +49,7 @@ class Player:
 
 def _find_player(name: str) -> Path:
     """`find_model` for a player's name; what is no directory may have been meant for another player."""
-    if not Path(name).is_dir():
+    if not Path(name).is_dir() and not is_hub_name(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
             "and human for `wordle-rl play` alone"
@@ -119,7 +119,7 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL`, or a model or run directory.
+        name: `solver`, `consistent`, `random`, `openai:MODEL`, a model or run directory, or USER/NAME of the hub.
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
@@ -156,7 +156,7 @@ def make_player(
     model_player = model_sampler(
         model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
     )
-    return Player(str(directory), model_player, prompter)
+    return Player(name if is_hub_name(name) else str(directory), model_player, prompter)
 
 
 def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:

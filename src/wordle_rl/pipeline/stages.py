@@ -20,7 +20,7 @@ from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.rollout import InitialState
-from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
 from wordle_rl.teachers.games import write_solver_traces
@@ -79,7 +79,9 @@ def train_by_traces(work: RunWork) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
     validation = _validation_examples(work, codec, limit)
-    with work.stage("sft", "SFT", 0) as advance:
+    lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
+    work.expect(lineage)
+    with work.training("sft", "SFT") as advance:
         directory = train_sft(
             model,
             codec,
@@ -92,7 +94,7 @@ def train_by_traces(work: RunWork) -> None:
             progress=advance,
         )
     if is_first():
-        finish_model(directory, trained_further(Path(work.config.model.path), work.config.game, work.lesson))
+        finish_model(directory, lineage)
 
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
@@ -127,7 +129,9 @@ def learn_by_play(work: RunWork) -> None:
     boards, fraction = _given_starts(work), work.config.rl.starts.fraction
     setup = GameSetup(work.context.for_training, secrets, work.context.split.val, rehearsal, boards, fraction)
     title = ALGORITHM_NAMES[name]
-    with work.stage(name, title[0].upper() + title[1:], 0) as advance:
+    lineage = trained_further(Path(start.path), work.config.game, work.lesson)
+    work.expect(lineage)
+    with work.training(name, title[0].upper() + title[1:]) as advance:
         directory = _training_of(work.config)(
             model,
             codec,
@@ -139,7 +143,7 @@ def learn_by_play(work: RunWork) -> None:
             progress=advance,
         )
     if is_first():
-        finish_model(directory, trained_further(Path(start.path), work.config.game, work.lesson))
+        finish_model(directory, lineage)
 
 
 def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
@@ -179,8 +183,8 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
 def finish_model(directory: Path, lineage: Lineage) -> None:
     """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
-    for epoch in (directory / "epochs").glob("epoch-*"):
-        save_lineage(epoch, lineage)
+    for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
+        save_lineage(kept, lineage)
     for label in (directory.name, f"{directory.name}-constrained"):
         evaluated = directory.parent / "eval" / f"{label}.json"
         evaluated.unlink(missing_ok=True)

@@ -19,7 +19,14 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
@@ -84,6 +91,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             callbacks=list(callbacks),
             guard=guard,
         )
+        self.remove_callback(PrinterCallback)
         self.add_callback(OptimizerTimer(lambda s: self._metrics["train"]["seconds/update"].append(s)))
 
     @contextmanager
