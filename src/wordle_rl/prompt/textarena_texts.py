@@ -64,13 +64,17 @@ def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters
         X Y X X G
         You have 5 guesses left.
     """
+    answer = answered(turn, turns_left, repeated=repeated, letters=letters)
+    return _line(_without_tags(message)) + _line(answer)
+
+
+def answered(turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
+    """The game's answer to one turn, without its tag; arguments as for `played`."""
     left = f"You have {turns_left} guesses left."
     if turn.marks is not None and turn.guess is not None and not repeated:
         board = f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
-        answer = f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
-    else:
-        answer = f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
-    return _line(_without_tags(message)) + _line(answer)
+        return f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
+    return f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
 
 
 def won() -> str:
