@@ -7,18 +7,24 @@ Every training starts from the SFT model of the run, plays the same number of ga
 and differs in the number of games that share a secret. Groups that all earned the same are not replaced, so that no
 size plays more games than another. Each trained model then plays, greedily, the training secrets that were kept from
 the teacher (what GRPO trains on) and the held-out ones. A training that is finished is not repeated.
+
+Seconds a step are processor seconds of all threads, so that other work on the machine does not count: the median of
+short trainings of their own (`--timed-steps`), the sizes in turn.
 """
 
 import json
 import statistics
 import sys
+import tempfile
+import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tyro
-from measure import hardware
+from measure import hardware, take_turns
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +33,7 @@ from wordle_rl.config import (
     GRPOTraining,
     RewardSettings,
     RLOptimizerSettings,
+    RunConfig,
     SamplingSettings,
     stored_config,
 )
@@ -49,42 +56,52 @@ class Training:
 
     group_size: int
     seed: int
-    seconds_a_step: float
     zero_variance: float
     sampled_wins: float
     kept: dict[str, int]
     held_out: dict[str, int]
 
 
-def train(start: Path, size: int, seed: int, games: int, steps: int, reward: str, directory: Path) -> Training:
-    """One training from the start, and its figures; those of a finished one are read.
+@dataclass(frozen=True)
+class Plan:
+    """What all trainings share: the run to start from, games and steps, reward preset."""
 
-    Raises:
-        ConfigError: If the start holds no SFT model.
-    """
+    start: Path
+    games: int
+    steps: int
+    reward: str
+
+    def settings(self, size: int, max_completion_tokens: int) -> GRPOTraining:
+        """Settings of a training with groups of this size."""
+        return GRPOTraining(
+            group_size=size,
+            steps=self.steps,
+            groups_per_step=self.games // size,
+            micro_batch_size=min(64, self.games),
+            max_refills=0,
+            reward=RewardSettings(preset=self.reward),
+            optimizer=RLOptimizerSettings(learning_rate=1e-4),
+            sampling=SamplingSettings(max_completion_tokens=max_completion_tokens),
+            sample_games=0,
+        )
+
+
+def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
+    """One training from the start, and its figures; those of a finished one are read. Size 0 is the start itself."""
     done = directory / "figures.json"
     if done.is_file():
-        return Training(**read_object(done))
-    config = stored_config(start / "config.json")
+        known = read_object(done)
+        return Training(**{field.name: known[field.name] for field in fields(Training)})
+    config = stored_config(plan.start / "config.json")
     context = GameContext.of(config)
-    model, codec = load_model(config.model_at(start / "sft"), seed)
-    taught, secrets = context.split.shared(config.traces.rl_only_fraction)
-    settings = GRPOTraining(
-        group_size=size,
-        steps=steps,
-        groups_per_step=games // size,
-        micro_batch_size=min(64, games),
-        max_refills=0,
-        reward=RewardSettings(preset=reward),
-        optimizer=RLOptimizerSettings(learning_rate=1e-4),
-        sampling=SamplingSettings(max_completion_tokens=config.max_completion_tokens),
-        sample_games=0,
-    )
-    setup = GameSetup(context.for_training, secrets, context.split.val, taught)
+    model, codec = load_model(config.model_at(plan.start / "sft"), seed)
+    _, secrets = context.split.shared(config.traces.rl_only_fraction)
+    settings = plan.settings(size or 2, config.max_completion_tokens)
     run = Run.create(directory, config, context.split)
-    if steps:
-        train_grpo(model, codec, setup, settings, run, seed=seed)
-    rows = list(read_jsonl(directory / "metrics.jsonl")) if steps else []
+    rows: list[dict[str, Any]] = []
+    if size:
+        train_grpo(model, codec, setup_of(context, config), settings, run, seed=seed)
+        rows = list(read_jsonl(directory / "metrics.jsonl"))
     won = {
         part: greedy_wins(TransformersSampler(model, codec, settings.sampling.greedy(), seed), context, words)
         for part, words in (("kept", secrets), ("held_out", context.split.test))
@@ -92,7 +109,6 @@ def train(start: Path, size: int, seed: int, games: int, steps: int, reward: str
     found = Training(
         size,
         seed,
-        seconds_a_step(rows),
         statistics.fmean(row["zero_variance_share"] for row in rows) if rows else 0.0,
         statistics.fmean(row["win_rate"] for row in rows) if rows else 0.0,
         **won,
@@ -101,9 +117,34 @@ def train(start: Path, size: int, seed: int, games: int, steps: int, reward: str
     return found
 
 
-def seconds_a_step(rows: list[dict[str, Any]]) -> float:
-    """Mean seconds from one step to the next, the first one and what goes before it left out."""
-    return (rows[-1]["seconds"] - rows[0]["seconds"]) / (len(rows) - 1) if len(rows) > 1 else 0.0
+def setup_of(context: GameContext, config: RunConfig) -> GameSetup:
+    """The games of a training: on the secrets that were kept from the teacher."""
+    taught, secrets = context.split.shared(config.traces.rl_only_fraction)
+    return GameSetup(context.for_training, secrets, context.split.val, taught)
+
+
+def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, float]:
+    """Processor seconds a step of each size, the median over the repeats, in which the sizes take turns."""
+    config = stored_config(plan.start / "config.json")
+    context = GameContext.of(config)
+
+    def seconds(size: int) -> float:
+        model, codec = load_model(config.model_at(plan.start / "sft"), 0)
+        marks: list[float] = []
+        with tempfile.TemporaryDirectory() as directory:
+            run = Run.create(Path(directory) / "run", config, context.split)
+            train_grpo(
+                model,
+                codec,
+                setup_of(context, config),
+                plan.settings(size, config.max_completion_tokens),
+                run,
+                progress=lambda *_: marks.append(time.process_time()),
+            )
+        return (marks[-1] - marks[0]) / (len(marks) - 1)
+
+    taken = take_turns({str(size): partial(seconds, size) for size in sizes}, repeats)
+    return {size: statistics.median(taken[str(size)]) for size in sizes}
 
 
 def greedy_wins(sampler: TransformersSampler, context: GameContext, secrets: tuple[str, ...]) -> dict[str, int]:
@@ -128,8 +169,8 @@ class Line:
     held_out: tuple[float, float, float]
 
 
-def line_of(found: list[Training]) -> Line:
-    """The trainings of one size together."""
+def line_of(found: list[Training], seconds: float) -> Line:
+    """The trainings of one size together, and their processor seconds a step."""
 
     def mean(name: str) -> float:
         return statistics.fmean(getattr(training, name) for training in found)
@@ -137,7 +178,7 @@ def line_of(found: list[Training]) -> Line:
     return Line(
         group_size=found[0].group_size,
         seeds=len(found),
-        seconds_a_step=mean("seconds_a_step"),
+        seconds_a_step=seconds,
         zero_variance=mean("zero_variance"),
         sampled_wins=mean("sampled_wins"),
         kept=win_rate([training.kept for training in found]),
@@ -156,7 +197,7 @@ def win_rate(of_seeds: list[dict[str, int]]) -> tuple[float, float, float]:
 def table_of(lines: list[Line], title: str) -> Table:
     """A row per size; the first row is the start, size 0."""
     table = Table(title=title, caption=hardware())
-    for heading in ("group size", "s a step", "zero variance", "sampled wins", "kept words", "held out", "seeds"):
+    for heading in ("group size", "CPU s a step", "zero variance", "sampled wins", "kept words", "held out", "seeds"):
         table.add_column(heading, justify="right")
     for line in lines:
         rates = (f"{100 * rate:.1f} ({100 * low:.1f} to {100 * high:.1f})" for rate, low, high in _parts(line))
@@ -176,7 +217,7 @@ def draw(lines: list[Line], title: str) -> str:
     width = (WIDTH - LEFT - 2 * GAP) / 3
     panels: list[tuple[str, list[tuple[float, float, float]], float | None]] = [
         ("groups of zero variance, %", [(100 * each.zero_variance,) * 3 for each in trained], None),
-        ("seconds a step", [(each.seconds_a_step,) * 3 for each in trained], None),
+        ("processor seconds a step", [(each.seconds_a_step,) * 3 for each in trained], None),
         (
             "kept words won, % (95 %)",
             [tuple(100 * value for value in each.kept) for each in trained],  # type: ignore[misc]  # three of them
@@ -234,6 +275,8 @@ def main(
     games: int = 128,
     steps: int = 40,
     reward: str = "sparse",
+    timed_steps: int = 4,
+    repeats: int = 3,
     svg: Path | None = None,
     as_json: bool = False,
 ) -> None:
@@ -247,26 +290,29 @@ def main(
         games: Games a step, of which every size must be a divisor.
         steps: Optimizer steps of each training.
         reward: Reward preset.
+        timed_steps: Steps of each training that is timed; the first is left out.
+        repeats: Trainings of each size that are timed.
         svg: Where to put the plot.
         as_json: Print JSON instead of a table.
 
     Raises:
         ConfigError: If a size does not divide the games of a step, or the start holds no SFT model.
     """
+    if timed_steps < 2 or repeats < 1:
+        raise ConfigError(f"--timed-steps {timed_steps} must be at least 2, --repeats {repeats} at least 1")
     if bad := [size for size in sizes if size < 2 or games % size]:
         raise ConfigError(f"--sizes {bad[0]} must be at least 2 and divide --games {games}")
     if not (start / "sft" / "config.json").is_file():
         raise ConfigError(f"{start} holds no SFT model; make one with `wordle-rl run CONFIG.toml --until sft`")
     warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
-    found: dict[int, list[Training]] = {0: [train(start, 2, 0, 2, 0, reward, out / "start")]}
-    found[0] = [Training(**(asdict(found[0][0]) | {"group_size": 0}))]
+    plan = Plan(start, games, steps, reward)
+    found = {0: [train(plan, 0, 0, out / "start")]}
     for seed in seeds:  # a machine that is slow for a while is then slow for all sizes
         for size in sizes:
-            directory = out / f"{reward}-{size}-{seed}"
-            done = train(start, size, seed, games, steps, reward, directory)
-            found.setdefault(size, []).append(done)
-            print(f"size {size}, seed {seed}: {done.seconds_a_step:.2f} s a step", file=sys.stderr, flush=True)
-    lines = [line_of(trainings) for trainings in found.values()]
+            found.setdefault(size, []).append(train(plan, size, seed, out / f"{reward}-{size}-{seed}"))
+            print(f"size {size}, seed {seed}: done", file=sys.stderr, flush=True)
+    seconds = time_steps(replace(plan, steps=timed_steps), sizes, repeats)
+    lines = [line_of(trainings, seconds.get(size, 0.0)) for size, trainings in found.items()]
     title = f"{games} games a step, {steps} steps, reward {reward}"
     if as_json:
         print(json.dumps({"title": title, "hardware": hardware(), "lines": [asdict(line) for line in lines]}, indent=2))

@@ -147,9 +147,10 @@ class GRPOSettings(Section):
     the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret that was never trained
     on has the largest priority."""
     turn_candidates: int = Field(1, ge=1)
-    """Above 1: sample this many completions for every turn from the same state, credit each guess with its regret
-    against their mean, and play the best. A group then plays group_size / turn_candidates games. Needs
-    `credit = "guess"` and no scale_advantages."""
+    """Above 1: sample this many completions for every turn from the same state, credit each guess with its value
+    against their mean, and play the best. The value is what the turn earns by the reward if the game ends with it, or
+    minus its quick regret where the reward is the default one. A group then plays group_size / turn_candidates games.
+    Needs `credit = "guess"` and no scale_advantages."""
     max_refills: int = Field(1, ge=0)
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)

@@ -27,7 +27,7 @@ class HubPusher:
     Args:
         repo: USER/NAME; it is made if there is none.
         private: Hide a new repository from others.
-        tell: Shows a line.
+        show: Prints a line.
         api: The hub; None: that of HF_ENDPOINT, with the token of HF_TOKEN or of the last login.
 
     Raises:
@@ -35,10 +35,10 @@ class HubPusher:
     """
 
     def __init__(
-        self, repo: str, tell: Callable[[str], None], *, private: bool = False, api: HubApi | None = None
+        self, repo: str, show: Callable[[str], None], *, private: bool = False, api: HubApi | None = None
     ) -> None:
         self._api = open_repo(repo, private=private) if api is None else api
-        self._repo, self._private, self._tell = repo, private, tell
+        self._repo, self._private, self._show = repo, private, show
         self._sending: Thread | None = None
 
     def send_checkpoint(self, lineage: Lineage, checkpoint: Path, title: str) -> None:
@@ -65,17 +65,17 @@ class HubPusher:
         try:
             push(run, self._repo, private=self._private, api=self._api)
         except ConfigError as error:
-            self._tell(f"{error}; `wordle-rl push {run} --repo {self._repo}` sends the model")
+            self._show(f"{error}; `wordle-rl push {run} --repo {self._repo}` sends the model")
         else:
-            self._tell(f"sent to {self._repo}: the trained model and its card")
+            self._show(f"sent to {self._repo}: the trained model and its card")
 
     def _send(self, copy: Path, title: str) -> None:
         try:
             send(self._api, copy, self._repo, files_of(copy), title, private=self._private)
         except ConfigError as error:
-            self._tell(f"{title} was not sent: {error}")
+            self._show(f"{title} was not sent: {error}")
         else:
-            self._tell(f"sent to {self._repo}: {title}")
+            self._show(f"sent to {self._repo}: {title}")
         finally:
             shutil.rmtree(copy, ignore_errors=True)
 

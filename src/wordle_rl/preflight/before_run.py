@@ -16,6 +16,8 @@ from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import refuse
 from wordle_rl.preflight.model_fit import check_engines, check_model, check_on_policy, check_teacher_replies
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
+from wordle_rl.prompt import Style
+from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, check_version, is_run, parts_of, read_jsonl
 from wordle_rl.runs.distributed import check_processes
@@ -165,7 +167,12 @@ def _check_strict_taken_over(split: Split, directory: Path) -> None:
 
 
 def _check_system_prompt(config: RunConfig, split: Split) -> None:
-    """Refuse a system prompt that names what training must not name."""
+    """Refuse prompts that name what training must not name."""
+    if config.game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
+        raise ConfigError(
+            f"game.style textarena_original names {named[0]!r} in a text of its own, a strict word "
+            "(words.strict_fraction) of this split; give another words.split_seed, or strict_fraction 0"
+        )
     if named := sorted(split.strict_words_in(config.game.system_prompt)):
         raise ConfigError(
             f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "

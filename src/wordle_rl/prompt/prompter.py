@@ -34,7 +34,7 @@ class Style(StrEnum):
     """Each letter followed by its mark, nothing else; one token a letter for the embedded model."""
     TEXTARENA = "textarena"
     """Bracketed guesses and spaced G/Y/X lines, with rules of our own wording."""
-    TEXTARENA_EXACT = "textarena_exact"
+    TEXTARENA_ORIGINAL = "textarena_original"
     """TextArena's own texts, word for word, for models trained in its environment; there is no system message."""
     LETTERS = "letters"
     """Each letter with its symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
@@ -148,7 +148,7 @@ class Prompter:
     @property
     def brackets(self) -> bool:
         """True if a guess stands in square brackets."""
-        return self.style in (Style.TEXTARENA, Style.TEXTARENA_EXACT)
+        return self.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
 
     @property
     def guess_tags(self) -> tuple[str, str]:
@@ -178,7 +178,7 @@ class Prompter:
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """The feedback message after the last of `turns` in a transcript."""
-        if self.style is Style.TEXTARENA_EXACT:
+        if self.style is Style.TEXTARENA_ORIGINAL:
             return Message(role="user", content=f"{textarena_texts.GAME_TAG} {self._answered(turns)}")
         last = _DESCRIBE[self.style](turns[-1])
         if self.style is Style.COMPACT:
@@ -192,7 +192,7 @@ class Prompter:
         """A fresh prompt that restates the whole game."""
         if not turns:
             return [*self._system(), Message(role="user", content=self._start())]
-        if self.style is Style.TEXTARENA_EXACT:
+        if self.style is Style.TEXTARENA_ORIGINAL:
             return [*self._system(), Message(role="user", content=self._history(turns))]
         describe = _DESCRIBE[self.style]
         if self.style is Style.COMPACT:
@@ -206,7 +206,7 @@ class Prompter:
     def _start(self) -> str:
         if self.style is Style.COMPACT:
             return f"{self.word_length}x{self.rules.max_turns}"
-        if self.style is Style.TEXTARENA_EXACT:
+        if self.style is Style.TEXTARENA_ORIGINAL:
             return textarena_texts.opening(self.word_length, self.rules.max_turns).strip()
         return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
 
@@ -254,7 +254,7 @@ def system_prompt(prompter: Prompter) -> str:
     if prompter.system_prompt is not None:
         facts = {"word_length": prompter.word_length, "max_turns": prompter.rules.max_turns, "example": example}
         return filled(prompter.system_prompt, facts)
-    if prompter.style in (Style.COMPACT, Style.TEXTARENA_EXACT):
+    if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
         return ""
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "

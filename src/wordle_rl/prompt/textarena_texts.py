@@ -38,6 +38,14 @@ _INVALID = (
     "Please resubmit a valid move and remember to follow the game rules to avoid penalties."
 )
 
+_REPEATED = "You have already guessed '{guess}' before. Please try a different word."
+_REASONS = {
+    Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
+    Outcome.WRONG_LENGTH: "Your word must be exactly {letters} letters.",
+    Outcome.UNLISTED: "'{guess}' is not an English word.",
+    Outcome.HARD_MODE: "'{guess}' leaves out a revealed hint.",
+}
+
 
 def opening(letters: int, turns: int) -> str:
     """History of a game that has just begun."""
@@ -77,6 +85,11 @@ def answered(turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> st
     return f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
 
 
+def fixed_texts() -> tuple[str, ...]:
+    """Every text that a player may read, less the words of the game in play."""
+    return (*(reason.replace("{guess}", "") for reason in _REASONS.values()), _REPEATED, _OPENING, _INVALID)
+
+
 def won() -> str:
     """Reason why a won game ended."""
     return "Congratulations! You guessed the word correctly!"
@@ -100,14 +113,8 @@ def _line(text: str) -> str:
 
 
 def _reason(turn: Turn, letters: int) -> str:
-    if turn.outcome is Outcome.SCORED:
-        return f"You have already guessed '{turn.guess}' before. Please try a different word."
-    return {
-        Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
-        Outcome.WRONG_LENGTH: f"Your word must be exactly {letters} letters.",
-        Outcome.UNLISTED: f"'{turn.guess}' is not an English word.",
-        Outcome.HARD_MODE: f"'{turn.guess}' leaves out a revealed hint.",
-    }[turn.outcome]
+    text = _REPEATED if turn.outcome is Outcome.SCORED else _REASONS[turn.outcome]
+    return text.format(guess=turn.guess, letters=letters)
 
 
 def _without_tags(message: str) -> str:

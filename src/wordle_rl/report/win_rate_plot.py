@@ -70,7 +70,7 @@ def _are_steps(runs: Sequence[ComparedPlayer]) -> bool:
 
 
 def _places(names: Sequence[str]) -> list[float]:
-    """Where each name stands: at its step, or one after the other if not all are steps."""
+    """Place of each name: its step, or its rank if not all are steps."""
     steps = {name: float(found[1]) for name in names if (found := _STEP.fullmatch(name))}
     if not steps or not set(names) <= {"start", "end", *steps}:
         return [float(place) for place in range(len(names))]
