@@ -64,7 +64,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all trainings share: the run to start from, games and steps, reward preset."""
+    """Shared parts of all trainings: the run to start from, games and steps, reward preset."""
 
     start: Path
     games: int

@@ -106,3 +106,11 @@ def test_the_context_is_what_the_model_says(tokenizer) -> None:
     assert context_length(small_model(tokenizer)) == 1024
     silent = BloomForCausalLM(BloomConfig(vocab_size=32, hidden_size=8, n_layer=1, n_head=2))
     assert context_length(silent) is None
+
+
+def test_a_device_map_places_the_same_weights(saved: Path) -> None:
+    plain, _ = load_model(ModelSettings(path=str(saved)), 0)
+    for device_map in ("cpu", "auto"):
+        placed, _ = load_model(ModelSettings(path=str(saved)), 0, device_map)
+        assert set(placed.hf_device_map.values()) <= {"cpu", torch.device("cpu"), 0}
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(plain.parameters(), placed.parameters(), strict=True))

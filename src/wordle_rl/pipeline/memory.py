@@ -64,8 +64,8 @@ class StageMemory:
         """
         return (
             f"{stage}: {seconds:.1f} s ({seconds / 60:.2f} min); peak {self.after.peak_gib:.3f} GiB, "
-            f"{self._percent(self.after.peak_gib)} % of {self.after.device}; {self.grown_gib:.3f} GiB of it for the "
-            f"stage, {self._percent(self.grown_gib)} %"
+            f"{self._share(self.after.peak_gib)} % of {self.after.device}; {self.grown_gib:.3f} GiB of it for the "
+            f"stage, {self._share(self.grown_gib)} %"
         )
 
     def row(self) -> dict[str, Any]:
@@ -77,6 +77,10 @@ class StageMemory:
             "peak_gib": round(self.after.peak_gib, 3),
             "peak_percent": self._percent(self.after.peak_gib),
         }
+
+    def _share(self, gib: float) -> str:
+        percent = self._percent(gib)
+        return "–" if percent is None else f"{percent:.1f}"
 
     def _percent(self, gib: float) -> float | None:
         return round(100 * gib / self.after.total_gib, 1) if self.after.total_gib else None
