@@ -74,7 +74,9 @@ def test_a_missing_directory_is_not_asked_for(tmp_path: Path, monkeypatch) -> No
 
 def test_a_model_of_the_hub_is_found_by_its_name(model: Path, tmp_path: Path, monkeypatch) -> None:
     with open_hub() as hub:
+        address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
         hub.repos["me/found-here"] = {path.name: path.read_bytes() for path in model.iterdir()}
         found = find_model(Path("me/found-here"))
