@@ -9,7 +9,7 @@ size plays more games than another. Each trained model then plays, greedily, the
 the teacher (what GRPO trains on) and the held-out ones. A training that is finished is not repeated.
 
 Seconds a step are processor seconds of all threads, so that other work on the machine does not count: the median of
-short trainings of their own (`--timed-steps`), the sizes in turn.
+short trainings of their own (`--timed-steps`), the sizes in turn, kept as well.
 """
 
 import json
@@ -90,7 +90,7 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
     """One training from the start, and its figures; those of a finished one are read. Size 0 is the start itself."""
     done = directory / "figures.json"
     if done.is_file():
-        known = read_object(done)
+        known = read_object(done) | {"group_size": size}
         return Training(**{field.name: known[field.name] for field in fields(Training)})
     config = stored_config(plan.start / "config.json")
     context = GameContext.of(config)
@@ -145,6 +145,17 @@ def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, fl
 
     taken = take_turns({str(size): partial(seconds, size) for size in sizes}, repeats)
     return {size: statistics.median(taken[str(size)]) for size in sizes}
+
+
+def timed(plan: Plan, sizes: tuple[int, ...], repeats: int, path: Path) -> dict[int, float]:
+    """`time_steps`, or what it found before for these sizes and games."""
+    known = read_object(path) if path.is_file() else {}
+    about = {"games": plan.games, "steps": plan.steps, "repeats": repeats}
+    if known.get("about") != about or not {*map(str, sizes)} <= known["seconds"].keys():
+        found = time_steps(plan, sizes, repeats)
+        known = {"about": about, "seconds": {str(size): seconds for size, seconds in found.items()}}
+        write_json(path, known)
+    return {size: known["seconds"][str(size)] for size in sizes}
 
 
 def greedy_wins(sampler: TransformersSampler, context: GameContext, secrets: tuple[str, ...]) -> dict[str, int]:
@@ -275,8 +286,8 @@ def main(
     games: int = 128,
     steps: int = 40,
     reward: str = "sparse",
-    timed_steps: int = 4,
-    repeats: int = 3,
+    timed_steps: int = 3,
+    repeats: int = 2,
     svg: Path | None = None,
     as_json: bool = False,
 ) -> None:
@@ -311,7 +322,7 @@ def main(
         for size in sizes:
             found.setdefault(size, []).append(train(plan, size, seed, out / f"{reward}-{size}-{seed}"))
             print(f"size {size}, seed {seed}: done", file=sys.stderr, flush=True)
-    seconds = time_steps(replace(plan, steps=timed_steps), sizes, repeats)
+    seconds = timed(replace(plan, steps=timed_steps), sizes, repeats, out / "seconds.json")
     lines = [line_of(trainings, seconds.get(size, 0.0)) for size, trainings in found.items()]
     title = f"{games} games a step, {steps} steps, reward {reward}"
     if as_json:

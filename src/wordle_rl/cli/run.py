@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,14 @@ from wordle_rl.report.controls import control_table
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.progress import elapsed
 from wordle_rl.words import load_words
+
+
+@dataclass(frozen=True)
+class PushTarget:
+    """Repository of the hub that a run is sent to, and whether a new one is hidden from others."""
+
+    repo: str
+    private: bool
 
 
 def run(
@@ -42,7 +51,8 @@ def run(
         private: Hide the repository from others, if it is made now.
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
-    run_chain(settings.config(), directory, overwrite, until, as_json, push_to=push_to, private=private)
+    target = PushTarget(push_to, private) if push_to is not None else None
+    run_chain(settings.config(), directory, overwrite, until, as_json, target)
 
 
 def run_chain(
@@ -51,12 +61,12 @@ def run_chain(
     overwrite: bool,
     until: RunStage,
     as_json: bool,
-    *,
-    push_to: str | None = None,
-    private: bool = False,
+    target: PushTarget | None = None,
 ) -> None:
     """Run the chain, and end with figures, two games and the report's path."""
-    pusher = HubPusher(push_to, _message, private=private) if push_to is not None and is_first() else None
+    pusher = None
+    if target is not None and is_first():
+        pusher = HubPusher(target.repo, _message, private=target.private)
     results = Pipeline(config, directory, console.messages, overwrite=overwrite, pusher=pusher)(until)
     if not is_first():
         return
