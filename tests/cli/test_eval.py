@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import ANSWERS, WORDS
 
-from wordle_rl.cli.eval_request import EvalRequest, Outputs, Source, Wording
+from wordle_rl.cli.eval_request import EvalRequest, Outputs, Wording
+from wordle_rl.cli.eval_secrets import Source
 from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules

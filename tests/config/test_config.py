@@ -150,6 +150,9 @@ IMPOSSIBLE = {
         "reward.preset 'shaped_curriculum'",
     ),
     "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", 'set credit to "guess"'),
+    "kept models without checkpoints": ("[grpo]\nsave_total_limit = 3", "set save_steps"),
+    "a project without trackers": ("report_project = 'wordle'", "set report_to"),
+    "a space without trackio": ("report_to = ['wandb']\ntrackio_space = 'me/space'", "trackio_space is for trackio"),
     "a spread that candidates do not have": (
         "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
         "set scale_advantages to false",

@@ -11,7 +11,7 @@ from wordle_rl.data.row_files import is_data_set, read_rows
 
 hub = pytest.importorskip("huggingface_hub")
 
-from fake_hub import open_hub
+from fake_data_hub import open_hub
 
 ROWS = [{"prompt": f"p{number}", "answer": word} for number, word in enumerate(("crane", "slate", "abide"))]
 TEXT = "\n".join(map(json.dumps, ROWS))

@@ -177,3 +177,11 @@ def test_no_call_loads_a_model_otherwise() -> None:
         path.relative_to(package).as_posix() for path in package.rglob("*.py") if unsafe.search(path.read_text("utf-8"))
     ]
     assert found == ["integrations/verl/trainer.py"]  # what its own workers sent it within one training
+
+
+def test_a_device_map_places_the_same_weights(saved: Path) -> None:
+    plain, _ = load_model(ModelSettings(path=str(saved)), 0)
+    for device_map in ("cpu", "auto"):
+        placed, _ = load_model(ModelSettings(path=str(saved)), 0, device_map)
+        assert device_map == "auto" or {parameter.device.type for parameter in placed.parameters()} == {"cpu"}
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(plain.parameters(), placed.parameters(), strict=True))

@@ -23,6 +23,7 @@ from wordle_rl.prompt import (
     knowledge_of,
     parse_reply,
     system_prompt,
+    textarena_texts,
 )
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
@@ -306,6 +307,8 @@ TURNS = [
         (Style.SYMBOLS, "crane ⬛🟨⬛⬛🟩"),
         (Style.COMPACT, "cXrYaXnXeG"),
         (Style.TEXTARENA, "C R A N E\nX Y X X G"),
+        (Style.TEXTARENA_ORIGINAL, "[GAME] You submitted [crane].\nFeedback:\nC R A N E\nX Y X X G"),
+        (Style.LETTERS, "C(x) R(-) A(x) N(x) E(✓)"),
     ],
 )
 def test_each_style_shows_the_marks_its_own_way(style: Style, lines: str) -> None:
@@ -321,7 +324,7 @@ def test_a_state_prompt_holds_what_each_answer_said(style: Style) -> None:
     for count in range(1, len(TURNS) + 1):
         assert prompter.feedback(TURNS[:count])["content"].split("\n")[0] in state
     if style is not Style.COMPACT:
-        assert state[-1] == "3 guesses left."
+        assert state[-1] in ("3 guesses left.", "You have 3 guesses left.")
 
 
 @pytest.mark.parametrize("style", Style)
@@ -346,7 +349,7 @@ def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: s
     assert Prompter().feedback(turns)["content"].endswith(left)
 
 
-@pytest.mark.parametrize("style", [style for style in Style if style is not Style.COMPACT])
+@pytest.mark.parametrize("style", [s for s in Style if s not in (Style.COMPACT, Style.TEXTARENA_ORIGINAL)])
 @pytest.mark.parametrize("thinking", Thinking)
 @pytest.mark.parametrize("dictionary", Dictionary)
 def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary: Dictionary) -> None:
@@ -362,6 +365,22 @@ def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary
     assert (T in text) == (thinking is not Thinking.OFF)
     assert ("refused" in text) == (dictionary is Dictionary.APP)
     assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)
+
+
+def test_the_original_texts_of_textarena_need_no_system_message_and_mark_a_repeated_guess_as_invalid() -> None:
+    prompter = Prompter(style=Style.TEXTARENA_ORIGINAL)
+    [opening] = prompter.opening()
+    assert opening["role"] == "user"
+    assert opening["content"] == textarena_texts.opening(5, 6).strip()
+    crane = Turn("crane", "XYXXG", Outcome.SCORED)
+    again = prompter.feedback([crane, crane])["content"]
+    assert "You have already guessed 'crane' before." in again
+    assert again.endswith("You have 4 guesses left.")
+    history = prompter.state([crane, Turn(None, None, Outcome.MALFORMED)])
+    assert [message["role"] for message in history] == ["user"]
+    assert history[0]["content"].startswith(opening["content"])
+    assert history[0]["content"].count("[GAME] [crane]") == 1
+    assert "wrong format" in history[0]["content"]
 
 
 def test_the_compact_style_spends_no_words() -> None:

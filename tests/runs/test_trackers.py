@@ -1,5 +1,6 @@
 """Laws of sample games in trackers: every game is readable there as in games.jsonl, under its stage and step."""
 
+import os
 import sys
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 from contexts import context_for
 from training_fixtures import compact, make_run, rows
+from transformers import TrainingArguments
 
-from wordle_rl.runs.trackers import COLUMNS, GameLog, as_markdown, game_trackers, keep_tensorboard, table_rows
+from wordle_rl.runs.trackers import COLUMNS, GameLog, Tracking, as_markdown, game_trackers, keep_tensorboard, table_rows
 from wordle_rl.solver import Solver
 
 WON = {
@@ -247,3 +249,14 @@ def test_what_sft_writes_for_tensorboard_outlives_its_checkpoints(
     settings = SFTSettings(batch_size=32, precision="fp32")
     train_sft(small_model(tokenizer), codec, examples, settings, run, report_to=["tensorboard"])
     assert opened[0].logging_dir == str(run.directory / "sft" / "tensorboard")
+
+
+def test_a_run_is_named_for_its_directory_or_as_asked_for_and_its_stages_apart(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    plain = Tracking.named(tmp_path / "mine", None, None)
+    assert plain.arguments("sft") == {"run_name": "mine-sft"}
+    assert "WANDB_PROJECT" not in os.environ, "the tracker's own project stays"
+    asked = Tracking.named(tmp_path / "mine", "wordle/first", "me/space").arguments("grpo")
+    assert asked == {"run_name": "first-grpo", "project": "wordle", "trackio_space_id": "me/space"}
+    assert os.environ["WANDB_PROJECT"] == "wordle"
+    assert TrainingArguments(str(tmp_path), use_cpu=True, **asked).project == "wordle"

@@ -1,61 +1,113 @@
-"""A hub of data sets on loopback: the routes that huggingface_hub asks to list and fetch files."""
+"""A model hub on this machine: it takes commits of small files, and hands out what it has, as huggingface_hub asks."""
 
+import base64
 import hashlib
 import json
-import threading
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from threading import Thread
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
+@dataclass
 class FakeHub:
-    """Data sets by name, each with its files, and what was asked for."""
+    """Repositories by name, each a dict of files; the titles of all commits; whether it refuses to take any."""
 
-    def __init__(self, data_sets: Mapping[str, Mapping[str, bytes]]) -> None:
-        self.data_sets, self.asked, self.address = data_sets, [], ""
-
-    def reply(self, path: str) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers of a request."""
-        path = unquote(urlsplit(path).path).strip("/")
-        self.asked.append(path)
-        for name, files in self.data_sets.items():
-            if path.startswith(f"api/datasets/{name}/tree/"):
-                listed = [{"type": "file", "path": p, "size": len(b), "oid": "0" * 40} for p, b in files.items()]
-                return 200, json.dumps(listed).encode(), {"Content-Type": "application/json"}
-            file = path.removeprefix(f"datasets/{name}/resolve/").partition("/")[2]
-            if path.startswith(f"datasets/{name}/resolve/") and file in files:
-                etag = hashlib.sha256(files[file]).hexdigest()
-                return 200, files[file], {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT}
-        return 404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}
+    url: str = ""
+    repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    commits: list[tuple[str, str]] = field(default_factory=list)
+    refuses: bool = False
 
 
 @contextmanager
-def open_hub(data_sets: Mapping[str, Mapping[str, bytes]]) -> Iterator[FakeHub]:
-    """A hub that answers until the context ends."""
-    hub = FakeHub(data_sets)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body, headers = hub.reply(self.path)
-            self.send_response(status)
-            for header, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(header, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        hub.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+def open_hub() -> Iterator[FakeHub]:
+    """A hub that is there for as long as the context lasts."""
+    hub = FakeHub()
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub})) as server:
+        hub.url = f"http://127.0.0.1:{server.server_port}"
+        Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield hub
         finally:
             server.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: FakeHub
+    """Set by the class that is made for each self.hub."""
+
+    def do_HEAD(self) -> None:
+        self._file(body=False)
+
+    def do_GET(self) -> None:
+        if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/[^/?]+(\?.*)?", self.path):
+            self._about(found[1])
+        elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/[^/?]+(/.*)?(\?.*)?", self.path):
+            files = self.hub.repos.get(found[1], {})
+            rows = [{"type": "file", "path": n, "size": len(b), "oid": SHA} for n, b in files.items()]
+            self._json(rows)
+        else:
+            self._file(body=True)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.hub.refuses:
+            self._json({"error": "no"}, 403)
+        elif self.path.startswith("/api/repos/create"):
+            asked = json.loads(body)
+            name = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            self.hub.repos.setdefault(name, {})
+            self._json({"url": f"{self.hub.url}/{name}", "id": name})
+        elif "/preupload/" in self.path:
+            files = [{**row, "uploadMode": "regular", "shouldIgnore": False} for row in json.loads(body)["files"]]
+            self._json({"files": files, "commitOid": SHA})
+        elif found := re.match(r"/api/models/([^/]+/[^/]+)/commit/", self.path):
+            self._commit(found[1], [json.loads(line) for line in body.splitlines()])
+        else:
+            self._json({}, 404)
+
+    def _commit(self, repo: str, rows: list[dict]) -> None:
+        for row in rows:
+            if row["key"] == "header":
+                self.hub.commits.append((repo, row["value"]["summary"]))
+            elif row["key"] == "file":
+                content = base64.b64decode(row["value"]["content"])
+                self.hub.repos.setdefault(repo, {})[row["value"]["path"]] = content
+        self._json({"commitUrl": f"{self.hub.url}/{repo}/commit/{SHA}", "commitOid": SHA, "success": True})
+
+    def _about(self, repo: str) -> None:
+        if repo not in self.hub.repos:
+            self._json({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+            return
+        self._json({"id": repo, "sha": SHA, "siblings": [{"rfilename": name} for name in self.hub.repos[repo]]})
+
+    def _file(self, *, body: bool) -> None:
+        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", self.path)
+        content = self.hub.repos.get(found[1], {}).get(found[2]) if found else None
+        if content is None:
+            self._json({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})
+            return
+        self.send_response(200)
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", SHA)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def _json(self, value: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        for name, text in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, text)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass

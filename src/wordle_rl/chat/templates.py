@@ -27,6 +27,19 @@ _NO_THOUGHT = "\n</think>\n\n"
 _CHANGES = re.compile(r"\{#- Training variant: (.*?)\. -#\}")
 
 
+PLAIN_TEMPLATE = """\
+{#- Training variant: a plain template, since the model has none. -#}
+{%- for message in messages %}
+{%- if message.role == 'assistant' %}{{- 'Assistant:\\n' }}{%- generation %}{{- message.content + eos_token }}\
+{%- endgeneration %}{{- '\\n\\n' }}
+{%- elif message.role == 'system' %}{{- message.content + '\\n\\n' }}
+{%- else %}{{- 'User:\\n' + message.content + '\\n\\n' }}
+{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- 'Assistant:\\n' }}{%- endif %}"""
+"""For base models without a template: who speaks in words that any text model has met, a reply closed by the token that
+ends a text, as no reply holds it inside."""
+
+
 class ChatTemplateError(ValueError):
     """A chat template from which the borders of a turn cannot be read."""
 
@@ -125,6 +138,9 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:
     """The tokenizer's template if it leaves every turn as it was spoken, else a variant that does.
 
+    A base model without a template (GPT-2) gets a plain one, see `PLAIN_TEMPLATE`, if it has a token for the end of a
+    text.
+
     Template variables such as `{"enable_thinking": False}` become the variant's defaults, so that a server which
     does not pass them renders what was trained.
 
@@ -132,6 +148,8 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
         ChatTemplateError: If there is no template, or none that shows where a turn ends.
     """
     given = dict(variables or {})
+    if not tokenizer.chat_template and tokenizer.eos_token is not None:
+        return PLAIN_TEMPLATE
     template = chat_template_of(tokenizer)
     changes: list[str] = []
     opening = [_message("user", "a")]

@@ -15,6 +15,8 @@ from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
 from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.report import terminal
+from wordle_rl.report.win_rate_plot import win_rate_plot
+from wordle_rl.runs import write_text_atomically
 
 
 def compare(
@@ -22,6 +24,7 @@ def compare(
     names: tuple[str, ...] = (),
     control: tuple[Path, ...] = (),
     csv: Path | None = None,
+    svg: Path | None = None,
     top: int = 20,
     as_json: Json = False,
 ) -> None:
@@ -29,14 +32,16 @@ def compare(
     paired bootstrap of each against the first. Where secrets were played more than once, wins are tested by secret.
 
     Args:
-        runs: Evaluation files (JSON), two or more; the first is the base.
+        runs: Evaluation files (JSON), two or more, or a directory of `eval --checkpoints`; the first is the base.
         names: What to call them; left out: their own names.
         control: Control runs (SFT alone, with nothing kept from the teacher) to stand beside the others.
         csv: Also write a row per evaluation to this file, unless it holds something else.
+        svg: Also plot the win rates with their intervals into this file, over the steps if they are of checkpoints.
         top: Words shown, those that differ most; 0: none.
     """
     if top < 0:
         raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
+    runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     evaluations = [Evaluation.load(path) for path in runs]
@@ -48,6 +53,9 @@ def compare(
     shared = compare_all(evaluations)
     if csv is not None:
         write_rows(csv, _standing_rows(shared))
+    if svg is not None:
+        title = f"wins of {shared.num_games:,} games, % (95 %)"
+        write_text_atomically(svg, win_rate_plot(shared.runs, title))
     if as_json:
         console.print_json(asdict(shared))
         return
@@ -56,6 +64,14 @@ def compare(
         console.out.print(terminal.comparison_table(shared, max_rows=top))
     else:
         console.out.print(terminal.multi_comparison_table(shared, max_rows=top))
+
+
+def files_at(path: Path) -> list[Path]:
+    """Evaluation files meant by a path: itself, or those of a directory of checkpoints in the order of their steps."""
+    steps = sorted(path.glob("step-*.json"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+    if not steps:
+        return [path]
+    return [file for file in (path / "start.json", *steps, path / "end.json") if file.is_file()]
 
 
 def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:

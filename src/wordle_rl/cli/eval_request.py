@@ -15,7 +15,6 @@ from wordle_rl.config import (
     GameSettings,
     PatienceSettings,
     SamplingSettings,
-    WordSettings,
     seed_after,
 )
 from wordle_rl.evaluate import (
@@ -29,23 +28,25 @@ from wordle_rl.evaluate import (
     num_kept,
     occurrences,
 )
-from wordle_rl.evaluate.players import Player, make_player, words_of
+from wordle_rl.evaluate.players import Player, make_player
+from wordle_rl.game import Dictionary
 from wordle_rl.models.directory import find_model, game_of, is_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
-from wordle_rl.words.split import Split, SplitName
 
 
 @dataclass(frozen=True)
 class Wording:
-    """The wording of prompts that was asked for; None: not asked for."""
+    """The wording of prompts, and the rules, that were asked for; None: not asked for."""
 
     style: Style | None
     shape: Shape | None
     thinking: Thinking | None
     system_prompt: str | None = None
+    dictionary: Dictionary | None = None
+    hard_mode: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class EvalRequest:
     engine: EngineName = "transformers"
     seed: int = 0
     constrained: bool = False
+    device_map: str | None = None
 
     @property
     def draws(self) -> bool:
@@ -101,6 +103,7 @@ class EvalRequest:
             seed=self.seed,
             engine=self.engine,
             constrained=self.constrained,
+            device_map=self.device_map,
         )
 
 
@@ -116,46 +119,6 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
         return None
     own = game_of(find_model(Path(player))) if is_model(player) else None
     return (own or GameSettings()).model_copy(update=update)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Secrets to play; words and split that are left out are those it was trained with."""
-
-    player: str
-    words: str | None
-    split_seed: int | None
-    part: SplitName
-    max_games: int
-    games_per_secret: int = 1
-
-    def settings(self) -> WordSettings:
-        """The word list and the seed of the split.
-
-        Raises:
-            ConfigError: If there is no such player, or its own words are not here.
-        """
-        settings = words_of(self.player, self.words)
-        return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
-
-    def parts(self, split: Split) -> tuple[SplitName, ...]:
-        """The parts that are played. A bound cuts every part to the same count: an `all` figure would be skewed."""
-        bounded = self.part == "all" and len(split.of_each_part(self.max_games)) < len(split.named("all"))
-        return ("train", "val", "held_out") if bounded else (self.part,)
-
-    def secrets(self, split: Split) -> list[str]:
-        """The secrets to play, each as often as asked for.
-
-        Raises:
-            ConfigError: If the part is empty.
-        """
-        if self.part == "strict" and not split.strict:
-            raise ConfigError(
-                "this split has no strict words; train with words.strict_fraction above 0, or play another part"
-            )
-        if self.part == "all":
-            return split.of_each_part(self.max_games) * self.games_per_secret
-        return list(split.named(self.part)[: self.max_games or None]) * self.games_per_secret
 
 
 @dataclass(frozen=True)

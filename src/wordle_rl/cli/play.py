@@ -19,6 +19,8 @@ from wordle_rl.evaluate.players import Player, check_constrainable, make_player,
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
+from wordle_rl.report.transcript import verbose_lines
+from wordle_rl.reward import Rubric, named_schedule
 from wordle_rl.rollout import InitialState
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
@@ -35,12 +37,15 @@ def play(
     base_url: Address = None,
     dictionary: Dictionary | None = None,
     hard_mode: bool = False,
+    verbose: bool = False,
+    reward: str = "sparse",
     seed: int | None = None,
 ) -> None:
     """Play in the terminal yourself, or watch a player.
 
     Args:
-        player: human, solver, consistent, random, openai:MODEL, or a model or run directory.
+        player: human, solver, consistent, random, openai:MODEL, a model or run directory, or a model of the hub
+            (USER/NAME).
         secret: The word to find; left out: a random answer.
         temperature: 0 is greedy; None leaves it to an endpoint.
         max_completion_tokens: Token limit of a completion; left out: that of the model's run, else 512.
@@ -48,6 +53,9 @@ def play(
         dictionary: Cost of an unlisted guess; `app` refuses any bad reply at no cost. Left out: for a human `app`,
             for a model its own, else strict.
         hard_mode: Every revealed hint must be used. Not for the solver.
+        verbose: Show every turn as the player met it: prompt, completion, parsed guess, marks, feedback message,
+            reward, and whether the game is done. Not for a human.
+        reward: Reward preset of --verbose.
         seed: Seed of the secret and the player; left out: a new game every time.
     """
     sampling = SamplingSettings(
@@ -60,6 +68,8 @@ def play(
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
     if constrain == "words":
         check_constrainable(player)
+    if verbose and player == "human":
+        raise ConfigError("--verbose shows the turns of a player that is watched; name one with --player")
     if player == "human":
         rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
@@ -80,15 +90,21 @@ def play(
         seed=seed,
         constrained=constrain == "words",
     )
-    _watch(who, chosen, found)
+    rubric = named_schedule(reward).rubric() if verbose else None
+    _watch(who, chosen, found, rubric, reward)
 
 
-def _watch(who: Player, secret: str, words: WordList) -> None:
+def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, preset: str) -> None:
     trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
-    for played in trajectory.transcript.turns:
-        console.out.print(played.reply, style="dim", markup=False, highlight=False)
+    if rubric is not None:
+        earned = rubric.score(trajectory.transcript, Solver(words))
+        for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, preset):
+            console.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        for played in trajectory.transcript.turns:
+            console.out.print(played.reply, style="dim", markup=False, highlight=False)
     console.out.print(_board([played.turn for played in trajectory.transcript.turns], words, who.prompter.rules))
     console.out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {secret.upper()}", style="bold")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from wordle_rl.cli.options import Json
 from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import RunConfig, RunStage, stored_config
 from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures
-from wordle_rl.pipeline import Pipeline
+from wordle_rl.pipeline import HubPusher, Pipeline
 from wordle_rl.report import claims, read_run, terminal
 from wordle_rl.report.controls import control_table
 from wordle_rl.runs.distributed import is_first
@@ -20,11 +21,21 @@ from wordle_rl.runs.progress import elapsed
 from wordle_rl.words import load_words
 
 
+@dataclass(frozen=True)
+class PushTarget:
+    """Repository of the hub that a run is sent to, and whether a new one is hidden from others."""
+
+    repo: str
+    private: bool
+
+
 def run(
     settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
     out: Path | None = None,
     overwrite: bool = False,
     until: RunStage = "report",
+    push_to: str | None = None,
+    private: bool = False,
     as_json: Json = False,
 ) -> None:
     """The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
@@ -35,14 +46,28 @@ def run(
             where it stopped.
         overwrite: Remove an earlier run in that directory first.
         until: The last stage to run.
+        push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
+            checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
+        private: Hide the repository from others, if it is made now.
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
-    run_chain(settings.config(), directory, overwrite, until, as_json)
+    target = PushTarget(push_to, private) if push_to is not None else None
+    run_chain(settings.config(), directory, overwrite, until, as_json, target)
 
 
-def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunStage, as_json: bool) -> None:
+def run_chain(
+    config: RunConfig,
+    directory: Path,
+    overwrite: bool,
+    until: RunStage,
+    as_json: bool,
+    target: PushTarget | None = None,
+) -> None:
     """Run the chain, and end with figures, two games and the report's path."""
-    results = Pipeline(config, directory, console.messages, overwrite=overwrite)(until)
+    pusher = None
+    if target is not None and is_first():
+        pusher = HubPusher(target.repo, _message, private=target.private)
+    results = Pipeline(config, directory, console.messages, overwrite=overwrite, pusher=pusher)(until)
     if not is_first():
         return
     if results is None:
@@ -52,6 +77,10 @@ def run_chain(config: RunConfig, directory: Path, overwrite: bool, until: RunSta
         console.print_json(results)
         return
     _show_results(directory, results)
+
+
+def _message(line: str) -> None:
+    console.messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_claims(directory: Path) -> None:

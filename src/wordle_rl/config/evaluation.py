@@ -8,9 +8,13 @@ from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.config.engine import EngineName
+from wordle_rl.game import Dictionary
 
 Constrain = Literal["none", "words"]
 """Limit on the tokens of a completion: nothing, or that a guess, once opened, must be a listed word."""
+
+PrefixChoice = Literal["consistent", "random"]
+"""Earlier guesses on a board: answers that fit all marks before them, or any answers."""
 
 
 class PlaySettings(Section):
@@ -42,10 +46,29 @@ class PlayerEvalSettings(PlaySettings):
     """Token limit of a completion; None: that of the model's run, else 512."""
     games_per_secret: Count = Field(1, ge=1)
     """Games per secret: more of them give more power to compare players that sample."""
+    secrets: str | None = None
+    """Play other secrets than a part of the split: `outside` (listed words that are no answers) or a file with a word
+    per line, such as a public list. Those that the player was trained on have a column of their own."""
+    prefix_turns: int = Field(0, ge=0, le=19)
+    """Begin each game at a board with 0 to this many earlier turns; figures stand apart by their number."""
+    prefix_choice: PrefixChoice = "consistent"
+    """Earlier guesses of prefix_turns: answers that fit all marks before them, or `random` ones, as in training."""
+    dictionary: Dictionary | None = None
+    """Cost of an unlisted guess; None: as the model was trained, else strict."""
+    hard_mode: bool = False
+    """Every revealed hint must be used in later guesses; left out: as the model was trained. Not for the solver."""
+    reward: str | None = None
+    """Score the games by this reward preset too, and show the distribution: mean, range, share below zero, histogram.
+    """
+    top_guesses: int = Field(5, ge=0)
+    """Show this many of the words guessed most."""
+    device_map: str | None = None
+    """Devices of a model on this machine, as transformers places them: `auto` over all GPUs and main memory, `cpu`,
+    `cuda:1`. None: the first GPU, else the processor."""
 
 
 class PatienceSettings(Section):
-    """Concurrency and time-outs of an endpoint."""
+    """Concurrency and time-outs of an endpoint, and the time of an evaluation."""
 
     concurrency: int = Field(16, ge=1)
     """Games an endpoint plays at once, each at its own pace."""
@@ -54,6 +77,7 @@ class PatienceSettings(Section):
     game_timeout_s: float = Field(600.0, gt=0)
     """Time an endpoint has for one game, in seconds; a longer one is an error, never a loss."""
     max_minutes: float = Field(0.0, ge=0)
-    """Time an endpoint has for all games, in minutes; those not finished by then are errors. 0: no bound."""
+    """Time for all games, in minutes; those not finished by then are errors. 0: no bound. A model on this machine
+    plays its games in batches of --max-batch-size, and of a batch that is cut short no game counts."""
     max_failures: int = Field(32, ge=0)
     """Stop asking an endpoint after this many errors in a row. 0: never stop."""

@@ -169,13 +169,16 @@ class GRPOSettings(Section):
     the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret that was never trained
     on has the largest priority."""
     turn_candidates: int = Field(1, ge=1)
-    """Above 1: sample this many completions for every turn from the same state, credit each guess with its regret
-    against their mean, and play the best. A group then plays group_size / turn_candidates games. Needs
-    `credit = "guess"` and no scale_advantages."""
+    """Above 1: sample this many completions for every turn from the same state, credit each guess with its value
+    against their mean, and play the best. The value is what the turn earns by the reward if the game ends with it, or
+    minus its quick regret where the reward is the default one. A group then plays group_size / turn_candidates games.
+    Needs `credit = "guess"` and no scale_advantages."""
     max_refills: int = Field(1, ge=0)
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)
     """Checkpoint every this many steps; 0: at the end only."""
+    save_total_limit: int = Field(0, ge=-1)
+    """Keep the models of the last this many checkpoints in grpo/steps, to play and compare them; 0: none, -1: all."""
     validate_every_steps: int = Field(0, ge=0)
     """Checkpoint selection by greedy validation cost: play the validation secrets, greedily and as in training, and
     some training secrets greedily, before the first step, every this many steps and at the end. Cost is the mean number
@@ -228,6 +231,11 @@ class GRPOSettings(Section):
         if self.validation_file is not None and not self.validate_every_steps:
             raise ValueError(
                 "validation_file is read by checkpoint selection; set validate_every_steps, or leave it out"
+            )
+        if self.save_total_limit and not self.save_steps:
+            raise ValueError(
+                f"save_total_limit {self.save_total_limit} keeps models of checkpoints, and save_steps 0 makes none on "
+                "the way; set save_steps"
             )
         self._check_alphas()
 

@@ -68,14 +68,27 @@ class RunConfig(Section):
     """Seed of everything drawn at random, the split excepted."""
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
     """Experiment trackers that also get the metrics and the sample games of GRPO."""
+    report_project: str | None = None
+    """Project of those trackers, or PROJECT/RUN to name the run too; None: the tracker's own project, and the run is
+    named for its directory. Each stage is a run of its own, with `-sft` or `-grpo` after its name."""
+    trackio_space: str | None = None
+    """Space of the Hugging Face hub that shows trackio's runs, USER/SPACE; it is made if there is none."""
 
     def check(self) -> None:
         """Refuse sections that do not go together."""
         self._check_teacher()
         self._check_shared()
+        self._check_trackers()
         self.training.check()
         if not self.sft.epochs:
             self._check_without_sft()
+
+    def _check_trackers(self) -> None:
+        """Refuse names for trackers that are not asked for."""
+        if self.report_project is not None and not self.report_to:
+            raise ValueError("report_project is for trackers; set report_to, or leave it out")
+        if self.trackio_space is not None and "trackio" not in self.report_to:
+            raise ValueError("trackio_space is for trackio; set report_to to it, or leave it out")
 
     def _check_teacher(self) -> None:
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:

@@ -5,6 +5,9 @@
     records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation
     concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
+    boards.py        boards with earlier turns, from which games may begin
+    rewards.py       distribution of rewards, and the words guessed most
+    time_limit.py    a time limit for games in lockstep
     journal.py       finished games on disk, so that a stopped evaluation can continue
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
@@ -22,7 +25,7 @@ from wordle_rl.evaluate.compare import Comparison, compare
 from wordle_rl.evaluate.compare_many import ComparedPlayer, MultiComparison, SharedGame, compare_all
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
-from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, with_regret
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate, with_regret
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     PART_NAMES,
@@ -61,6 +64,7 @@ __all__ = [
     "GameRecord",
     "Journal",
     "MultiComparison",
+    "Scorer",
     "SharedGame",
     "TurnRecord",
     "check_table",

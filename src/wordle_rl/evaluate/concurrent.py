@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from wordle_rl.config import PatienceSettings
-from wordle_rl.env import StopReason
 from wordle_rl.evaluate.journal import Journal
-from wordle_rl.evaluate.play import check_plan, record_of
-from wordle_rl.evaluate.records import Evaluation, GameRecord, occurrences
+from wordle_rl.evaluate.play import Scorer, check_plan, record_of
+from wordle_rl.evaluate.records import Evaluation, GameRecord, not_played, occurrences
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
@@ -28,6 +27,8 @@ def evaluate_concurrently(
     *,
     journal: Journal | None = None,
     on_finished: Callable[[GameRecord], None] | None = None,
+    prefixes: Sequence[tuple[str, ...]] | None = None,
+    scorer: Scorer | None = None,
 ) -> Evaluation:
     """Play one game per secret and keep all of them; `with_regret` measures them afterwards.
 
@@ -43,6 +44,8 @@ def evaluate_concurrently(
         patience: How many games at once, and the limits.
         journal: Where games are stored as they end; those already there are not played again.
         on_finished: Called with the record of each game played now, as it ends.
+        prefixes: Guesses on the board of each secret when play begins; None: none.
+        scorer: Gives each game its reward; None: none.
 
     Raises:
         EvaluationError: If there are no secrets, or the words or rules of `planned` are others.
@@ -55,8 +58,9 @@ def evaluate_concurrently(
     async def play(game_id: int, ask: Ask) -> bool:
         """Play one game and store it. Returns whether it could be finished."""
         secret, occurrence = keys[game_id]
-        game = await play_alone(game_id, InitialState(secret), words, prompter, ask, patience.game_timeout_s)
-        record = records[secret, occurrence] = record_of(game)
+        start = InitialState(secret, prefixes[game_id] if prefixes else ())
+        game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
+        record = records[secret, occurrence] = record_of(game, scorer=scorer)
         if journal is not None and not record.failed:
             journal.add(secret, occurrence, record)
         if on_finished is not None:
@@ -65,7 +69,7 @@ def evaluate_concurrently(
 
     missing = [game_id for game_id, key in enumerate(keys) if key not in records]
     why = run_async(_play_all(missing, sampler, patience, play)) if missing else ""
-    return replace(planned, records=tuple(records.get(key) or _not_played(key[0], why) for key in keys))
+    return replace(planned, records=tuple(records.get(key) or not_played(key[0], why) for key in keys))
 
 
 async def _play_all(
@@ -99,7 +103,3 @@ async def _play_all(
 
 def _given_up(failures: int, patience: PatienceSettings) -> bool:
     return 0 < patience.max_failures <= failures
-
-
-def _not_played(secret: str, why: str) -> GameRecord:
-    return GameRecord(secret, False, 0, StopReason.REQUEST_FAILED, (), error=why)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from wordle_rl.evaluate.journal import Journal
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, occurrences
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, not_played, occurrences
+from wordle_rl.evaluate.time_limit import TimeLimit
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
+from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
@@ -33,6 +35,9 @@ def evaluate(
     journal: Journal | None = None,
     drawn: bool = False,
     on_finished: Callable[[GameRecord], None] | None = None,
+    prefixes: Sequence[tuple[str, ...]] | None = None,
+    scorer: Scorer | None = None,
+    max_minutes: float = 0.0,
 ) -> Evaluation:
     """Play one game per secret and keep all of them.
 
@@ -53,6 +58,10 @@ def evaluate(
             interrupted batch the games that ended first are mostly quick wins, and storing them while the rest are
             drawn again would bias the figures in the player's favour.
         on_finished: Called with the record of each game played now, as it ends.
+        prefixes: Guesses on the board of each secret when play begins; None: none.
+        scorer: Gives each game its reward; None: none.
+        max_minutes: Time for all games; 0: no bound. It is looked at before each turn of a batch. All games of a batch
+            that it ends are errors, since those that were over by then are mostly quick wins.
 
     Raises:
         EvaluationError: If there are no secrets, a number is below 1, or the words or rules of `planned` or of the
@@ -77,16 +86,19 @@ def evaluate(
     def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
         index = batch[place]
         measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
-        records[index] = record_of(trajectory, meter if measured else None)
+        records[index] = record_of(trajectory, meter if measured else None, scorer)
         if not drawn:
             keep(index)
         if on_finished is not None:
             on_finished(records[index])
 
     size = batch_size or len(secrets)
+    limit = TimeLimit(sampler, max_minutes)
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
-        starts = [InitialState(secrets[index]) for index in batch]
-        play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
+        starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
+        play(starts, words, prompter, limit, on_finished=partial(finish, batch))
+        if limit.ended_play:
+            records |= {index: not_played(secrets[index], limit.reason) for index in batch}
         for index in batch if drawn else ():
             keep(index)
     return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
@@ -154,7 +166,21 @@ class _RegretMeter:
         return self._regrets[key]
 
 
-def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> GameRecord:
+@dataclass(frozen=True)
+class Scorer:
+    """Scores finished games by a reward; an error has none."""
+
+    rubric: Rubric
+    solver: Solver
+
+    def __call__(self, trajectory: Trajectory) -> float | None:
+        """Reward of a game."""
+        if trajectory.error is not None:
+            return None
+        return self.rubric.score(trajectory.transcript, self.solver).total
+
+
+def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
     """Record of a finished game."""
     transcript = trajectory.transcript
     board = [played.turn for played in transcript.turns]
@@ -179,4 +205,6 @@ def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None) -> Game
         stop_reason=transcript.stop_reason,
         turns=tuple(turns),
         error=trajectory.error,
+        num_prefix=sum(played.is_prefix for played in transcript.turns),
+        reward=None if scorer is None else scorer(trajectory),
     )

@@ -21,7 +21,7 @@ from wordle_rl.config import (
     check_seed,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.directory import find_model, game_of, is_model, run_around, settings_of
+from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
@@ -49,7 +49,7 @@ class Player:
 
 def _find_player(name: str) -> Path:
     """`find_model` for a player's name; what is no directory may have been meant for another player."""
-    if not Path(name).is_dir():
+    if not Path(name).is_dir() and not is_hub_name(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
             "and human for `wordle-rl play` alone"
@@ -114,11 +114,12 @@ def make_player(
     seed: int = 0,
     engine: EngineName = "transformers",
     constrained: bool = False,
+    device_map: str | None = None,
 ) -> Player:
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL`, or a model or run directory.
+        name: `solver`, `consistent`, `random`, `openai:MODEL`, a model or run directory, or USER/NAME of the hub.
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
@@ -129,6 +130,7 @@ def make_player(
         seed: Seed of everything drawn at random.
         engine: What draws a model's tokens.
         constrained: Limit a model's guesses to listed words.
+        device_map: Devices of a model on this machine; None: the first GPU, else the processor.
 
     Raises:
         ConfigError: If there is no such player, it cannot be had, or no generator takes the seed.
@@ -136,6 +138,8 @@ def make_player(
     check_seed(seed)
     if constrained:
         check_constrainable(name)
+    if device_map is not None and (engine != "transformers" or not is_model(name)):
+        raise ConfigError(f"--device-map {device_map} places a model that transformers plays; leave it out")
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in PLAYER_NAMES:
@@ -149,8 +153,10 @@ def make_player(
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
-    model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
-    return Player(str(directory), model_player, prompter)
+    model_player = model_sampler(
+        model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
+    )
+    return Player(name if is_hub_name(name) else str(directory), model_player, prompter)
 
 
 def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
@@ -196,6 +202,7 @@ def model_sampler(
     engine: EngineName,
     *,
     constrained: bool = False,
+    device_map: str | None = None,
 ) -> Sampler:
     """A sampler of a model of this machine, drawn from by transformers or by vLLM.
 
@@ -205,7 +212,7 @@ def model_sampler(
         ConfigError: If it cannot be had, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
     """
     if engine == "transformers":
-        return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained)
+        return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
         from wordle_rl.models.loading import load_codec
         from wordle_rl.samplers.vllm import make_engine
@@ -224,11 +231,12 @@ def _own_sampler(
     seed: int,
     *,
     constrained: bool = False,
+    device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
         from wordle_rl.models.loading import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
-    loaded, codec = load_model(model, seed)
+    loaded, codec = load_model(model, seed, device_map)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     return TransformersSampler(loaded, codec, sampling, seed, constraint)

@@ -65,7 +65,18 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class GameRecord:
-    """One evaluated game. `error` says why it could not be played to its end; it is then neither won nor lost."""
+    """One evaluated game.
+
+    Attributes:
+        secret: The word to find.
+        won: Whether it was found.
+        turns_used: Turns that the game cost, prefix guesses included.
+        stop_reason: Reason why it ended.
+        turns: Every turn, prefix guesses first.
+        error: Reason why it could not be played to its end; it is then neither won nor lost.
+        num_prefix: How many of the turns were on the board before the player's first.
+        reward: Its reward under the evaluation's `reward_preset`; None: there is none, or the game is an error.
+    """
 
     secret: str
     won: bool
@@ -73,6 +84,13 @@ class GameRecord:
     stop_reason: StopReason
     turns: tuple[TurnRecord, ...]
     error: str | None = None
+    num_prefix: int = 0
+    reward: float | None = None
+
+    @property
+    def own_turns(self) -> tuple[TurnRecord, ...]:
+        """The turns that the player played, without prefix guesses."""
+        return self.turns[self.num_prefix :]
 
     @property
     def failed(self) -> bool:
@@ -155,6 +173,7 @@ class Evaluation:
         conditions: How the player was asked.
         constrain: What the player's tokens were limited to; figures of limited and free play never mix.
         control: What it controls for; None: it is no control.
+        reward_preset: Reward preset that the games were scored by; None: by none.
     """
 
     name: str
@@ -166,6 +185,7 @@ class Evaluation:
     conditions: EvalConditions
     constrain: Constrain = "none"
     control: ControlFacts | None = None
+    reward_preset: str | None = None
 
     @property
     def label(self) -> str:
@@ -230,6 +250,11 @@ def _fix_of(path: Path) -> str:
     return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"
 
 
+def not_played(secret: str, reason: str) -> GameRecord:
+    """The record of a game that was not played to its end, an error."""
+    return GameRecord(secret, False, 0, StopReason.REQUEST_FAILED, (), error=reason)
+
+
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
     """Each secret with how often it came before, to number the games of one secret.
 
@@ -248,7 +273,7 @@ def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
 def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     """Work out the figures of some games; see `Figures`."""
     played = [record for record in records if not record.failed]
-    turns = [turn for record in played for turn in record.turns]
+    turns = [turn for record in played for turn in record.own_turns]
     won_in = Counter(record.turns_used for record in played if record.won)
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins

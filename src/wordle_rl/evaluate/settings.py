@@ -25,6 +25,7 @@ class EvalConditions:
         seed: Seed of random draws; None: nothing was drawn at random, or the seed is not known.
         system_prompt: System prompt in place of the style's own rules, placeholders as they stand; empty: nothing;
             None: those rules.
+        boards: Boards that games began from, such as `0 to 4 consistent turns, seed 0`; None: the empty board.
     """
 
     style: Style
@@ -36,6 +37,7 @@ class EvalConditions:
     engine: EngineName | None = None
     seed: int | None = None
     system_prompt: str | None = None
+    boards: str | None = None
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None) -> EvalConditions:
@@ -88,5 +90,5 @@ def _shown(name: str, value: object) -> str:
     if name == "system_prompt":
         return name_of(None if value is None else str(value))
     if value is None:
-        return "the endpoint's own"
+        return "the empty board" if name == "boards" else "the endpoint's own"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -37,6 +37,7 @@ from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.preflight.model_fit import game_too_long
 from wordle_rl.prompt import Shape
+from wordle_rl.rl.grpo.train import HEADLINE
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
@@ -185,7 +186,7 @@ def make_trainer(
         processing_class=start_codec(config, run.directory).tokenizer,
         rollout_worker=worker,
         weight_transfer=weight_transfer,
-        callbacks=[guard, RunCallback(run, "grpo", stop, None, "win_rate", guard)],
+        callbacks=[guard, RunCallback(run, "grpo", stop, None, HEADLINE, guard)],
         guard=guard,
     )
     trainer.remove_callback(PrinterCallback)

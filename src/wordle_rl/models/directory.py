@@ -1,8 +1,13 @@
-"""Model directories: which one a path means, and the settings stored with it. Nothing is loaded."""
+"""Model directories: which one a path or a name of the hub means, and the settings stored with it.
+
+No weights are loaded. A model of the hub is fetched into the cache of huggingface_hub, once.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from functools import lru_cache
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
@@ -10,9 +15,13 @@ from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.samplers.simple import PLAYER_NAMES
 
+_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
+_NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*/*")
+"""Files of a repository that play has no use for: other formats of the weights, directories below."""
+
 
 def find_model(path: Path) -> Path:
-    """The model directory meant by a path: itself, or the last trained model of a run.
+    """The model directory meant by a path: itself, the last trained model of a run, or a model of the hub.
 
     Raises:
         ConfigError: If there is no model there.
@@ -21,7 +30,50 @@ def find_model(path: Path) -> Path:
         return model
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
+    if is_hub_name(str(path)):
+        return _fetched(str(path))
     raise ConfigError(f"no model or run directory {str(path)!r}; name what `wordle-rl run` wrote, or a model in it")
+
+
+def is_hub_name(name: str) -> bool:
+    """True if a name that is no directory here can only be a model of the hub: USER/NAME, or USER/NAME@REVISION.
+
+    Examples:
+        >>> is_hub_name("somebody/wordle-grpo"), is_hub_name("runs/quickstart"), is_hub_name("nobody")
+        (True, False, False)
+    """
+    if not _HUB_NAME.fullmatch(name):
+        return False
+    first = name.split("/")[0]
+    return first not in (".", "..", "runs") and not Path(first).exists() and not Path(name).exists()
+
+
+@lru_cache(maxsize=16)
+def _fetched(name: str) -> Path:
+    """The directory in the cache that holds a model of the hub.
+
+    Raises:
+        ConfigError: If there is no such model, or it cannot be fetched and was not before.
+    """
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ModuleNotFoundError:
+        raise ConfigError('models of the hub need huggingface_hub: pip install "wordle-rl[train]"') from None
+    repo, _, revision = name.partition("@")
+    try:
+        place = Path(snapshot_download(repo, revision=revision or None, ignore_patterns=list(_NOT_FETCHED)))
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+        raise ConfigError(
+            f"no model or run directory {name!r}, and the hub has none of that name; a private one needs HF_TOKEN"
+        ) from None
+    except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]  # of the HTTP library it uses
+        raise ConfigError(
+            f"no model or run directory {name!r}, and the hub could not be reached ({type(error).__name__}); check the "
+            "name or the network"
+        ) from None
+    if trained_model(place) is None:
+        raise ConfigError(f"{name} of the hub holds no weights in safetensors; name another model")
+    return place
 
 
 def weights_mark(model_directory: Path) -> str:

@@ -47,8 +47,14 @@ SMALL_VOCABULARY = 4096
 """Up to this many tokens, SFT works out logits directly."""
 
 
-def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
+def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
     """Make the embedded model, or load a transformers directory or hub name, with the codec of its tokenizer.
+
+    Args:
+        settings: The model.
+        seed: Of new weights.
+        device_map: Devices of the weights, as transformers places them (`auto`, `cpu`, `cuda:1`), for playing; None:
+            the device of this process.
 
     Raises:
         ConfigError: If there is no such model or it is damaged.
@@ -61,7 +67,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
     else:
         with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
-            model = _load_weights(settings)
+            model = _load_weights(settings, device_map)
     if attention := attention_of(settings):
         model.set_attn_implementation(attention)
     if settings.liger_kernels:
@@ -90,14 +96,16 @@ def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed
     return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
 
 
-def _load_weights(settings: ModelSettings) -> PreTrainedModel:
-    """The weights of a model, or of an adapter's base model, on the device of this process."""
+def _load_weights(settings: ModelSettings, device_map: str | None = None) -> PreTrainedModel:
+    """The weights of a model, or of an adapter's base model, on the device of this process or as mapped."""
     dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
+    if device_map is not None:
+        extra["device_map"] = device_map
     model = load_language_model(_weights_path(settings), dtype, **extra)
     if settings.load_in_4bit:
         disable_4bit_repacking(model)
-    else:
+    elif device_map is None:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
 from wordle_rl.pipeline.evaluation import evaluate_and_report
+from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import Todo, check_before_run
@@ -35,14 +36,24 @@ class Pipeline:
         directory: The run directory; it is created, or continued if it holds a run with the same settings.
         console: Where progress is shown.
         overwrite: Remove an earlier run in that directory first, once all checks beforehand have passed.
+        pusher: Sends checkpoints and the trained model to the hub, from the first process; None: nothing is sent.
 
     Raises:
         ConfigError: If settings do not fit each other.
         RunError: If the directory holds a different run.
     """
 
-    def __init__(self, config: RunConfig, directory: Path, console: Console, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: Path,
+        console: Console,
+        *,
+        overwrite: bool = False,
+        pusher: HubPusher | None = None,
+    ) -> None:
         self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True), overwrite=overwrite)
+        self._work.pusher = pusher if is_first() else None
         self._overwrite = overwrite
 
     def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
@@ -66,7 +77,7 @@ class Pipeline:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
-                work.run = Run.create(directory, config, work.context.split, adds=bool(todo))
+                work.open(Run.create(directory, config, work.context.split, adds=bool(todo)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
                     work.console.print(sentence, markup=False, highlight=False)
@@ -88,7 +99,10 @@ class Pipeline:
                     stages[stage](work)
                     wait_for_all()
             leave_process_group()
-            return evaluate_and_report(work) if "report" in chain and is_first() else None
+            results = evaluate_and_report(work) if "report" in chain and is_first() else None
+            if work.pusher is not None:
+                work.pusher.finish(directory)
+            return results
 
 
 def _print_duration(work: RunWork, todo: Todo) -> None:

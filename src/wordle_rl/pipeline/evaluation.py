@@ -37,6 +37,8 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
     results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
     results["peak_memory_gib"] = round(work.peak_memory_gib, 2)
+    if work.memory:
+        results["memory"] = work.memory
     write_json(work.directory / "results.json", results)
     write_report(work.directory)
     write_cards(work.directory, anew=False)

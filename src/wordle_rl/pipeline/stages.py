@@ -20,7 +20,7 @@ from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.rl.starts_file import StartBoards, start_boards_of
-from wordle_rl.runs import BOARDS_FILE, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
 from wordle_rl.teachers.games import write_solver_traces
@@ -87,7 +87,8 @@ def train_by_traces(work: RunWork) -> None:
         work.console.print(f"left out: {left_out}")
     validation = _validation_examples(work, codec, limit)
     lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
-    with work.stage("sft", "SFT", 0, last_step(work.directory / "sft" / "checkpoints")) as advance:
+    work.expect(lineage)
+    with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             model,
             codec,
@@ -146,7 +147,8 @@ def learn_by_play(work: RunWork) -> None:
     )
     title = ALGORITHM_NAMES[name]
     lineage = trained_further(Path(start.path), work.config.game, work.lesson)
-    with work.stage(name, title[0].upper() + title[1:], 0, _done_before(work)) as advance:
+    work.expect(lineage)
+    with work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance:
         _training_of(work.config)(
             model,
             codec,
@@ -217,8 +219,8 @@ def _is_done(model: Path) -> bool:
 def finish_model(directory: Path, lineage: Lineage) -> None:
     """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
-    for epoch in (directory / "epochs").glob("epoch-*"):
-        save_lineage(epoch, lineage)
+    for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
+        save_lineage(kept, lineage)
     for label in (directory.name, f"{directory.name}-constrained"):
         evaluated = directory.parent / "eval" / f"{label}.json"
         evaluated.unlink(missing_ok=True)

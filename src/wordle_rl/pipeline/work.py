@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.pipeline.memory import StageMemory, memory_now
+from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.rl.starts_file import ValidationFile
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import is_first
-from wordle_rl.runs.lineage import TrainedSecrets, lesson_of
+from wordle_rl.runs.lineage import Lineage, TrainedSecrets, lesson_of
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import peak_memory_gib
+from wordle_rl.runs.trackers import Tracking
 
 
 @dataclass
@@ -30,7 +36,9 @@ class RunWork:
         lesson: The secrets its models are trained on.
         run: The run directory.
         validation: The secrets that checkpoints are selected by, and the file they come from, if any.
-        peak_memory_gib: The most memory that a stage took.
+        peak_memory_gib: The most main memory that a stage took.
+        memory: Stage that trains -> its memory, see `StageMemory.row`.
+        pusher: Sends checkpoints to the hub; None: nobody does.
     """
 
     config: RunConfig
@@ -40,6 +48,8 @@ class RunWork:
     run: Run
     validation: ValidationFile
     peak_memory_gib: float = 0.0
+    memory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pusher: HubPusher | None = None
 
     @classmethod
     def of(cls, config: RunConfig, directory: Path, console: Console, *, overwrite: bool = False) -> RunWork:
@@ -53,16 +63,29 @@ class RunWork:
         context = validation.context
         return cls(config, console, context, lesson_of(config.words, context.split), Run(directory), validation)
 
+    def open(self, run: Run) -> None:
+        """Work in a run directory that was made, under the names that trackers are given."""
+        self.run = run
+        run.tracker_arguments = Tracking.named(
+            run.directory, self.config.report_project, self.config.trackio_space
+        ).arguments
+
     @property
     def directory(self) -> Path:
         """The run directory."""
         return self.run.directory
+
+    def expect(self, lineage: Lineage) -> None:
+        """Announce the lineage of the model that is trained next, for checkpoints that are sent meanwhile."""
+        if self.pusher is not None:
+            self.run.on_checkpoint = partial(self.pusher.send_checkpoint, lineage)
 
     def remember(self) -> None:
         """Resume from the times and the memory of earlier calls."""
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self.peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
+            self.memory = spent.get("memory", {})
 
     def keep_validation(self) -> None:
         """Keep the secrets of grpo.validation_file in the run."""
@@ -80,7 +103,27 @@ class RunWork:
         finally:
             self.peak_memory_gib = max(self.peak_memory_gib, peak_memory_gib())
             if is_first():
-                write_json(self._timings, {"seconds": self.run.seconds, "peak_memory_gib": self.peak_memory_gib})
+                self._store()
+
+    @contextmanager
+    def training(self, name: str, title: str, done: int = 0) -> Iterator[ProgressCallback]:
+        """A stage that trains: its memory is printed before, its time and memory afterwards, and both are stored."""
+        before, started = memory_now(reset_peak=True), time.perf_counter()
+        self._print(before.line())
+        with self.stage(name, title, 0, done) as tell:
+            yield tell
+        taken = StageMemory(before, memory_now())
+        self._print(taken.line(name, time.perf_counter() - started))
+        self.memory[name] = taken.row()
+        if is_first():
+            self._store()
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _store(self) -> None:
+        spent = {"seconds": self.run.seconds, "peak_memory_gib": self.peak_memory_gib}
+        write_json(self._timings, spent | ({"memory": self.memory} if self.memory else {}))
 
     @property
     def _timings(self) -> Path:

@@ -29,6 +29,8 @@ from wordle_rl.preflight.model_fit import (
     check_teacher_replies,
 )
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
+from wordle_rl.prompt import Style
+from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
@@ -107,14 +109,20 @@ def _on_policy(plan: Plan) -> list[Finding]:
 
 
 def _system_prompt(plan: Plan) -> list[Finding]:
-    named = sorted(plan.context.split.strict_words_in(plan.config.game.system_prompt))
-    if not named:
-        return []
-    message = (
-        f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "
-        "word it otherwise"
-    )
-    return [Finding("problem", message)]
+    """Strict words that prompts name."""
+    game, split = plan.config.game, plan.context.split
+    messages = []
+    if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
+        messages.append(
+            f"game.style textarena_original names {named[0]!r} in a text of its own, a strict word "
+            "(words.strict_fraction) of this split; give another words.split_seed, or strict_fraction 0"
+        )
+    if named := sorted(split.strict_words_in(game.system_prompt)):
+        messages.append(
+            f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "
+            "word it otherwise"
+        )
+    return [Finding("problem", message) for message in messages]
 
 
 def _opener(plan: Plan) -> list[Finding]:

@@ -5,6 +5,7 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
     reply.py       the grammar of a reply: what is a guess, and why something is none
     knowledge.py   what the marks so far prove, and its wording in plain sentences
     custom_system_prompt.py  a system prompt of one's own, and its placeholders
+    textarena_texts.py  every text of TextArena's Wordle
     prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
@@ -32,7 +33,11 @@ class Style(StrEnum):
     COMPACT = "compact"
     """Each letter followed by its mark, nothing else; one token a letter for the embedded model."""
     TEXTARENA = "textarena"
-    """Bracketed guesses and spaced G/Y/X lines, for models trained on TextArena."""
+    """Bracketed guesses and spaced G/Y/X lines, with rules of our own wording."""
+    TEXTARENA_ORIGINAL = "textarena_original"
+    """TextArena's own texts, word for word, for models trained in its environment; there is no system message."""
+    LETTERS = "letters"
+    """Each letter with its symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
 
 
 class Shape(StrEnum):
@@ -87,12 +92,24 @@ def _textarena(turn: Turn) -> str:
     return f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
 
 
+_LETTER_SYMBOLS = {"G": "✓", "Y": "-", "X": "x"}
+
+
+def _letters(turn: Turn) -> str:
+    if turn.marks is None or turn.guess is None:
+        return _ERRORS[turn.outcome]
+    marked = zip(turn.guess.upper(), turn.marks, strict=True)
+    return " ".join(f"{letter}({_LETTER_SYMBOLS[mark]})" for letter, mark in marked)
+
+
 _DESCRIBE: dict[Style, Callable[[Turn], str]] = {
     Style.ENGLISH: _english,
     Style.SYMBOLS: _symbols,
     Style.COMPACT: _compact,
     Style.TEXTARENA: _textarena,
+    Style.LETTERS: _letters,
 }
+"""The line of a turn; the exact texts of TextArena have functions of their own."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +143,17 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply by this style's grammar."""
-        return parse_reply(reply, self.thinking, brackets=self.style is Style.TEXTARENA)
+        return parse_reply(reply, self.thinking, brackets=self.brackets)
+
+    @property
+    def brackets(self) -> bool:
+        """True if a guess stands in square brackets."""
+        return self.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
 
     @property
     def guess_tags(self) -> tuple[str, str]:
         """Opening and closing tag of a guess."""
-        return ("[", "]") if self.style is Style.TEXTARENA else ("<guess>", "</guess>")
+        return ("[", "]") if self.brackets else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply, as teachers write it and the parser reads it."""
@@ -156,6 +178,8 @@ class Prompter:
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """The feedback message after the last of `turns` in a transcript."""
+        if self.style is Style.TEXTARENA_ORIGINAL:
+            return Message(role="user", content=f"{textarena_texts.GAME_TAG} {self._answered(turns)}")
         last = _DESCRIBE[self.style](turns[-1])
         if self.style is Style.COMPACT:
             return Message(role="user", content=last)
@@ -168,6 +192,8 @@ class Prompter:
         """A fresh prompt that restates the whole game."""
         if not turns:
             return [*self._system(), Message(role="user", content=self._start())]
+        if self.style is Style.TEXTARENA_ORIGINAL:
+            return [*self._system(), Message(role="user", content=self._history(turns))]
         describe = _DESCRIBE[self.style]
         if self.style is Style.COMPACT:
             board = "\n".join([self._start(), *(describe(turn) for turn in turns)])
@@ -180,10 +206,30 @@ class Prompter:
     def _start(self) -> str:
         if self.style is Style.COMPACT:
             return f"{self.word_length}x{self.rules.max_turns}"
+        if self.style is Style.TEXTARENA_ORIGINAL:
+            return textarena_texts.opening(self.word_length, self.rules.max_turns).strip()
         return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
 
+    def _answered(self, turns: Sequence[Turn]) -> str:
+        """TextArena's answer to the last of `turns`."""
+        last, before = turns[-1], {turn.guess for turn in turns[:-1] if turn.marks is not None}
+        repeated = last.guess in before
+        return textarena_texts.answered(last, self._num_left(turns), repeated=repeated, letters=self.word_length)
+
+    def _history(self, turns: Sequence[Turn]) -> str:
+        """TextArena's history of a game. A reply that held no guess is not in it, only the answer to it."""
+        tag = textarena_texts.GAME_TAG
+        lines = [self._start()]
+        for count, turn in enumerate(turns, start=1):
+            lines += [f"{tag} {turn.guess.join(self.guess_tags)}"] if turn.guess is not None else []
+            lines.append(f"{tag} {self._answered(turns[:count])}")
+        return "\n".join(lines)
+
+    def _num_left(self, turns: Sequence[Turn]) -> int:
+        return self.rules.max_turns - sum(turn.costs_turn for turn in turns)
+
     def _turns_left(self, turns: Sequence[Turn]) -> str:
-        left = self.rules.max_turns - sum(turn.costs_turn for turn in turns)
+        left = self._num_left(turns)
         return f"{left} {'guess' if left == 1 else 'guesses'} left."
 
     def _system(self) -> list[Message]:
@@ -199,7 +245,8 @@ _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 def system_prompt(prompter: Prompter) -> str:
     """System message; empty if there is none.
 
-    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them.
+    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, and
+    TextArena's exact texts have them in the first user message.
     """
     word = _EXAMPLE[prompter.word_length]
     required = prompter.thinking is Thinking.REQUIRED
@@ -207,7 +254,7 @@ def system_prompt(prompter: Prompter) -> str:
     if prompter.system_prompt is not None:
         facts = {"word_length": prompter.word_length, "max_turns": prompter.rules.max_turns, "example": example}
         return filled(prompter.system_prompt, facts)
-    if prompter.style is Style.COMPACT:
+    if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
         return ""
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
@@ -215,6 +262,7 @@ def system_prompt(prompter: Prompter) -> str:
         Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
         "⬛ no (further) copy in it",
         Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
+        Style.LETTERS: "each letter gets a symbol: ✓ in its place, - elsewhere in the word, x no (further) copy in it",
     }[prompter.style]
     form = {
         Thinking.OFF: f"Reply with nothing but {example}.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 _NOT_SENT = re.compile(
-    r"\..*|checkpoints|epochs|best|tensorboard|runs|training_args\.bin"
+    r"\..*|checkpoints|epochs|steps|best|tensorboard|runs|training_args\.bin"
     r"|optimizer\.(pt|bin)|(scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json"
 )
 """Files that may be in a model directory, or in a checkpoint, but are not part of the model."""
@@ -64,8 +66,21 @@ def push(
         write_cards(model, dry_run=dry_run)
     files = sorted({*files_of(model), CARD_FILE})
     if not dry_run and api is not None:
-        _send(api, model, repo, private, files)
+        send(api, model, repo, files, f"Add {model.name} of wordle-rl", private=private)
     return files
+
+
+def open_repo(repo: str, *, private: bool = False) -> HubApi:
+    """The hub, with a repository that is there and may be written to.
+
+    Raises:
+        ConfigError: If there is no such name or no token, or the hub refuses or cannot be reached.
+    """
+    _check_name(repo)
+    api = _logged_in()
+    with _refusals(repo):
+        api.create_repo(repo, private=private or None, exist_ok=True)
+    return api
 
 
 def _check_name(repo: str) -> None:
@@ -100,14 +115,24 @@ def _logged_in() -> HubApi:
     return api
 
 
-def _send(api: HubApi, model: Path, repo: str, private: bool, files: list[str]) -> None:
+def send(api: HubApi, model: Path, repo: str, files: list[str], message: str, *, private: bool = False) -> None:
+    """Send files of a model's directory as one commit.
+
+    Raises:
+        ConfigError: If the hub refuses or cannot be reached.
+    """
+    with _refusals(repo):
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=model, allow_patterns=files, commit_message=message)
+
+
+@contextmanager
+def _refusals(repo: str) -> Iterator[None]:
+    """Report in one line what the hub says no to."""
     from huggingface_hub import errors
 
     try:
-        api.create_repo(repo, private=private or None, exist_ok=True)
-        api.upload_folder(
-            repo_id=repo, folder_path=model, allow_patterns=files, commit_message=f"Add {model.name} of wordle-rl"
-        )
+        yield
     except errors.HfHubHTTPError as error:
         raise ConfigError(f"the hub refused {repo}: {_refusal(error)}") from None
     except errors.OfflineModeIsEnabled:

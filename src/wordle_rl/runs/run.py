@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, in the row form of games."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, on which SFT takes its validation loss."""
+STEPS = "steps"
+"""Directory, in that of GRPO's model, of the models that `grpo.save_total_limit` keeps; in `eval`, of their games."""
 CONTROLS = "controls"
 """Directory of the evaluations that the figures of a run are quoted beside."""
 LOCK_FILE = ".lock"
@@ -62,6 +64,10 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
+        self.tracker_arguments: Callable[[str], Mapping[str, Any]] = lambda _stage: {}
+        """Names for trackers, by stage, as training arguments; see `runs.trackers.Tracking`."""
+        self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
+        """Called with each complete checkpoint of SFT and GRPO, and a title such as `grpo step 20`."""
 
     @classmethod
     def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:

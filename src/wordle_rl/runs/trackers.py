@@ -7,8 +7,10 @@ runs; here games are only added to the run that is open.
 from __future__ import annotations
 
 import importlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +25,44 @@ COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", 
 """The columns of a table of games."""
 
 _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Names under which trackers file a run.
+
+    Attributes:
+        run: Name of the run; each stage adds its own.
+        project: Name of the project; None: the tracker's own.
+        space: Space of the hub that shows trackio's runs; None: none.
+    """
+
+    run: str
+    project: str | None = None
+    space: str | None = None
+
+    @classmethod
+    def named(cls, directory: Path, project: str | None, space: str | None) -> Tracking:
+        """Names from the settings: `project` may be PROJECT/RUN; without RUN the run is named for its directory.
+
+        Examples:
+            >>> Tracking.named(Path("runs/mine"), "wordle/first", None)
+            Tracking(run='first', project='wordle', space=None)
+            >>> Tracking.named(Path("runs/mine"), None, None).run
+            'mine'
+        """
+        in_project, _, run = (project or "").partition("/")
+        return cls(run or directory.resolve().name, in_project or None, space)
+
+    def arguments(self, stage: str) -> dict[str, Any]:
+        """The names as transformers' training arguments, where trackio and Weights & Biases read them.
+
+        The latter's project is read from the environment alone.
+        """
+        if self.project is not None:
+            os.environ["WANDB_PROJECT"] = self.project
+        named = {"project": self.project, "trackio_space_id": self.space}
+        return {"run_name": f"{self.run}-{stage}"} | {name: value for name, value in named.items() if value is not None}
 
 
 class GameTracker(Protocol):

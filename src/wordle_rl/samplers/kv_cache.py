@@ -84,6 +84,7 @@ class GrowingLayer(DynamicLayer):
         """Keep these rows, and of each these columns, shape (kept rows, columns); those from `length` on are spare."""
         assert self._key_buffer is not None
         assert self._value_buffer is not None
+        rows, columns = rows.to(self._key_buffer.device), columns.to(self._key_buffer.device)  # layers may lie apart
         self._key_buffer = _taken(self._key_buffer, rows, columns)
         self._value_buffer = _taken(self._value_buffer, rows, columns)
         self._rows, self.length = len(rows), length

@@ -1,4 +1,4 @@
-"""Finding complete checkpoints, marking and removing them, and saving the trained model."""
+"""Finding complete checkpoints, marking, keeping and removing them, and saving the trained model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.chat.codec import ChatCodec
@@ -32,6 +32,30 @@ def save_trained(trainer: Trainer, codec: ChatCodec, directory: Path) -> None:
         model: PreTrainedModel = trainer.accelerator.unwrap_model(trainer.model)
         save_model(model, codec, directory, state_dict)
     trainer.accelerator.wait_for_everyone()
+
+
+class StepModels(TrainerCallback):
+    """Keeps the models of checkpoints, each as a model directory of its own, `step-20` for one.
+
+    Args:
+        trainer: The training.
+        codec: Tokenizer and template that go with the weights.
+        directory: Where the models go.
+        limit: Keep the last this many; -1: all, 0: none.
+    """
+
+    def __init__(self, trainer: Trainer, codec: ChatCodec, directory: Path, limit: int) -> None:
+        self._trainer, self._codec, self._directory, self._limit = trainer, codec, directory, limit
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Save the model of this step, in every process, and remove those beyond the limit."""
+        del args, control
+        if not self._limit:
+            return
+        save_trained(self._trainer, self._codec, self._directory / f"step-{state.global_step}")
+        if self._limit > 0 and state.is_world_process_zero:
+            for old in sorted(self._directory.glob("step-*"), key=step_of)[: -self._limit]:
+                shutil.rmtree(old)
 
 
 def last_checkpoint(directory: Path) -> str | None:

@@ -6,7 +6,7 @@ is rendered during training. Games of similar length share a batch, so there is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def train_sft(
         rewind(run.directory, {"metrics.jsonl": {"sft": last_step(checkpoints) + 1}})
     with held_interrupt() as stop, known_warnings_silenced():
         guard = StepGuard("sft")
-        callback = RunCallback(run, "sft", stop, progress, "loss", guard)
+        callback = RunCallback(run, "sft", stop, progress, ("loss",), guard)
         trainer = fit_games(
             model,
             codec,
@@ -136,7 +136,7 @@ def fit_games(
     collator = BranchCollator(codec.pad_id, attention) if any(e.position_ids for e in examples) else None
     trainer = GameSFTTrainer(
         model=model,
-        args=_arguments(settings, checkpoints, seed, report_to),
+        args=_arguments(settings, checkpoints, seed, report_to, callback.run.tracker_arguments("sft")),
         train_dataset=as_dataset([*examples, *_fillers(len(examples), settings.batch_size, num_processes())]),
         eval_dataset=as_dataset(sorted(validation, key=lambda e: len(e.token_ids))) if validation else None,
         processing_class=codec.tokenizer,
@@ -311,7 +311,9 @@ def as_dataset(examples: Sequence[Example]) -> Dataset:
     return Dataset(pa.table(columns))
 
 
-def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: Sequence[str]) -> SFTConfig:
+def _arguments(
+    settings: SFTSettings, checkpoints: Path, seed: int, report_to: Sequence[str], names: Mapping[str, Any]
+) -> SFTConfig:
     extra: dict[str, Any] = {"save_strategy": "steps", "save_steps": settings.save_steps} if settings.save_steps else {}
     common = trainer_arguments(
         settings.optimizer, settings.precision, settings.gradient_checkpointing, checkpoints, seed
@@ -328,5 +330,6 @@ def _arguments(settings: SFTSettings, checkpoints: Path, seed: int, report_to: S
         report_to=list(report_to),
         ddp_find_unused_parameters=False,
         remove_unused_columns=False,  # they are the columns of `as_dataset`
+        **names,
         **({"save_strategy": "no"} | extra),
     )

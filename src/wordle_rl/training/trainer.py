@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,10 @@ class RunCallback(TrainerCallback):
         stage: str,
         stop: StopRequest,
         progress: ProgressCallback | None,
-        headline: str,
+        headline: Sequence[str],
         guard: StepGuard,
     ) -> None:
-        self._run, self._stage, self._stop = run, stage, stop
+        self.run, self._stage, self._stop = run, stage, stop
         self._progress, self._headline = progress, headline
         self.guard = guard
         self._last_logged = 0
@@ -83,8 +83,8 @@ class RunCallback(TrainerCallback):
             numbers["resident_memory_gib"] = round(resident, 3)
         self._last_logged = state.global_step
         self.write(state.global_step, numbers)
-        if self._headline in numbers:
-            self._note = f"{self._headline} {numbers[self._headline]:.3f}"
+        shown = [f"{name} {numbers[name]:.3f}" for name in self._headline if name in numbers]
+        self._note = ", ".join(shown) or self._note
 
     def _write_validation(self, step: int, logs: dict[str, Any]) -> None:
         """Write the figures of validation games, without transformers' clocks."""
@@ -95,7 +95,13 @@ class RunCallback(TrainerCallback):
     def write(self, step: int, numbers: dict[str, Any]) -> None:
         """Write the numbers of a step."""
         seconds = round(time.perf_counter() - self._started, 3)
-        self._run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
+        self.run.append("metrics.jsonl", {"stage": self._stage, "step": step, "seconds": seconds, **numbers})
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Report a complete checkpoint."""
+        if state.is_world_process_zero:
+            checkpoint = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            self.run.on_checkpoint(checkpoint, f"{self._stage} step {state.global_step}")
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report progress; if any process was asked to stop, save and stop in all of them at the same step.
@@ -115,7 +121,7 @@ class RunCallback(TrainerCallback):
         """Log the steps that were skipped after the last line of metrics."""
         if (skipped := self.guard.take_skipped()) and state.is_world_process_zero:
             row = {"stage": self._stage, "step": state.global_step, "skipped_steps": skipped, "not_finite": ["loss"]}
-            self._run.append("metrics.jsonl", row)
+            self.run.append("metrics.jsonl", row)
 
 
 def _numbers(logs: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

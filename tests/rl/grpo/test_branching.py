@@ -6,14 +6,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from reward_games import SOLVER, WORDS, play
+from contexts import context_for
+from reward_games import SOLVER, WORDS
 from training_fixtures import compact, small_model
 
-from wordle_rl.config import GRPOTraining, SamplingSettings
-from wordle_rl.game import Game, Outcome, Turn
+from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
+from wordle_rl.env import StopReason
+from wordle_rl.game import Outcome
 from wordle_rl.prompt import Shape
-from wordle_rl.rl.grpo.branching import play_branching, regret_judge
-from wordle_rl.rollout import InitialState
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.rl.grpo.branching import play_branching, regret_judge, reward_judge
+from wordle_rl.rl.grpo.play import GroupPlayer
+from wordle_rl.rl.setup import GameSetup
+from wordle_rl.rollout import ActiveGame, InitialState, open_game
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.simple import RandomSampler
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -39,8 +44,8 @@ class Spelling:
         return found
 
 
-def by_greens(_board, turn) -> float:
-    return float((turn.marks or "").count("G"))
+def by_greens(game, reply) -> float:
+    return float((game.env.preview(reply.text).marks or "").count("G"))
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, six
         compact(max_turns=3),
         sampler,
         3,
-        lambda board, turn: -len(turn.guess or ""),
+        lambda game, reply: -len(game.env.preview(reply.text).guess or ""),
         max_prompt_tokens=900,
     )
     for game in games:
@@ -119,11 +124,50 @@ def test_what_cannot_branch_is_refused(codec, sixty) -> None:
         GRPOTraining(group_size=16, turn_candidates=3, credit="guess")
 
 
-def test_the_judge_of_candidates_is_quick_regret() -> None:
+@pytest.fixture
+def running() -> ActiveGame:
+    """A game of `crane` with two guesses on its board."""
+    game = open_game(0, InitialState("crane"), WORDS, compact(), None)
+    for word in ("mamma", "these"):
+        game.env.step(f"<guess>{word}</guess>")
+    return game
+
+
+def test_the_judge_of_candidates_is_quick_regret(running) -> None:
     judge = regret_judge(SOLVER)
-    board = play("crane", "mamma", "these", budget=True).turns
-    turns = [played.turn for played in board]
-    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in turns])
-    guess = Game("crane", WORDS, compact().rules).play("grape")
-    assert judge(turns, guess) == pytest.approx(-SOLVER.quick_regret("grape", left))
-    assert judge(turns, Turn(None, None, Outcome.MALFORMED)) == -1.0
+    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in running.env.turns])
+    assert judge(running, Completion("<guess>grape</guess>")) == pytest.approx(-SOLVER.quick_regret("grape", left))
+    assert judge(running, Completion("no word")) == -1.0
+
+
+@pytest.mark.parametrize("preset", [*PRESETS])
+@pytest.mark.parametrize("reply", ["<guess>crane</guess>", "<guess>grape</guess>", "<guess>zzzzz</guess>", "no word"])
+def test_a_judge_by_reward_pays_what_the_turn_earns_where_the_game_ends(running, preset: str, reply: str) -> None:
+    rubric = Rubric(PRESETS[preset].weights)
+    judged = reward_judge(rubric, SOLVER)(running, Completion(reply))
+    board = running.env.turns
+    running.env.step(reply)
+    if running.env.stop_reason is None:
+        running.env.stop_reason = StopReason.OUT_OF_TURNS
+    assert len(running.env.turns) == len(board) + 1
+    assert judged == pytest.approx(rubric.score(running.env.transcript(), SOLVER).turn_rewards[-1])
+
+
+def test_a_judge_by_reward_leaves_the_game_as_it_is(running) -> None:
+    before = running.env.played
+    reward_judge(Rubric({"win": 1.0}), SOLVER)(running, Completion("<guess>crane</guess>"))
+    assert running.env.played == before
+    assert running.env.stop_reason is None
+
+
+@pytest.mark.parametrize(("preset", "best"), [("sparse", "regret"), ("shaped", "reward")])
+def test_candidates_are_judged_by_a_reward_that_was_set(preset, best: str, sixty, solver, codec, monkeypatch) -> None:
+    reward = RewardSettings(preset=preset)
+    asked = []
+    monkeypatch.setattr("wordle_rl.rl.grpo.play.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0)
+    monkeypatch.setattr("wordle_rl.rl.grpo.play.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0)
+    settings = GRPOTraining(group_size=2, turn_candidates=2, credit="guess", reward=reward)
+    setup = GameSetup(context_for(sixty, compact(max_turns=1), solver), sixty.answers)
+    sampler = Spelling(codec, sixty.answers[:2])
+    GroupPlayer(setup, settings)([InitialState(sixty.answers[5])], sampler, None, Rubric({"win": 1.0}))
+    assert set(asked) == {best}

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wordle_rl.report.html.games import games_payload, json_for_script
+from wordle_rl.report.html.reward_weights import weights_section
 from wordle_rl.report.html.sections import (
     comparison_section,
     controls_section,
@@ -72,6 +73,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
             "guesses": guesses_section(run.results),
             "frequent": frequent_section(run.evaluations),
             "curves": "".join(curves_of(run.metrics, stage) for stage in stages),
+            "weights": weights_section(run.config),
             "how": run_section(run),
             "watch": escape(watch_page),
             "replay": _replay_hint(run, watch_page),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wordle_rl.env import Transcript
-from wordle_rl.game import Turn
+from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.prompt import Prompter
+from wordle_rl.reward import Rubric
 from wordle_rl.rl.advantages import TurnValues
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, advance, open_game, truncate_if_too_long
 from wordle_rl.samplers.base import Completion, Request, Sampler
@@ -19,8 +19,8 @@ from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers, turn_regret
 from wordle_rl.words import WordList
 
-Judge = Callable[[Sequence[Turn], Turn], float]
-"""The value of a turn on a board; more is better."""
+Judge = Callable[[ActiveGame, Completion], float]
+"""The value of a reply in a running game; more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def play_branching(
             if not replies:
                 advance(game, given[0], sampler.codec)
                 continue
-            values = tuple(judge(game.env.turns, game.env.preview(reply.text)) for reply in replies)
+            values = tuple(judge(game, reply) for reply in replies)
             segments, judged = weighed[game.game_id]
             first = sum(map(len, segments))
             segments.append(tuple(_segment(game, reply, number) for number, reply in enumerate(replies, first)))
@@ -112,8 +112,24 @@ def regret_judge(solver: Solver) -> Judge:
     """A judge by quick regret: expected guesses given away, looking one guess ahead."""
     fitting = fitting_answers(solver)
 
-    def judge(board: Sequence[Turn], turn: Turn) -> float:
-        return -turn_regret(turn, fitting(board), solver.quick_regret)
+    def judge(game: ActiveGame, reply: Completion) -> float:
+        return -turn_regret(game.env.preview(reply.text), fitting(game.env.turns), solver.quick_regret)
+
+    return judge
+
+
+def reward_judge(rubric: Rubric, solver: Solver) -> Judge:
+    """A judge by reward: what the guess's own turn earns if the game ends with it."""
+
+    def judge(game: ActiveGame, reply: Completion) -> float:
+        env = game.env
+        turn = env.preview(reply.text)
+        played = PlayedTurn(
+            reply.text, env.prompter.parse(reply.text), turn, False, len(reply.token_ids), reply.overlong
+        )
+        reason = StopReason.SOLVED if turn.guess == game.secret and turn.marks else StopReason.OUT_OF_TURNS
+        ended = Transcript(game.secret, env.prompter.rules, (*env.played, played), reason)
+        return rubric.score(ended, solver).turn_rewards[-1]
 
     return judge
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
 from wordle_rl.game import Turn
+from wordle_rl.reward import Rubric
 from wordle_rl.rl.advantages import TurnValues
-from wordle_rl.rl.grpo.branching import play_branching, regret_judge
+from wordle_rl.rl.grpo.branching import play_branching, regret_judge, reward_judge
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
 from wordle_rl.samplers.base import Sampler
@@ -40,20 +41,23 @@ class GroupPlayer:
 
     Args:
         setup: Words, prompts, solver.
-        settings: `group_size`, and `turn_candidates`, which divides it.
+        settings: `group_size`, and `turn_candidates`, which divides it. Candidates are judged by the reward unless it
+            is the default one, and then by quick regret.
     """
 
     def __init__(self, setup: GameSetup, settings: GRPOTraining) -> None:
         self._words, self._prompter = setup.words, setup.prompter
         self._num_candidates = settings.turn_candidates
         self._games_per_group = settings.group_size // settings.turn_candidates
-        self._judge = regret_judge(setup.solver)
+        self._solver = setup.solver
+        self._judged_by_reward = settings.reward != RewardSettings()
+        self._regret_judge = regret_judge(setup.solver)
         self._fitting = fitting_answers(setup.solver)
 
     def __call__(
-        self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None
+        self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None, rubric: Rubric
     ) -> list[list[PlayedGame]]:
-        """One group per start, in order."""
+        """One group per start, in order; `rubric`: the rewards of this step."""
         size = self._games_per_group
         repeated = [start for start in starts for _ in range(size)]
         if self._num_candidates == 1:
@@ -72,7 +76,7 @@ class GroupPlayer:
             self._prompter,
             sampler,
             self._num_candidates,
-            self._judge,
+            reward_judge(rubric, self._solver) if self._judged_by_reward else self._regret_judge,
             max_prompt_tokens=max_prompt_tokens,
         )
         games = [

@@ -188,9 +188,9 @@ class GroupRollouts:
         started = time.perf_counter()
         starts = self.starts.draw(len(places), step, self._process, refill)
         record_secrets(self._log.run, "grpo", step, self._process, [start.secret for start in starts])
-        played = self._play(starts, sampler, max_prompt_tokens)
-        scoring = time.perf_counter()
         rubric = self.schedule.rubric(self.best_compliance)
+        played = self._play(starts, sampler, max_prompt_tokens, rubric)
+        scoring = time.perf_counter()
         groups = [score_group(group, rubric, self._setup, self._settings) for group in played]
         for group in groups:
             if len(group.games) > 1 or not group.failed:  # else it is no evidence about its secret

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 from trl import GRPOConfig
 
@@ -30,7 +30,7 @@ from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
 from wordle_rl.rl.setup import GameSetup, prompt_budget
-from wordle_rl.runs import BufferedRun, Run
+from wordle_rl.runs import STEPS, BufferedRun, Run
 from wordle_rl.runs.distributed import (
     check_sharded,
     check_sharded_play,
@@ -42,7 +42,14 @@ from wordle_rl.runs.distributed import (
 from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
-from wordle_rl.training.checkpoints import drop_checkpoints, last_checkpoint, last_step, save_trained, stored_state
+from wordle_rl.training.checkpoints import (
+    StepModels,
+    drop_checkpoints,
+    last_checkpoint,
+    last_step,
+    save_trained,
+    stored_state,
+)
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.optimizer import make_optimizer
@@ -54,6 +61,9 @@ from wordle_rl.training.trainer import (
     train_to_end,
     trainer_arguments,
 )
+
+HEADLINE = ("loss", "reward", "win_rate")
+"""Metrics on the line that shows progress."""
 
 
 def train_grpo(
@@ -99,12 +109,12 @@ def train_grpo(
     log = GameLog(own_run, game_trackers(report_to, reporters, setup.prompter) if is_first() else ())
     rollouts = GroupRollouts(setup, codec, settings, log, seed, process=process_index(), num_processes=num_processes())
     guard = StepGuard("grpo")
-    engine = _engine_arguments(settings, setup, codec, context_length(model))
+    more = {**_engine_arguments(settings, setup, codec, context_length(model)), **run.tracker_arguments("grpo")}
     with held_interrupt() as stop, known_warnings_silenced():
-        metrics = RunCallback(run, "grpo", stop, progress, "win_rate", guard)
+        metrics = RunCallback(run, "grpo", stop, progress, HEADLINE, guard)
         trainer = WordleGRPOTrainer(
             model,
-            _arguments(settings, rollouts.rows_per_game, checkpoints, seed, engine),
+            _arguments(settings, rollouts.rows_per_game, checkpoints, seed, more),
             codec=codec,
             settings=settings,
             rollouts=rollouts,
@@ -112,13 +122,13 @@ def train_grpo(
             guard=guard,
             callbacks=[*reporters, guard, metrics],
         )
-        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(StepModels(trainer, codec, directory / STEPS, settings.save_total_limit))
         _check_launch(trainer, settings, has_adapters(model))
         best = None
         if settings.validate_every_steps:
             player = trainer.open_sampler if settings.engine == "vllm" else None
-            sampling, num_samples = settings.sampling, settings.sample_games
-            validation = Validation(model, codec, setup, sampling, log, num_samples, player, rollouts.reward_of)
+            sampling, shown = settings.sampling, settings.sample_games
+            validation = Validation(model, codec, setup, sampling, log, shown, player, rollouts.reward_of)
             every, alphas = settings.validate_every_steps, settings.interpolation_alphas
             best = BestWeights(
                 model,
@@ -206,7 +216,7 @@ def _engine_arguments(
 
 
 def _arguments(
-    settings: GRPOTraining, rows_per_game: int, checkpoints: Path, seed: int, engine: Mapping[str, Any]
+    settings: GRPOTraining, rows_per_game: int, checkpoints: Path, seed: int, more: Mapping[str, Any]
 ) -> GRPOConfig:
     rows = settings.groups_per_step * settings.group_size * rows_per_game
     micro = settings.micro_batch_size * rows_per_game or rows
@@ -233,5 +243,5 @@ def _arguments(
         ddp_find_unused_parameters=False,
         report_to=[],  # see `_reporters`
         log_completions=False,
-        **engine,
+        **more,
     )

@@ -18,7 +18,14 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
@@ -87,6 +94,7 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
             callbacks=list(callbacks),
             guard=guard,
         )
+        self.remove_callback(PrinterCallback)
         self.add_callback(OptimizerTimer(lambda s: self._metrics["train"]["seconds/update"].append(s)))
         self._start = None if settings.beta else StartPolicy.of(self.accelerator.unwrap_model(self.model))
 

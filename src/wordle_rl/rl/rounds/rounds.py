@@ -282,7 +282,8 @@ class Rounds:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         state = TrainerState(global_step=record.rounds, max_steps=self.settings.rounds, is_world_process_zero=True)
         for tracker in self._trackers:
-            arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to))
+            names = self.run.tracker_arguments(self.name)
+            arguments = TrainingArguments(str(self.run.directory / self.name), report_to=list(self._report_to), **names)
             tracker.on_log(arguments, state, TrainerControl(), model=self.model, logs=dict(numbers))
         won = f"win_rate {numbers['win_rate']:.3f}" if "win_rate" in numbers else "no secret was an answer"
         self._tell(self._games_until(record.rounds), won)
@@ -350,7 +351,7 @@ class _RoundCallback(RunCallback):
     """Collects the numbers of a round's steps, which become one line of metrics."""
 
     def __init__(self, run: Run, stage: str, stop: StopRequest, progress: ProgressCallback, guard: StepGuard) -> None:
-        super().__init__(run, stage, stop, progress, "loss", guard)
+        super().__init__(run, stage, stop, progress, ("loss",), guard)
         self._numbers: dict[str, list[float]] = {}
         self.finished = False
 

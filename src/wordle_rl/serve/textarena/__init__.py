@@ -1,6 +1,5 @@
 """The TextArena protocol: what serves openenv's `TextArenaEnv` and to notebooks written for it.
 
-texts.py         every text of the protocol, word for word
 game.py          one game in those texts
 models.py        action, observation, state on the wire
 environment.py   a session

@@ -9,6 +9,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 
 import wordle_rl
+from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import read_options
 from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.games import ServedGames
@@ -16,7 +17,6 @@ from wordle_rl.serve.metrics import Metrics
 from wordle_rl.serve.textarena.game import Reading, TextArenaGame
 from wordle_rl.serve.textarena.models import TextArenaAction, TextArenaMessage, TextArenaObservation, TextArenaState
 from wordle_rl.serve.textarena.rubric import SignalsRubric
-from wordle_rl.serve.textarena.texts import ENV_ID
 
 _GAME_ID = -1
 _PLAYER_ID = 0

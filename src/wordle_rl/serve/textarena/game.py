@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Turn
-from wordle_rl.prompt import Style
-from wordle_rl.serve.textarena import texts
+from wordle_rl.prompt import textarena_texts as texts
 
 _BRACKETED = re.compile(r"\[(\w+)\]")
 
@@ -41,7 +40,7 @@ class TextArenaGame:
     """
 
     def __init__(self, env: WordleEnv, reading: Reading = Reading.STRICT) -> None:
-        if env.prompter.style is not Style.TEXTARENA:
+        if not env.prompter.brackets:
             raise ValueError(f"the game has the style {env.prompter.style.value}; give one of the style textarena")
         self._env = env
         self._reading = Reading(reading)

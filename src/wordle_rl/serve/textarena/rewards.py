@@ -12,7 +12,7 @@ from typing import Protocol
 
 from wordle_rl.prompt import Guess, parse_reply
 from wordle_rl.prompt.reply import with_opened_thought
-from wordle_rl.serve.textarena.texts import GAME_TAG
+from wordle_rl.prompt.textarena_texts import GAME_TAG
 
 NO_GUESS = "[]"
 """Message in the place of a completion without a guess: the game refuses it. The original sends `[dunno]`, a word."""

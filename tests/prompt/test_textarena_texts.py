@@ -4,7 +4,7 @@ import pytest
 from textarena_games import new_game, recorded, recorded_versions, replayed
 
 from wordle_rl.game import Outcome, Turn
-from wordle_rl.serve.textarena import texts
+from wordle_rl.prompt import textarena_texts as texts
 
 VALID = ("win in three", "win at once", "win on the last turn", "loss", "repeated letters")
 INVALID = ("wrong length", "unlisted", "repeat", "invalid before any guess", "brackets without a word")

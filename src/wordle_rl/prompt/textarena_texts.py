@@ -38,6 +38,14 @@ _INVALID = (
     "Please resubmit a valid move and remember to follow the game rules to avoid penalties."
 )
 
+_REPEATED = "You have already guessed '{guess}' before. Please try a different word."
+_REASONS = {
+    Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
+    Outcome.WRONG_LENGTH: "Your word must be exactly {letters} letters.",
+    Outcome.UNLISTED: "'{guess}' is not an English word.",
+    Outcome.HARD_MODE: "'{guess}' leaves out a revealed hint.",
+}
+
 
 def opening(letters: int, turns: int) -> str:
     """History of a game that has just begun."""
@@ -64,13 +72,22 @@ def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters
         X Y X X G
         You have 5 guesses left.
     """
+    answer = answered(turn, turns_left, repeated=repeated, letters=letters)
+    return _line(_without_tags(message)) + _line(answer)
+
+
+def answered(turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
+    """The game's answer to one turn, without its tag; arguments as for `played`."""
     left = f"You have {turns_left} guesses left."
     if turn.marks is not None and turn.guess is not None and not repeated:
         board = f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
-        answer = f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
-    else:
-        answer = f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
-    return _line(_without_tags(message)) + _line(answer)
+        return f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
+    return f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
+
+
+def fixed_texts() -> tuple[str, ...]:
+    """Every text that a player may read, less the words of the game in play."""
+    return (*(reason.replace("{guess}", "") for reason in _REASONS.values()), _REPEATED, _OPENING, _INVALID)
 
 
 def won() -> str:
@@ -96,14 +113,8 @@ def _line(text: str) -> str:
 
 
 def _reason(turn: Turn, letters: int) -> str:
-    if turn.outcome is Outcome.SCORED:
-        return f"You have already guessed '{turn.guess}' before. Please try a different word."
-    return {
-        Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
-        Outcome.WRONG_LENGTH: f"Your word must be exactly {letters} letters.",
-        Outcome.UNLISTED: f"'{turn.guess}' is not an English word.",
-        Outcome.HARD_MODE: f"'{turn.guess}' leaves out a revealed hint.",
-    }[turn.outcome]
+    text = _REPEATED if turn.outcome is Outcome.SCORED else _REASONS[turn.outcome]
+    return text.format(guess=turn.guess, letters=letters)
 
 
 def _without_tags(message: str) -> str:

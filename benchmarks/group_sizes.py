@@ -1,0 +1,340 @@
+"""Group sizes of GRPO at equal games: seconds a step, groups that teach nothing, wins with their intervals.
+
+    wordle-rl run configs/quickstart.toml --out runs/groups --until sft
+    python benchmarks/group_sizes.py runs/groups --out runs/group-sizes --svg docs/group-sizes.svg
+
+Every training starts from the SFT model of the run, plays the same number of games a step for the same number of steps
+and differs in the number of games that share a secret. Groups that all earned the same are not replaced, so that no
+size plays more games than another. Each trained model then plays, greedily, the training secrets that were kept from
+the teacher (what GRPO trains on) and the held-out ones. A training that is finished is not repeated.
+
+Seconds a step are processor seconds of all threads, so that other work on the machine does not count: the median of
+short trainings of their own (`--timed-steps`), the sizes in turn, kept as well.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tyro
+from measure import hardware, take_turns
+from rich.console import Console
+from rich.table import Table
+
+from wordle_rl.config import (
+    ConfigError,
+    GRPOTraining,
+    RewardSettings,
+    RLOptimizerSettings,
+    RunConfig,
+    SamplingSettings,
+    stored_config,
+)
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
+from wordle_rl.evaluate.stats import clustered_wilson_interval
+from wordle_rl.models.loading import load_model
+from wordle_rl.report.html.charts import nice_ticks
+from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.setup import GameSetup
+from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
+from wordle_rl.samplers.transformers import TransformersSampler
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP = 640, 250, 46, 205, 34, 66
+
+
+@dataclass(frozen=True)
+class Training:
+    """Figures of one training: means over its steps, and the secrets won afterwards (1) or not (0), by part."""
+
+    group_size: int
+    seed: int
+    zero_variance: float
+    sampled_wins: float
+    kept: dict[str, int]
+    held_out: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shared parts of all trainings: the run to start from, games and steps, reward preset."""
+
+    start: Path
+    games: int
+    steps: int
+    reward: str
+
+    def settings(self, size: int, max_completion_tokens: int) -> GRPOTraining:
+        """Settings of a training with groups of this size."""
+        return GRPOTraining(
+            group_size=size,
+            steps=self.steps,
+            groups_per_step=self.games // size,
+            micro_batch_size=min(64, self.games),
+            max_refills=0,
+            reward=RewardSettings(preset=self.reward),
+            optimizer=RLOptimizerSettings(learning_rate=1e-4),
+            sampling=SamplingSettings(max_completion_tokens=max_completion_tokens),
+            sample_games=0,
+        )
+
+
+def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
+    """One training from the start, and its figures; those of a finished one are read. Size 0 is the start itself."""
+    done = directory / "figures.json"
+    if done.is_file():
+        known = read_object(done) | {"group_size": size}
+        return Training(**{field.name: known[field.name] for field in fields(Training)})
+    config = stored_config(plan.start / "config.json")
+    context = GameContext.of(config)
+    model, codec = load_model(config.model_at(plan.start / "sft"), seed)
+    _, secrets = context.split.shared(config.traces.rl_only_fraction)
+    settings = plan.settings(size or 2, config.max_completion_tokens)
+    run = Run.create(directory, config, context.split)
+    rows: list[dict[str, Any]] = []
+    if size:
+        train_grpo(model, codec, setup_of(context, config), settings, run, seed=seed)
+        rows = list(read_jsonl(directory / "metrics.jsonl"))
+    won = {
+        part: greedy_wins(TransformersSampler(model, codec, settings.sampling.greedy(), seed), context, words)
+        for part, words in (("kept", secrets), ("held_out", context.split.test))
+    }
+    found = Training(
+        size,
+        seed,
+        statistics.fmean(row["zero_variance_share"] for row in rows) if rows else 0.0,
+        statistics.fmean(row["win_rate"] for row in rows) if rows else 0.0,
+        **won,
+    )
+    write_json(done, asdict(found))
+    return found
+
+
+def setup_of(context: GameContext, config: RunConfig) -> GameSetup:
+    """The games of a training: on the secrets that were kept from the teacher."""
+    taught, secrets = context.split.shared(config.traces.rl_only_fraction)
+    return GameSetup(context.for_training, secrets, context.split.val, taught)
+
+
+def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, float]:
+    """Processor seconds a step of each size, the median over the repeats, in which the sizes take turns."""
+    config = stored_config(plan.start / "config.json")
+    context = GameContext.of(config)
+
+    def seconds(size: int) -> float:
+        model, codec = load_model(config.model_at(plan.start / "sft"), 0)
+        marks: list[float] = []
+        with tempfile.TemporaryDirectory() as directory:
+            run = Run.create(Path(directory) / "run", config, context.split)
+            train_grpo(
+                model,
+                codec,
+                setup_of(context, config),
+                plan.settings(size, config.max_completion_tokens),
+                run,
+                progress=lambda *_: marks.append(time.process_time()),
+            )
+        return (marks[-1] - marks[0]) / (len(marks) - 1)
+
+    taken = take_turns({str(size): partial(seconds, size) for size in sizes}, repeats)
+    return {size: statistics.median(taken[str(size)]) for size in sizes}
+
+
+def timed(plan: Plan, sizes: tuple[int, ...], repeats: int, path: Path) -> dict[int, float]:
+    """`time_steps`, or what it found before for these sizes and games."""
+    known = read_object(path) if path.is_file() else {}
+    about = {"games": plan.games, "steps": plan.steps, "repeats": repeats}
+    if known.get("about") != about or not {*map(str, sizes)} <= known["seconds"].keys():
+        found = time_steps(plan, sizes, repeats)
+        known = {"about": about, "seconds": {str(size): seconds for size, seconds in found.items()}}
+        write_json(path, known)
+    return {size: known["seconds"][str(size)] for size in sizes}
+
+
+def greedy_wins(sampler: TransformersSampler, context: GameContext, secrets: tuple[str, ...]) -> dict[str, int]:
+    """Each secret and whether greedy play finds it."""
+    conditions = EvalConditions.of(context.prompter, sampler)
+    rules, fingerprint = context.prompter.rules, context.words.fingerprint
+    planned = Evaluation("greedy", "model", (), rules, fingerprint, (), conditions)
+    played = evaluate(planned, secrets, context.words, context.prompter, sampler)
+    return {record.secret: int(record.won) for record in played.records}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One size over its seeds: means, and win rates with the ends of their 95 % intervals, a secret being a cluster."""
+
+    group_size: int
+    seeds: int
+    seconds_a_step: float
+    zero_variance: float
+    sampled_wins: float
+    kept: tuple[float, float, float]
+    held_out: tuple[float, float, float]
+
+
+def line_of(found: list[Training], seconds: float) -> Line:
+    """The trainings of one size together, and their processor seconds a step."""
+
+    def mean(name: str) -> float:
+        return statistics.fmean(getattr(training, name) for training in found)
+
+    return Line(
+        group_size=found[0].group_size,
+        seeds=len(found),
+        seconds_a_step=seconds,
+        zero_variance=mean("zero_variance"),
+        sampled_wins=mean("sampled_wins"),
+        kept=win_rate([training.kept for training in found]),
+        held_out=win_rate([training.held_out for training in found]),
+    )
+
+
+def win_rate(of_seeds: list[dict[str, int]]) -> tuple[float, float, float]:
+    """Win rate of all seeds' games and its interval."""
+    wins = [sum(seed[secret] for seed in of_seeds) for secret in of_seeds[0]]
+    games = [len(of_seeds)] * len(wins)
+    low, high = clustered_wilson_interval(wins, games)
+    return sum(wins) / sum(games), low, high
+
+
+def table_of(lines: list[Line], title: str) -> Table:
+    """A row per size; the first row is the start, size 0."""
+    table = Table(title=title, caption=hardware())
+    for heading in ("group size", "CPU s a step", "zero variance", "sampled wins", "kept words", "held out", "seeds"):
+        table.add_column(heading, justify="right")
+    for line in lines:
+        rates = (f"{100 * rate:.1f} ({100 * low:.1f} to {100 * high:.1f})" for rate, low, high in _parts(line))
+        fractions = (f"{100 * value:.1f} %" for value in (line.zero_variance, line.sampled_wins))
+        shown = (f"{line.seconds_a_step:.2f}", *fractions) if line.group_size else ("", "", "")
+        table.add_row(str(line.group_size or "start"), *shown, *rates, str(line.seeds))
+    return table
+
+
+def _parts(line: Line) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    return line.kept, line.held_out
+
+
+def draw(lines: list[Line], title: str) -> str:
+    """Three panels over the sizes as SVG: groups that teach nothing, seconds a step, wins of the kept words."""
+    trained = [line for line in lines if line.group_size]
+    width = (WIDTH - LEFT - 2 * GAP) / 3
+    panels: list[tuple[str, list[tuple[float, float, float]], float | None]] = [
+        ("groups of zero variance, %", [(100 * each.zero_variance,) * 3 for each in trained], None),
+        ("processor seconds a step", [(each.seconds_a_step,) * 3 for each in trained], None),
+        (
+            "kept words won, % (95 %)",
+            [tuple(100 * value for value in each.kept) for each in trained],  # type: ignore[misc]  # three of them
+            next((100 * each.kept[0] for each in lines if not each.group_size), None),
+        ),
+    ]
+    drawn = "".join(
+        _panel(name, [line.group_size for line in trained], values, start, LEFT + place * (width + GAP), width)
+        for place, (name, values, start) in enumerate(panels)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" '
+        f'font-family="sans-serif" font-size="11"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{drawn}'
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">{title}</text></svg>\n'
+    )
+
+
+def _panel(
+    name: str,
+    sizes: list[int],
+    values: list[tuple[float, float, float]],
+    start: float | None,
+    left: float,
+    width: float,
+) -> str:
+    """One panel: a point with its interval for each size, and a dashed line where the start is."""
+    extra = [start] if start is not None else [0.0]
+    ticks = nice_ticks(min([low for _, low, _ in values] + extra), max([high for *_, high in values] + extra))
+
+    def height(value: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) * (value - ticks[0]) / (ticks[-1] - ticks[0])
+
+    places = [left + width * (number + 0.5) / len(sizes) for number in range(len(sizes))]
+    text = f'<text x="{left}" y="{TOP - 14}" font-weight="bold">{name}</text>'
+    for tick in ticks:
+        text += f'<path d="M{left:.1f} {height(tick):.1f}h{width:.1f}" stroke="#ddd"/>'
+        text += f'<text x="{left - 5:.1f}" y="{height(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
+    if start is not None:
+        text += f'<path d="M{left:.1f} {height(start):.1f}h{width:.1f}" stroke="#888" stroke-dasharray="4 3"/>'
+        text += f'<text x="{left + width:.1f}" y="{height(start) - 4:.1f}" text-anchor="end" fill="#666">start</text>'
+    curve = " ".join(f"{x:.1f},{height(mean):.1f}" for x, (mean, _, _) in zip(places, values, strict=True))
+    text += f'<polyline points="{curve}" fill="none" stroke="#1f6f43" stroke-width="1.5"/>'
+    for x, size, (mean, low, high) in zip(places, sizes, values, strict=True):
+        text += f'<path d="M{x:.1f} {height(low):.1f}V{height(high):.1f}" stroke="#1f6f43"/>'
+        text += f'<circle cx="{x:.1f}" cy="{height(mean):.1f}" r="3.5" fill="#1f6f43"/>'
+        text += f'<text x="{x:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{size}</text>'
+    return text
+
+
+def main(
+    start: tyro.conf.Positional[Path],
+    out: Path = Path("runs/group-sizes"),
+    sizes: tuple[int, ...] = (2, 4, 8, 16),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    games: int = 128,
+    steps: int = 40,
+    reward: str = "sparse",
+    timed_steps: int = 3,
+    repeats: int = 2,
+    svg: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Train, play and compare.
+
+    Args:
+        start: A run that has got as far as its SFT model.
+        out: Where each training has a directory.
+        sizes: Games that share a secret.
+        seeds: Seeds of each size.
+        games: Games a step, of which every size must be a divisor.
+        steps: Optimizer steps of each training.
+        reward: Reward preset.
+        timed_steps: Steps of each training that is timed; the first is left out.
+        repeats: Trainings of each size that are timed.
+        svg: Where to put the plot.
+        as_json: Print JSON instead of a table.
+
+    Raises:
+        ConfigError: If a size does not divide the games of a step, or the start holds no SFT model.
+    """
+    if timed_steps < 2 or repeats < 1:
+        raise ConfigError(f"--timed-steps {timed_steps} must be at least 2, --repeats {repeats} at least 1")
+    if bad := [size for size in sizes if size < 2 or games % size]:
+        raise ConfigError(f"--sizes {bad[0]} must be at least 2 and divide --games {games}")
+    if not (start / "sft" / "config.json").is_file():
+        raise ConfigError(f"{start} holds no SFT model; make one with `wordle-rl run CONFIG.toml --until sft`")
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
+    plan = Plan(start, games, steps, reward)
+    found = {0: [train(plan, 0, 0, out / "start")]}
+    for seed in seeds:  # a machine that is slow for a while is then slow for all sizes
+        for size in sizes:
+            found.setdefault(size, []).append(train(plan, size, seed, out / f"{reward}-{size}-{seed}"))
+            print(f"size {size}, seed {seed}: done", file=sys.stderr, flush=True)
+    seconds = timed(replace(plan, steps=timed_steps), sizes, repeats, out / "seconds.json")
+    lines = [line_of(trainings, seconds.get(size, 0.0)) for size, trainings in found.items()]
+    title = f"{games} games a step, {steps} steps, reward {reward}"
+    if as_json:
+        print(json.dumps({"title": title, "hardware": hardware(), "lines": [asdict(line) for line in lines]}, indent=2))
+    else:
+        Console(width=120).print(table_of(lines, title))
+    if svg is not None:
+        svg.write_text(draw(lines, f"games that share a secret; {title}"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        tyro.cli(main)
+    except (ConfigError, RunError) as error:
+        sys.exit(f"error: {error}")

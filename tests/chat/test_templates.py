@@ -1,0 +1,74 @@
+"""Laws of the plain template: a base model without one gets it, a game reads the same however it is rendered."""
+
+import copy
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import PLAIN_TEMPLATE, ChatTemplateError, changes_of, training_template
+
+GAME = [
+    {"role": "system", "content": "Find the word."},
+    {"role": "user", "content": "Your first guess?"},
+    {"role": "assistant", "content": "<think>e or a?</think>\n<guess>crane</guess>"},
+    {"role": "user", "content": "C(x) R(-)"},
+    {"role": "assistant", "content": " <guess>roast</guess>\n"},
+    {"role": "user", "content": "3 guesses left."},
+]
+
+
+@pytest.fixture(scope="module")
+def without_template() -> PreTrainedTokenizerFast:
+    """A tokenizer as GPT-2's: byte pairs, one special token that begins and ends texts, no template."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator([message["content"] for message in GAME], trainer)
+    end = "<|endoftext|>"
+    tokenizer.add_special_tokens([AddedToken(end, special=True, normalized=False)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, unk_token=end)
+
+
+def with_plain(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    ours = copy.deepcopy(tokenizer)
+    ours.chat_template = training_template(ours)
+    return ours
+
+
+def test_a_model_without_a_template_gets_the_plain_one(without_template) -> None:
+    assert training_template(without_template) == PLAIN_TEMPLATE
+    assert changes_of(PLAIN_TEMPLATE) == ("a plain template, since the model has none",)
+    ours = with_plain(without_template)
+    assert training_template(ours) == PLAIN_TEMPLATE, "what is saved with the model is kept when it is loaded"
+
+
+def test_a_reply_ends_with_the_token_that_ends_a_text(without_template) -> None:
+    codec = ChatCodec(with_plain(without_template))
+    assert codec.frame.turn_end == "<|endoftext|>"
+    assert codec.turn_end_ids == (without_template.eos_token_id,)
+    assert codec.stop_ids == {without_template.eos_token_id}
+
+
+def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(without_template) -> None:
+    codec = ChatCodec(with_plain(without_template))
+    for end in (2, 4, 6):
+        assert codec.prompt_ids(GAME[:end]) == codec.rendered_ids(GAME[:end])
+    text = codec.tokenizer.decode(codec.prompt_ids(GAME[:4]))
+    assert text == (
+        "Find the word.\n\nUser:\nYour first guess?\n\nAssistant:\n<think>e or a?</think>\n<guess>crane</guess>"
+        "<|endoftext|>\n\nUser:\nC(x) R(-)\n\nAssistant:\n"
+    )
+
+
+def test_a_tokenizer_without_an_end_of_text_is_refused(without_template) -> None:
+    endless = copy.deepcopy(without_template)
+    endless.eos_token = None
+    with pytest.raises(ChatTemplateError, match="no chat template"):
+        training_template(endless)

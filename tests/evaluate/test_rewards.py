@@ -1,0 +1,73 @@
+"""Laws of rewards in evaluation: the distribution adds up, errors have none, guesses counted are the player's."""
+
+import pytest
+from scripted import planned
+from scripted_evaluations import NOT_SENT, WORDS, FlakySampler, tag
+
+from wordle_rl.evaluate import Scorer, evaluate
+from wordle_rl.evaluate.rewards import commonest_guesses, reward_figures
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.solver import Solver
+
+SOLVER = Solver(WORDS, use_cache=False)
+GAMES = {
+    0: ("crane", ["speed", "crane"]),
+    1: ("trace", ["speed", "speed", "zzzzz", "no word", "speed", "speed"]),
+    2: ("grape", [NOT_SENT]),
+    3: ("abide", ["abide"]),
+}
+
+
+@pytest.fixture
+def records():
+    prompter = Prompter()
+    script = {number: [tag(reply) for reply in replies] for number, (_, replies) in GAMES.items()}
+    scorer = Scorer(Rubric({"win": 1.0, "rule_break": -0.5}, keep_order=False), SOLVER)
+    secrets = [secret for secret, _ in GAMES.values()]
+    header = planned(WORDS, prompter)
+    return evaluate(header, secrets, WORDS, prompter, FlakySampler(script), scorer=scorer).records
+
+
+def test_rewards_are_those_of_the_rubric_and_errors_have_none(records) -> None:
+    won, lost, error, at_once = records
+    assert (won.reward, at_once.reward) == (1.0, 1.0)
+    assert lost.reward is not None
+    assert lost.reward < 0
+    assert error.failed
+    assert error.reward is None
+
+
+def test_the_distribution_adds_up(records) -> None:
+    found = reward_figures(records, "own")
+    assert found is not None
+    assert (found.preset, found.num_games, found.highest) == ("own", 3, 1.0)
+    assert found.lowest == records[1].reward
+    assert found.mean == pytest.approx((2.0 + found.lowest) / 3)
+    assert found.below_zero == pytest.approx(1 / 3)
+    assert sum(found.bin_counts) == 3
+    assert len(found.bin_edges) == len(found.bin_counts) + 1
+    assert (found.bin_edges[0], found.bin_edges[-1]) == (found.lowest, found.highest)
+
+
+def test_equal_rewards_are_one_bin_and_no_rewards_nothing(records) -> None:
+    found = reward_figures([records[0], records[3]], "own")
+    assert found is not None
+    assert found.bin_counts == (2,)
+    assert reward_figures([records[2]], "own") is None
+
+
+def test_the_commonest_guesses_are_counted_over_games(records) -> None:
+    first, second = commonest_guesses(records, 2)
+    assert (first.word, first.times, first.games_fraction) == ("speed", 5, pytest.approx(2 / 3))
+    assert second.word == "abide"
+    assert commonest_guesses(records, 0) == []
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_can_score_an_evaluation(preset: str) -> None:
+    prompter = Prompter()
+    scorer = Scorer(Rubric(PRESETS[preset].weights), SOLVER)
+    sampler = FlakySampler({0: [tag("speed"), tag("crane")]})
+    [record] = evaluate(planned(WORDS, prompter), ["crane"], WORDS, prompter, sampler, scorer=scorer).records
+    assert isinstance(record.reward, float)

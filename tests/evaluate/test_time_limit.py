@@ -1,0 +1,73 @@
+"""Laws of the time limit: what was not finished is an error, and a batch that was cut short counts for nothing."""
+
+import pytest
+from scripted import planned
+from scripted_evaluations import WORDS, tag
+
+from wordle_rl.evaluate import evaluate
+from wordle_rl.evaluate.time_limit import TimeLimit
+from wordle_rl.prompt import Prompter
+from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.solver import Solver
+
+SECRETS = ["crane", "trace", "grape", "abide"]
+
+
+class Clock:
+    """A clock that each turn of a sampler moves on."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Slow:
+    """Says `speed`, then `crane`; every call takes a minute."""
+
+    codec = None
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def begin(self) -> None:
+        pass
+
+    def sample(self, requests: list[Request]) -> list[Completion]:
+        self._clock.seconds += 60
+        return [Completion(tag("crane" if request.turns else "speed")) for request in requests]
+
+
+def test_without_a_bound_the_player_is_always_asked() -> None:
+    clock = Clock()
+    limit = TimeLimit(Slow(clock), 0.0, clock)
+    clock.seconds = 1e9
+    assert limit.sample([Request(0, (), ())])[0].text == tag("speed")
+    assert not limit.ended_play
+
+
+def test_past_the_bound_every_game_is_an_error_that_names_it() -> None:
+    clock = Clock()
+    limit = TimeLimit(Slow(clock), 1.5, clock)
+    assert limit.sample([Request(0, (), ())])[0].error is None
+    assert limit.sample([Request(0, (), ())])[0].error is None
+    assert limit.sample([Request(0, (), ())])[0].error == "not finished within 1.5 minutes"
+    assert limit.ended_play
+
+
+@pytest.mark.parametrize(("batch_size", "num_counted"), [(4, 0), (1, 1), (2, 0)])
+def test_of_a_batch_that_is_cut_short_no_game_counts(batch_size: int, num_counted: int, monkeypatch) -> None:
+    """`crane` is won in two turns; the other games are lost in six, a minute a turn. Five minutes are given."""
+    clock = Clock()
+    monkeypatch.setattr("wordle_rl.evaluate.time_limit.time.monotonic", clock)
+    monkeypatch.setattr(TimeLimit.__init__, "__defaults__", (clock,))
+    solver, prompter = Solver(WORDS, use_cache=False), Prompter()
+    played = evaluate(
+        planned(WORDS, prompter), SECRETS, WORDS, prompter, Slow(clock), batch_size=batch_size, max_minutes=5,
+        solver=solver,
+    )  # fmt: skip
+    counted = [record.secret for record in played.records if not record.failed]
+    assert counted == SECRETS[:num_counted]
+    assert {record.error for record in played.records if record.failed} == {"not finished within 5 minutes"}
+    assert played.figures().num_errors == len(SECRETS) - num_counted
