@@ -12,6 +12,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.models.backends import find_backend
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import refuse
 from wordle_rl.preflight.model_fit import check_engines, check_model, check_on_policy, check_teacher_replies
@@ -68,6 +69,8 @@ def check_before_run(
     else:
         _check_taken_over(context.split, directory, config.algorithm)
     _check_system_prompt(config, context.split)
+    if config.backend != "torch":
+        find_backend(config.backend).check(config)
     todo = _todo(config, directory, chain, overwrite=overwrite)
     if todo.play:
         refuse(check_on_policy(config))

@@ -15,7 +15,7 @@ from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.rl.grpo.train as grpo_module
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
-from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
+from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, TorchWeights, Validation
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import read_object
@@ -46,13 +46,13 @@ def chosen(sixty, tmp_path):
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
-        best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
+        best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
         last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
         for step in range(last + 1):
             state = SimpleNamespace(global_step=step, max_steps=last)
             fill(model, float(step))
             if step == resume_at:
-                best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
+                best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
             if step in (0, resume_at):
                 best.on_train_begin(None, state, None)
             if step < last:
@@ -130,7 +130,7 @@ def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
     model, asked = torch.nn.Linear(2, 2, bias=False), []
-    make = partial(BestWeights, model, lambda step: asked.append(step) or costing(9.0 - step), 2)
+    make = partial(BestWeights, TorchWeights(model), lambda step: asked.append(step) or costing(9.0 - step), 2)
     best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 0.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
@@ -147,7 +147,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     second.weight = first.weight
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
-    best = BestWeights(model, costing, 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    best = BestWeights(TorchWeights(model), costing, 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
     fill(first, 1.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]

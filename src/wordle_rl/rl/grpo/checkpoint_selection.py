@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _RECORD_FILE = "best.json"
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
+_END_FILE = "end.safetensors"
 _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
 """Sampled games per validation secret; a single one is mostly luck."""
@@ -56,7 +57,7 @@ class Validation:
     It also plays training secrets greedily, four for each validation secret, always the same ones.
 
     Args:
-        model: The policy.
+        model: The policy; None: `open_sampler` knows it.
         codec: Its tokenizer and template.
         setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
@@ -71,7 +72,7 @@ class Validation:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         codec: ChatCodec,
         setup: GameSetup,
         sampling: SamplingSettings,
@@ -129,8 +130,52 @@ class Validation:
 
     @contextmanager
     def _open_model(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, None]]:
+        if self._model is None:
+            raise ValueError("a validation without a model needs open_sampler")
         with without_autocast(self._model):  # as evaluation will play
             yield TransformersSampler(self._model, self._codec, sampling, seed), None
+
+
+class WeightStore(Protocol):
+    """The weights that a training changes, on disk and back."""
+
+    def save(self, path: Path) -> None:
+        """Write the current weights."""
+
+    def load(self, path: Path) -> None:
+        """Take the weights of a file."""
+
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Take start + alpha x (end - start) of the weights of two files."""
+
+
+class TorchWeights:
+    """Trainable weights of a torch module, tied ones once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def save(self, path: Path) -> None:
+        """Write the current weights."""
+        save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path)
+
+    @torch.no_grad()
+    def load(self, path: Path) -> None:
+        """Take the weights of a file."""
+        stored = load_file(path)
+        for name, weight in self._named():
+            weight.copy_(stored[name])
+
+    @torch.no_grad()
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Take start + alpha x (end - start) of the weights of two files."""
+        first, last = load_file(start), load_file(end)
+        for name, weight in self._named():
+            ends = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
+            weight.copy_(torch.lerp(*ends, alpha))
+
+    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
 
 
 class BestWeights(TrainerCallback):
@@ -141,7 +186,7 @@ class BestWeights(TrainerCallback):
     nothing is lost if the validation is interrupted.
 
     Args:
-        model: The model in training.
+        weights: The weights in training.
         validate: Gives figures at a step. Lower `greedy_cost` is better, then lower `cost`; the others are only logged.
         every_steps: How often.
         run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
@@ -152,14 +197,14 @@ class BestWeights(TrainerCallback):
 
     def __init__(
         self,
-        model: nn.Module,
+        weights: WeightStore,
         validate: Callable[[int], Mapping[str, float]],
         every_steps: int,
         run: Run,
         directory: Path,
         alphas: Sequence[float] = (1.0,),
     ) -> None:
-        self._model, self._validate, self._every_steps = model, validate, every_steps
+        self._weights, self._validate, self._every_steps = weights, validate, every_steps
         self._run, self._directory = run, directory
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
@@ -168,21 +213,29 @@ class BestWeights(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the initial weights, unless training resumes from a checkpoint."""
         if state.global_step == 0:
-            if self._between and is_first():
-                self._keep(_START_FILE)
-            self._consider(0)
+            self.begin()
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the weights of the last step when it is time."""
-        if state.global_step and state.global_step % self._every_steps == 0:
-            self._consider(state.global_step)
+        if state.global_step:
+            self.after(state.global_step)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the final weights."""
         if state.global_step == state.max_steps:
             self._consider(state.global_step)
 
-    @torch.no_grad()
+    def begin(self) -> None:
+        """Validate the initial weights."""
+        if self._between and is_first():
+            self._keep(_START_FILE)
+        self._consider(0)
+
+    def after(self, step: int) -> None:
+        """Validate the weights of a step if it is time."""
+        if step % self._every_steps == 0:
+            self._consider(step)
+
     def take_best(self, last_step: int) -> int:
         """Load the best weights into the model, which has those of the last step, and return their step."""
         if self._last_validated != last_step:
@@ -190,9 +243,7 @@ class BestWeights(TrainerCallback):
         self._blend(last_step)
         wait_for_all()
         best = read_object(self._directory / _RECORD_FILE)
-        kept = load_file(self._directory / _WEIGHTS_FILE)
-        for name, weight in _trained(self._model).items():
-            weight.copy_(kept[name])
+        self._weights.load(self._directory / _WEIGHTS_FILE)
         if is_first():
             write_json(self._directory.parent / CHOICE_FILE, best)
         return int(best["step"])
@@ -206,12 +257,11 @@ class BestWeights(TrainerCallback):
         if not self._between:
             return
         wait_for_all()
-        start = load_file(self._directory / _START_FILE)
-        now = _trained(self._model)
-        end = {name: weight.clone() for name, weight in now.items()}
+        if is_first():
+            self._keep(_END_FILE)
+        wait_for_all()
         for alpha in self._between:
-            for name, last in end.items():
-                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, alpha))
+            self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
             self._consider(last_step, alpha)
 
     def _consider(self, step: int, alpha: float = 1.0) -> None:
@@ -237,10 +287,5 @@ class BestWeights(TrainerCallback):
         """Write the current trainable weights to a file, which is replaced at once."""
         self._directory.mkdir(parents=True, exist_ok=True)
         partial = self._directory / f".{name}.partial"
-        save_file({name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}, partial)
+        self._weights.save(partial)
         partial.replace(self._directory / name)
-
-
-def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that training changes, tied ones once."""
-    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

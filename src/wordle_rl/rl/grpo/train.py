@@ -23,7 +23,7 @@ from wordle_rl.config import ConfigError, GRPOTraining
 from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
 from wordle_rl.models.multimodal import is_text_part
-from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, Validation
+from wordle_rl.rl.grpo.checkpoint_selection import BestWeights, TorchWeights, Validation
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import StateCallback, WordleGRPOTrainer
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
@@ -114,7 +114,7 @@ def train_grpo(
             sampling, num_samples = settings.sampling, settings.sample_games
             validation = Validation(model, codec, setup, sampling, log, num_samples, player, rollouts.reward_of)
             every, alphas = settings.validate_every_steps, settings.interpolation_alphas
-            best = BestWeights(model, validation, every, own_run, directory / "best", alphas)
+            best = BestWeights(TorchWeights(model), validation, every, own_run, directory / "best", alphas)
             trainer.add_callback(best)
         # transformers takes no optimizer in the constructor where FSDP shards the weights
         trainer.optimizer = make_optimizer(model, settings.optimizer)
