@@ -69,8 +69,7 @@ def check_before_run(
     else:
         _check_taken_over(context.split, directory, config.algorithm)
     _check_system_prompt(config, context.split)
-    if config.backend != "torch":
-        find_backend(config.backend).check(config)
+    check_backend(config)
     todo = _todo(config, directory, chain, overwrite=overwrite)
     if todo.play:
         refuse(check_on_policy(config))
@@ -92,6 +91,16 @@ def check_before_run(
         begins = config.model if todo.sft else config.start_settings(directory)
         refuse(check_room(config, begins, ahead))
     return todo
+
+
+def check_backend(config: RunConfig) -> None:
+    """Refuse a backend that is not here, and settings that it would not follow.
+
+    Raises:
+        ConfigError: If there are any.
+    """
+    if config.backend != "torch":
+        find_backend(config.backend).check(config)
 
 
 def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> Todo:

@@ -124,10 +124,9 @@ def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:
         for name, theirs in _OURS.items()
     }
     mx.save_safetensors(str(directory / ADAPTER_WEIGHTS), stored, {"format": "pt"})
-    alpha = int(shape.alpha) if shape.alpha.is_integer() else shape.alpha
     config = LoraConfig(
         r=shape.rank,
-        lora_alpha=alpha,
+        lora_alpha=shape.alpha,  # type: ignore[arg-type]  # a float is taken too
         lora_dropout=shape.dropout,
         target_modules=sorted({layer.rsplit(".", 1)[-1] for layer in shape.layers}),
         task_type="CAUSAL_LM",

@@ -215,12 +215,10 @@ def gradient_of_step(
         pad_id: Fills rows up.
         reference: Trainable weights of the reference; None: no KL penalty.
     """
-    weights = token_weights(
-        rows["env_mask"],
-        len(rows["env_mask"]),
-        settings.loss_type,
-        settings.sampling.max_completion_tokens,  # type: ignore[arg-type]  # bnpo is refused
-    )
+    if settings.loss_type == "bnpo":
+        raise ValueError("bnpo has a mean for each micro-batch; use dapo")
+    longest, masks = settings.sampling.max_completion_tokens, rows["env_mask"]
+    weights = token_weights(masks, len(masks), settings.loss_type, longest)
     started = time.perf_counter()
     total, summed = 0.0, None
     sums = dict.fromkeys(("entropy", "kl", "low", "high", "tokens"), 0.0)
@@ -271,9 +269,8 @@ def micro_batches(rows: Rows, settings: GRPOTraining) -> list[list[int]]:
     """Rows of similar length side by side, the longest first, so that a lack of memory shows at once."""
     lengths = [len(p) + len(c) for p, c in zip(rows["prompt_ids"], rows["completion_ids"], strict=True)]
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    count = (
-        settings.groups_per_step * settings.group_size // settings.micro_batch_size if settings.micro_batch_size else 1
-    )
+    games = settings.groups_per_step * settings.group_size
+    count = games // settings.micro_batch_size if settings.micro_batch_size else 1
     size = max(1, -(-len(order) // count))
     return [order[first : first + size] for first in range(0, len(order), size)]
 

@@ -107,8 +107,8 @@ class TrainingLoop:
             return
         section = "sft" if self._stage == "sft" else "rl"
         raise RunError(
-            f"{self._stage} stopped at step {step}: loss or gradient were not finite in {self._bad_in_a_row} steps in a "
-            f"row; the last good weights are in {last_checkpoint(self._checkpoints) or 'no checkpoint'}; lower "
+            f"{self._stage} stopped at step {step}: loss or gradient were not finite in {self._bad_in_a_row} steps in "
+            f"a row; the last good weights are in {last_checkpoint(self._checkpoints) or 'no checkpoint'}; lower "
             f"{section}.optimizer.learning_rate in a new run"
         )
 

@@ -6,7 +6,7 @@ published and trained further by everything else. A family for which that does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.integrations.mlx import adapters
 from wordle_rl.models import loading
 from wordle_rl.models.adapters import base_of, is_adapter
-from wordle_rl.models.multimodal import language_config
+from wordle_rl.models.multimodal import is_text_part, language_config
 
 Weights = dict[str, mx.array]
 """Weights by the names of transformers."""
@@ -147,7 +147,7 @@ def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
     config = language_config(source)
     try:
         directory = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, allow_patterns=_FILES))
-        network, stored = load_network(directory, lazy=True)
+        network, stored = load_network(directory, lazy=True, model_config=spelled_out(config, source))
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"MLX cannot load a model from {source!r}: {first_line}") from error
@@ -157,6 +157,43 @@ def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
     if "quantization" not in stored:
         check_names(dict(tree_flatten(network.parameters())), config, source)
     return MLXModel(network, config, source, head_of(network))
+
+
+def spelled_out(config: PreTrainedConfig, source: str) -> dict[str, Any]:
+    """Settings of positions and windows by the names that mlx-lm reads.
+
+    transformers 5 nests them, and leaves out what it takes by default. mlx-lm would take defaults of its own.
+
+    Args:
+        config: Of the text part.
+        source: Directory or hub name, which may hold more than that.
+
+    Raises:
+        ConfigError: If the layers that see a window do not alternate with the others in a fixed pattern.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    everywhere = rope.get("full_attention", rope)
+    named: dict[str, Any] = {}
+    if "rope_theta" in everywhere:
+        named["rope_theta"] = everywhere["rope_theta"]
+        named["rope_scaling"] = everywhere if everywhere.get("rope_type", "default") != "default" else None
+    if "sliding_attention" in rope:
+        named["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        named["sliding_window_pattern"] = _pattern(config.layer_types, source)
+    if not is_text_part(source):
+        return named
+    return {"text_config": {**config.to_dict(), **named}, "vocab_size": config.vocab_size}
+
+
+def _pattern(layer_types: Sequence[str], source: str) -> int:
+    """Layers from one that sees everything to the next."""
+    every = layer_types.index("full_attention") + 1 if "full_attention" in layer_types else len(layer_types) + 1
+    expected = [
+        "full_attention" if not place % every else "sliding_attention" for place in range(1, len(layer_types) + 1)
+    ]
+    if expected != list(layer_types):
+        raise ConfigError(f"{source} has windows in no fixed pattern of layers, which MLX does not know; use torch")
+    return every
 
 
 def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import mlx.core as mx
@@ -140,7 +141,7 @@ class Plan:
         """The steps after `done`, each with its number, from 1, and the games of its batches."""
         for epoch in range(done // self.steps_per_epoch, math.ceil(self.total_steps / self.steps_per_epoch)):
             whole = self.batch_size * self.batches_per_step
-            order = list(EpochOrder(whole, self.lengths, self.seed, lambda epoch=epoch: epoch))
+            order = list(EpochOrder(whole, self.lengths, self.seed, partial(int, epoch)))
             for place in range(self.steps_per_epoch):
                 number = epoch * self.steps_per_epoch + place + 1
                 if done < number <= self.total_steps:

@@ -171,8 +171,8 @@ class TorchWeights:
         """Take start + alpha x (end - start) of the weights of two files."""
         first, last = load_file(start), load_file(end)
         for name, weight in self._named():
-            ends = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
-            weight.copy_(torch.lerp(*ends, alpha))
+            a, b = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
+            weight.copy_(torch.lerp(a, b, alpha))
 
     def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
