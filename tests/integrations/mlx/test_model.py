@@ -129,7 +129,7 @@ def test_a_family_that_mlx_does_not_know_is_named(codec, tmp_path) -> None:
     directory = write_family(tmp_path / "odd", codec, LlamaConfig(**small_config(codec)))
     text = (directory / "config.json").read_text().replace('"llama"', '"opt"')
     (directory / "config.json").write_text(text)
-    with pytest.raises(ConfigError, match="MLX cannot load a model from .*odd"):
+    with pytest.raises(ConfigError, match=r"MLX cannot load a model from .*odd"):
         load_model(ModelSettings(path=str(directory)), 0)
 
 
