@@ -13,7 +13,7 @@ REFUSED = [
     ({"grpo": {"engine": "vllm"}}, "grpo.engine: MLX plays; leave it out"),
     (
         {"grpo": {"max_importance_ratio": 2.0}},
-        "grpo.max_importance_ratio: ratios to the sampler are clipped by epsilon",
+        "grpo.max_importance_ratio: ratios to the sampler are clipped",
     ),
     ({"rl": {"sampling": {"top_p": 0.9}}}, "rl.sampling.top_p: log-probabilities are of all tokens; set it to 1"),
     ({"sft": {"compile": True}}, "sft.compile: leave it out"),

@@ -63,8 +63,8 @@ def test_a_stopped_training_resumes_as_if_never_stopped(tokenizer, codec, sixty,
     straight, stopped = (make_run(tmp_path / name, sixty) for name in ("straight", "stopped"))
     first = of_transformers(firm(small_model(tokenizer)))
     train_sft(first, codec, examples, settings, straight)
+    half = of_transformers(firm(small_model(tokenizer)))
     with pytest.raises(KeyboardInterrupt):
-        half = of_transformers(firm(small_model(tokenizer)))
         train_sft(half, codec, examples, settings, stopped, progress=StopAt(3))
     assert not (stopped.directory / "sft" / "model.safetensors").exists()
     second = of_transformers(firm(small_model(tokenizer)))
