@@ -2,7 +2,9 @@
 
     ratio  = exp(policy_logprobs - sampler_logprobs), per token or per sequence (GSPO)
     loss   = - sum of weight x min(ratio x advantage, clip(ratio, 1 - epsilon, 1 + epsilon_high) x advantage)
-             + sum of weight x beta x KL to the reference (k3: exp(d) - d - 1 with d = reference - policy)
+             + sum of weight x beta x ratio x KL to the reference (k3: exp(d) - d - 1 with d = reference - policy)
+
+The ratio before the KL penalty makes its gradient that of the reverse KL divergence without bias, as in TRL.
 
 The weights of a step's tokens depend on grpo.loss_type alone, so that micro-batches add up to the loss of the step:
 `dapo` 1 / tokens of the step, `grpo` 1 / (tokens of the row x rows), `dr_grpo` 1 / (rows x longest completion).
@@ -85,7 +87,7 @@ def grpo_loss(
     if beta and terms.reference_logprobs is not None:
         distance = terms.reference_logprobs - policy_logprobs
         divergence = mx.exp(distance) - distance - 1
-        losses = losses + beta * divergence
+        losses = losses + beta * ratio * divergence
         kl = mx.stop_gradient(divergence.sum())
     still = mx.stop_gradient(ratio)
     figures = LossFigures(
