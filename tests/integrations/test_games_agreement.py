@@ -2,11 +2,9 @@
 
 `agreement.json` beside `support/agreement.py` was computed by TRL's trainer over transformers, which a test here holds
 it to. Each other trainer is held to it where it is installed: `make test-mlx`, `make test-verl`,
-`make test-integrations`. Write it again with `python tests/integrations/test_games_agreement.py`.
+`make test-integrations`. Write it again with `python tests/support/agreement_trl.py`.
 """
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +16,7 @@ import torch
 from agreement import (
     CLIP,
     CREDITS,
+    GAME_NUMBERS,
     GAMES,
     GROUP,
     LONGEST,
@@ -27,54 +26,23 @@ from agreement import (
     credit_of,
     embedded_codec,
     expected,
+    full_logprobs,
+    grouped,
     model,
     played,
     prompter,
     reply_of,
+    segments,
+    settings_of,
     turn_rewards,
 )
 
-from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.rl.advantages import CREDITS as ESTIMATORS
 from wordle_rl.rollout import mask_without_overlong
-
-GAME_NUMBERS = range(len(GAMES))
 
 
 def near(found: Any, wanted: Any) -> None:
     assert found == pytest.approx(wanted, abs=TOLERANCE)
-
-
-def segments() -> list:
-    return [game.segments[0] for game in played(embedded_codec())]
-
-
-def grouped(values: list) -> list[list]:
-    return [values[first : first + GROUP] for first in range(0, len(values), GROUP)]
-
-
-def settings_of(name: str) -> GRPOTraining:
-    return GRPOTraining(
-        groups_per_step=2,
-        group_size=GROUP,
-        sampling=SamplingSettings(max_completion_tokens=LONGEST),
-        precision="fp32",
-        credit=credit_of(name),
-        **LOSSES[name],
-    )
-
-
-def full_logprobs(network: Any) -> list[list[float]]:
-    """Log-probabilities along each completion by one plain forward pass of transformers, 0 off the mask."""
-    found = []
-    for segment in segments():
-        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
-        with torch.no_grad():
-            logprobs = network(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
-        first = len(segment.prompt_ids) - 1
-        rows = logprobs[first:].gather(1, torch.tensor(segment.token_ids)[:, None])[:, 0]
-        found.append((rows * torch.tensor(segment.loss_mask)).tolist())
-    return found
 
 
 # Ours, over transformers: needed by every trainer, and run in every environment.
@@ -120,61 +88,14 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
 def trl_trainer(tmp_path_factory):
     """Makes `WordleGRPOTrainer` for a loss."""
     pytest.importorskip("trl.trainer.grpo_trainer")
+    from agreement_trl import make_trl_trainer
+
     return lambda name: make_trl_trainer(name, tmp_path_factory.mktemp("trl"))
 
 
-def make_trl_trainer(name: str, directory: Path) -> Any:
-    from contexts import context_for
-    from training_fixtures import make_run
-
-    from wordle_rl.rl.grpo.rollouts import GroupRollouts
-    from wordle_rl.rl.grpo.train import _arguments
-    from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
-    from wordle_rl.rl.setup import GameSetup
-    from wordle_rl.runs.trackers import GameLog
-    from wordle_rl.solver import Solver
-    from wordle_rl.training.guard import StepGuard
-
-    settings, codec = settings_of(name), embedded_codec()
-    run = make_run(directory / "run", WORDS)
-    setup = GameSetup(context_for(WORDS, prompter(), Solver(WORDS, use_cache=False)), WORDS.answers)
-    trainer = WordleGRPOTrainer(
-        model(),
-        _arguments(settings.model_copy(update={"beta": 0.0}), 1, directory / "checkpoints", 0, {}),
-        codec=codec,
-        settings=settings,
-        rollouts=GroupRollouts(setup, codec, settings, GameLog(run), 0),
-        run=run,
-        guard=StepGuard("grpo", 1),
-        callbacks=[],
-    )
-    trainer.epsilon_low, trainer.epsilon_high, trainer.beta = CLIP["epsilon"], CLIP["epsilon_high"], settings.beta
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    return trainer
-
-
-def trl_batch(credit: str, table: Any) -> dict[str, torch.Tensor]:
-    """The games in the tensors that TRL's loss takes: prompts padded on the left, completions on the right."""
-    pad = embedded_codec().pad_id
-    longest = max(len(prompt) for prompt, _ in table.tokens)
-    completions = table.padded([completion for _, completion in table.tokens]).long()
-    lengths = torch.tensor([len(completion) for _, completion in table.tokens])
-    mask = table.padded(table.masks)
-    return {
-        "prompt_ids": torch.tensor([[pad] * (longest - len(p)) + p for p, _ in table.tokens]),
-        "prompt_mask": torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p, _ in table.tokens]),
-        "completion_ids": completions,
-        "completion_mask": (torch.arange(completions.shape[1])[None] < lengths[:, None]).long(),
-        "tool_mask": mask.long(),
-        "advantages": table.padded([table.along(number, credit) for number in GAME_NUMBERS]),
-        "old_per_token_logps": table.padded(table.sampler_logprobs),
-        "ref_per_token_logps": table.padded(table.reference_logprobs),
-        "num_items_in_batch": mask.sum(),
-    }
-
-
 def trl_logprobs(trainer: Any, table: Any) -> torch.Tensor:
+    from agreement_trl import trl_batch
+
     batch = trl_batch("turn", table)
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
@@ -186,6 +107,8 @@ def trl_logprobs(trainer: Any, table: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
+    from agreement_trl import trl_batch
+
     trainer = trl_trainer(name)
     loss = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected()))
     near(loss.item(), expected().losses[name])
@@ -237,6 +160,8 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_on_mlx_are_those_of_trl(on_mlx, trl_trainer, name: str) -> None:
+    from agreement_trl import trl_batch
+
     from wordle_rl.integrations.mlx.grpo import gradient_of_step
     from wordle_rl.integrations.mlx.model import to_torch
 
@@ -386,46 +311,3 @@ def test_renderers_give_the_tokens_and_masks_of_our_own_rollout(number: int) -> 
             ids = list(bridged.token_ids)
     assert ids == [*segment.prompt_ids, *segment.token_ids]
     assert mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]
-
-
-def write_table() -> None:
-    """Compute the table by TRL's trainer and transformers, and store it."""
-    import random
-    import tempfile
-
-    from agreement import Expected, write
-
-    own = segments()
-    stream = random.Random(0)
-    policy, reference = full_logprobs(model()), full_logprobs(model(0.1))
-    rewards = [list(values) for values in turn_rewards(played(embedded_codec()))]
-    found = {
-        "tokens": [[list(s.prompt_ids), list(s.token_ids)] for s in own],
-        "masks": [list(s.loss_mask) for s in own],
-        "masks_without_overlong": [mask_without_overlong(s, embedded_codec().stop_ids) for s in own],
-        "rewards": rewards,
-        "policy_logprobs": [[round(value, 6) for value in row] for row in policy],
-        "reference_logprobs": [[round(value, 6) for value in row] for row in reference],
-        "sampler_logprobs": [
-            [round(value + stream.uniform(-0.4, 0.4), 6) if value else 0.0 for value in row] for row in policy
-        ],
-        "advantages": {
-            f"{credit} {scale}": [
-                list(values)
-                for group in grouped([tuple(values) for values in rewards])
-                for values in ESTIMATORS[credit](group, scale=scale)
-            ]
-            for credit, scale in CREDITS
-        },
-    }
-    table = Expected(**found, losses={})
-    losses = {}
-    for name in LOSSES:
-        with tempfile.TemporaryDirectory() as place:
-            trainer = make_trl_trainer(name, Path(place))
-            losses[name] = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), table)).item()
-    write(**found, losses=losses)
-
-
-if __name__ == "__main__":
-    sys.exit(write_table())

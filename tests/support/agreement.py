@@ -18,6 +18,7 @@ from training_fixtures import compact
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
@@ -38,6 +39,7 @@ GAMES = [
     ("grape", ("abide", "abide", None)),
 ]
 """Secret, and for each turn a guess, prose, or None for a reply that is cut at its limit."""
+GAME_NUMBERS = range(len(GAMES))
 WEIGHTS = {"win": 1.0, "speed": 0.5, "format": 0.3, "information": 0.2}
 CLIP = {"epsilon": 0.2, "epsilon_high": 0.28}
 TOLERANCE = 1e-4
@@ -149,3 +151,35 @@ def expected() -> Expected:
 def write(**found: Any) -> None:
     """Store a table that was computed by TRL's trainer."""
     TABLE.write_text(json.dumps(found, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def segments() -> list:
+    return [game.segments[0] for game in played(embedded_codec())]
+
+
+def grouped(values: list) -> list[list]:
+    return [values[first : first + GROUP] for first in range(0, len(values), GROUP)]
+
+
+def settings_of(name: str) -> GRPOTraining:
+    return GRPOTraining(
+        groups_per_step=2,
+        group_size=GROUP,
+        sampling=SamplingSettings(max_completion_tokens=LONGEST),
+        precision="fp32",
+        credit=credit_of(name),
+        **LOSSES[name],
+    )
+
+
+def full_logprobs(network: Any) -> list[list[float]]:
+    """Log-probabilities along each completion by one plain forward pass of transformers, 0 off the mask."""
+    found = []
+    for segment in segments():
+        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
+        with torch.no_grad():
+            logprobs = network(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
+        first = len(segment.prompt_ids) - 1
+        rows = logprobs[first:].gather(1, torch.tensor(segment.token_ids)[:, None])[:, 0]
+        found.append((rows * torch.tensor(segment.loss_mask)).tolist())
+    return found

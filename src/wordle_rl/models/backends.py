@@ -39,11 +39,11 @@ class Backend(Protocol):
 
     @property
     def train_sft(self) -> Callable[..., Path]:
-        """What takes the arguments of `training.sft.train_sft`, with its own model in place of transformers'."""
+        """A function with the arguments of `training.sft.train_sft` and a model of its own."""
 
     @property
     def train_grpo(self) -> Callable[..., Path]:
-        """What takes the arguments of `rl.grpo.train.train_grpo`, with its own model in place of transformers'."""
+        """A function with the arguments of `rl.grpo.train.train_grpo` and a model of its own."""
 
 
 _OFFERED: dict[str, Callable[[], Backend]] = {}

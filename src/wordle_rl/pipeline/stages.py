@@ -159,7 +159,7 @@ def _given_starts(work: RunWork) -> tuple[InitialState, ...]:
 
 
 def _of_backend(config: RunConfig) -> tuple[Callable[..., Any], Callable[..., Path]]:
-    """What loads a model, and what fine-tunes it, in the library that the config names."""
+    """The functions that load and fine-tune a model, of the library that the config names."""
     if config.backend != "torch":
         backend = find_backend(config.backend)
         return backend.load_model, backend.train_sft

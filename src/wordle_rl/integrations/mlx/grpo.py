@@ -196,7 +196,7 @@ def filled(rows: Rows) -> Rows:
 
 @dataclass(frozen=True)
 class StepGradient:
-    """What the passes of a step came to."""
+    """Result of the passes of a step."""
 
     loss: float
     gradients: Weights

@@ -32,7 +32,7 @@ from wordle_rl.training.sft import EpochOrder
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a step came to.
+    """Figures of a step.
 
     Attributes:
         loss: Mean cross-entropy of its trained tokens.
