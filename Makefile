@@ -11,7 +11,7 @@ SPREAD := -n auto --maxprocesses 4 --dist loadfile
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-vllm test-integrations test-verl check format docs benchmarks clean
+.PHONY: quickstart test test-all test-vllm test-integrations test-mlx test-verl check format docs benchmarks clean
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
 	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
@@ -32,8 +32,12 @@ test-integrations: .venv-integrations/.installed  ## play our games in other tra
 	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
 	.venv-integrations/bin/python -m pytest -m trainers tests/integrations tests/chat tests/docs/test_guides_other_trainers.py
 
+test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, SFT, GRPO, fusing, and agreement with TRL (minutes)
+	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/integrations/mlx tests/integrations/test_games_agreement.py
+
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
-	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl
+	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl \
+		tests/integrations/test_games_agreement.py
 
 check: $(VENV)/.installed-dev  ## lint and types alone
 	$(BIN)/ruff check .
@@ -88,6 +92,13 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(INTEGRATIONS) --no-deps --editable environments/wordle
 	touch $@
 
+# MLX stands beside everything, but on Linux it is needed for these tests alone.
+.venv-mlx/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-mlx
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,mlx]" pytest hypothesis
+	touch $@
+
 # verl takes transformers below 5.11 and imports what TRL no longer has, so it has an environment of its own. Of TRL
 # only its chat templates are wanted, which lie beside the environment's packages.
 .venv-verl/.installed: pyproject.toml
@@ -98,4 +109,4 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## remove the environments and what was built; runs/ stays
-	rm -rf $(VENV) .venv-integrations .venv-verl .venv-vllm build dist site
+	rm -rf $(VENV) .venv-integrations .venv-mlx .venv-verl .venv-vllm build dist site

@@ -56,7 +56,7 @@ def test_the_citation_has_what_its_format_requires() -> None:
     ("name", "expected"),
     [
         ("test", ["make quickstart", "make test"]),
-        ("nightly", ["make test-vllm", "make test-all", "make test-integrations", "make test-verl"]),
+        ("nightly", ["make test-vllm", "make test-all", "make test-integrations", "make test-mlx", "make test-verl"]),
     ],
 )
 def test_a_workflow_runs_its_commands_and_nothing_else(name: str, expected: list[str]) -> None:

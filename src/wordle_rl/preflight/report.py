@@ -15,7 +15,9 @@ from wordle_rl.chat.templates import ChatTemplateError, changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
+from wordle_rl.models.backends import find_backend
 from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.preflight.before_run import check_backend
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
@@ -28,6 +30,7 @@ from wordle_rl.preflight.model_fit import (
 )
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.preflight.template import sample_game, token_text
+from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
@@ -132,12 +135,13 @@ def play_groups(
     )
 
 
-def preflight(config: RunConfig, num_groups: int) -> Preflight:
+def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
     """Look at a run from all sides.
 
     Args:
         config: Every setting.
         num_groups: Groups of games the model plays; 0: none, so that its weights are not needed.
+        memory_gib: With backend mlx: memory of the machine that is meant; None: this one's.
 
     Raises:
         ConfigError: If there is no way to look, because torch is missing or the words are.
@@ -150,10 +154,18 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     planned = _Planned(config, GameContext.of(config))
     numbers, codec, unreadable = _look_up(config)
     engines = check_engines(config, adapts=is_adapter(config.model.path))
-    findings = (*check_on_policy(config), *_check_launch(config), *_check_starts(planned), *engines, *unreadable)
+    findings = (
+        *check_on_policy(config),
+        *_check_backend(config),
+        *_check_launch(config),
+        *_check_starts(planned),
+        *engines,
+        *unreadable,
+    )
     if numbers is None:
         return Preflight(findings)
-    report = Preflight(findings, numbers, device=device_memory())
+    device = unified_memory(memory_gib) if config.backend == "mlx" else device_memory()
+    report = Preflight(findings, numbers, device=device)
     if codec is None:
         return _with_memory(report, numbers, planned)
     report = _with_texts(report, numbers, codec, planned)
@@ -193,6 +205,14 @@ class _Planned:
             starts_fraction=config.rl.starts.fraction,
         )
         return drawn.draw(num_groups, step=0)
+
+
+def _check_backend(config: RunConfig) -> list[Finding]:
+    try:
+        check_backend(config)
+    except ConfigError as error:
+        return [Finding("problem", str(error))]
+    return []
 
 
 def _check_launch(config: RunConfig) -> list[Finding]:
@@ -270,9 +290,14 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
     config, split = planned.config, planned.context.split
     most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
-    memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
+    lengths = (report.longest_teacher_game, report.longest_game)
     assert report.device is not None
-    found = check_memory(memory, report.device, engine_beside(config), sharding())
+    if config.backend == "mlx":
+        memory = unified_works(config, numbers, *lengths, num_secrets)
+        found = check_unified(memory, report.device)
+    else:
+        memory = stage_memory(config, numbers, *lengths, num_secrets)
+        found = check_memory(memory, report.device, engine_beside(config), sharding())
     return replace(report, findings=(*report.findings, *found), memory=memory)
 
 
@@ -304,8 +329,14 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
 
     config = planned.config
     settings = config.training
-    model, codec = load_model(config.model, config.seed)
-    sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
+    sampler: Sampler
+    if config.backend == "torch":
+        model, codec = load_model(config.model, config.seed)
+        sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
+    else:
+        backend = find_backend(config.backend)
+        model, _ = backend.load_model(config.model, config.seed)
+        sampler = backend.make_sampler(config.model, settings.sampling, config.seed, lambda _: None)
     starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
     budget = prompt_budget(model, settings.sampling)
     return play_groups(config, planned.context, sampler, starts, budget)

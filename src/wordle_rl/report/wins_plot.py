@@ -13,6 +13,7 @@ from wordle_rl.report.read import ReportError
 from wordle_rl.runs import BY_TURN
 
 _WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _FOOT = 640, 240, 56, 560, 36, 34
+_SMOOTH_FROM = 40
 _COLORS = ("#c2571a", "#a67a10", "#1a7f3c", "#16818c", "#5b7aa8", "#8a4fb0", "#c23b5e", "#6a6f76")
 
 
@@ -36,7 +37,7 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
     upper = _panel([wins], 0, f"{stage}: training games won since the start")
     lower = ""
     if by_turn:
-        heading = "share of a step's games won by this turn (running mean; games whose secret is an answer)"
+        heading = "share of a step's games won by this turn, of those whose secret is an answer"
         lower = _panel(by_turn, _PANEL, heading, percent=True)
     height = _PANEL * (2 if by_turn else 1) + 10
     return (
@@ -57,6 +58,8 @@ def _series(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> Series:
 
 
 def _smooth(series: Series) -> Series:
+    if len(series.steps) < _SMOOTH_FROM:
+        return series
     return Series(series.name, series.steps, running_mean(series.values))
 
 

@@ -88,6 +88,7 @@ class MLXSampler:
         )
         processors = None if self._constraint is None else [[_Limited(self._constraint)] for _ in requests]
         numbers = generator.insert(prompts, caches=caches, all_tokens=read, logits_processors=processors)
+        caches.clear()  # the batch has a copy of each
         place_of = {number: place for place, number in enumerate(numbers)}
         ids: list[list[int]] = [[] for _ in requests]
         logprobs: list[list[float]] = [[] for _ in requests]
