@@ -4,8 +4,8 @@
 
 A random model of Qwen3's shape in float32 with adapters on all layers plays a group of games of a context's length, a
 token from its end, and is trained on them a game at a time. `play` is the peak of the first, `train` that of the
-second, both less the weights; `expected` is preflight's sum for the same, less the weights too. Peaks are those of MLX's
-own allocator, which counts on a processor as on a GPU.
+second, both less the weights; `expected` is preflight's sum for the same, less the weights too. Peaks are those of
+MLX's own allocator, which counts on a processor as on a GPU.
 
 Runs where MLX stands, as after `make test-mlx`.
 """
@@ -27,6 +27,7 @@ from wordle_rl.integrations.mlx.sampler import MLXSampler
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.models.tiny import make_tokenizer
 from wordle_rl.preflight.memory import Work, estimate
+from wordle_rl.rl.grpo.layout import Rows
 from wordle_rl.samplers.base import Request
 
 MIB = 1024**2
@@ -85,7 +86,7 @@ def measure(group_size: int, rank: int, context: int, layers: int, width: int, v
     del sampler
     mx.clear_cache()
     half = context // 2
-    rows = {
+    rows: Rows = {
         "prompt_ids": [prompt[:half] for prompt in prompts],
         "completion_ids": [prompt[half:] for prompt in prompts],
         "env_mask": [[1] * (context - 8 - half)] * group_size,

@@ -1,6 +1,6 @@
 """GRPO on MLX beside GRPO with TRL, from one start: does what is learnt depend on the library?
 
-    python benchmarks/mlx_training.py [--seeds 3] [--steps 20] [--games 12000] [--answers 300] [--json]
+    python benchmarks/mlx_training.py [--seeds 3] [--steps 20] [--games 16000] [--answers 60] [--json]
 
 A small model of the embedded kind is fine-tuned once, by TRL, on a part of the embedded words. From there each seed is
 trained by both libraries with the same settings in float32. Seeds give both the same secrets; their random numbers
@@ -80,8 +80,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--steps", type=int, default=20)
-    arguments.add_argument("--games", type=int, default=12_000)
-    arguments.add_argument("--answers", type=int, default=300)
+    arguments.add_argument("--games", type=int, default=16_000)
+    arguments.add_argument("--answers", type=int, default=60)
     arguments.add_argument("--json", action="store_true")
     asked = arguments.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -131,10 +131,10 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     start = train_sft(model, codec, examples, sft, Run.create(place / "start", RunConfig(), split))
     settings = GRPOTraining(
         steps=steps,
-        groups_per_step=8,
+        groups_per_step=6,
         group_size=8,
         sampling=SAMPLING,
-        optimizer=RLOptimizerSettings(learning_rate=1e-3, schedule="cosine"),
+        optimizer=RLOptimizerSettings(learning_rate=3e-4, schedule="cosine"),
         precision="fp32",
         sample_games=0,
     )
@@ -165,7 +165,14 @@ def _measured(
         games = play(starts, words, setup.prompter, TransformersSampler(model, codec, sampling, 0))
         rates.append(statistics.fmean(game.transcript.won for game in games))
     rewards = [float(row["reward"]) for row in read_jsonl(run / "metrics.jsonl") if row["stage"] == "grpo"]
-    return Result(library, seed, statistics.fmean(rewards[-5:]) if rewards else 0.0, *rates, seconds)
+    return Result(
+        library,
+        seed,
+        statistics.fmean(rewards[-5:]) if rewards else 0.0,
+        greedy=rates[0],
+        sampled=rates[1],
+        seconds=seconds,
+    )
 
 
 if __name__ == "__main__":
