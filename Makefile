@@ -21,7 +21,7 @@ MINIMUM_TORCH ?= torch==2.11.0
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults test-minimum test-vllm test-integrations test-verl check format docs \
+.PHONY: quickstart test test-all test-faults test-minimum test-vllm test-integrations test-mlx test-verl check format docs \
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
@@ -50,8 +50,13 @@ test-integrations: .venv-integrations/.installed  ## play our games in other tra
 	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
 	.venv-integrations/bin/python -m pytest -m trainers tests/integrations tests/chat tests/docs/test_guides_other_trainers.py
 
+test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, SFT, GRPO, fusing, and agreement with TRL (minutes)
+	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/integrations/mlx tests/integrations/test_games_agreement.py \
+		tests/preflight/test_unified_memory.py tests/docs/test_guides_mac.py
+
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
-	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl
+	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl \
+		tests/integrations/test_games_agreement.py
 
 test-minimum: .venv-minimum/.installed  ## the quick tests with the lowest versions that pyproject.toml allows
 	.venv-minimum/bin/python -m pytest $(SPREAD)
@@ -143,6 +148,13 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(INTEGRATIONS) --no-deps --editable environments/wordle
 	touch $@
 
+# MLX stands beside everything, but on Linux it is needed for these tests alone.
+.venv-mlx/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-mlx
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,mlx]" pytest hypothesis
+	touch $@
+
 # verl takes transformers below 5.11 and imports what TRL no longer has, so it has an environment of its own. Of TRL
 # only its chat templates are wanted, which lie beside the environment's packages.
 .venv-verl/.installed: pyproject.toml
@@ -153,4 +165,4 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## remove the environments and what was built; runs/ stays
-	rm -rf $(VENV) .venv-integrations .venv-locked .venv-minimum .venv-supply .venv-verl .venv-vllm build dist site
+	rm -rf $(VENV) .venv-integrations .venv-locked .venv-minimum .venv-mlx .venv-supply .venv-verl .venv-vllm build dist site

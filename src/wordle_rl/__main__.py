@@ -15,6 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
         from wordle_rl.cli import main as run
 
         further = further_commands()
+        offer_backends()
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         return 130
@@ -24,11 +25,19 @@ def main(arguments: list[str] | None = None) -> int:
 def further_commands() -> dict[str, Command]:
     """Commands of the rooms that no room may import; each imports without what its extra installs."""
     from wordle_rl.conformance.commands import COMMANDS as conformance
+    from wordle_rl.integrations.mlx.commands import COMMANDS as mlx
     from wordle_rl.integrations.verl.commands import COMMANDS as verl
     from wordle_rl.serve.commands import COMMANDS as serve
     from wordle_rl.serve.watch.commands import COMMANDS as watch
 
-    return {**serve, **watch, **conformance, **verl}
+    return {**serve, **watch, **conformance, **verl, **mlx}
+
+
+def offer_backends() -> None:
+    """Make the backends known that no room may import; each imports its library when it is asked for."""
+    from wordle_rl.integrations.mlx import offer
+
+    offer()
 
 
 if __name__ == "__main__":

@@ -58,7 +58,14 @@ def test_the_citation_has_what_its_format_requires() -> None:
         ("test", ["make quickstart", "make test"]),
         (
             "nightly",
-            ["make test-vllm", "make test-all", "make test-faults", "make test-integrations", "make test-verl"],
+            [
+                "make test-vllm",
+                "make test-all",
+                "make test-faults",
+                "make test-integrations",
+                "make test-mlx",
+                "make test-verl",
+            ],
         ),
         ("supply", ["make locked", "make vulnerabilities", "make sbom", "make test-minimum"]),
     ],

@@ -33,7 +33,11 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
     ]
     found = measured([Scored(Trajectory(game), PRESETS["sparse"].score(game, SOLVER), ()) for game in games], WORDS)
     assert (found.num_wins, found.means["win_rate"], found.means["mean_guesses"]) == (2, 2 / 3, 1.5)
-    assert found.denominators == {"win_rate": 3, "mean_guesses": 2, "format_compliance": 10}
+    by_turn = [name for name in found.means if name.startswith("win_rate_by_turn/")]
+    assert [found.means[name] for name in by_turn] == sorted(found.means[name] for name in by_turn)
+    assert found.means[by_turn[-1]] == found.means["win_rate"]
+    counts = dict.fromkeys(("win_rate", *by_turn), 3)
+    assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 10}
 
 
 def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:

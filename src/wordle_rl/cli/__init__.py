@@ -13,6 +13,7 @@ preflight.py     preflight
 eval.py          eval; its request: eval_request.py
 compare.py       compare
 report.py        report, card, push
+plot.py          plot
 audit.py         audit
 rewards.py       rewards
 export.py        merge, consolidate
@@ -25,7 +26,7 @@ import sys
 from collections.abc import Mapping
 from typing import get_args
 
-from wordle_rl.cli import audit, compare, data, export, play, preflight, report, rewards, run, traces, words
+from wordle_rl.cli import audit, compare, data, export, play, plot, preflight, report, rewards, run, traces, words
 from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.program import Command, Program
 from wordle_rl.config import RunStage
@@ -43,6 +44,7 @@ COMMANDS = {
     "report": Command(report.report),
     "card": Command(report.card),
     "push": Command(report.push),
+    "plot": Command(plot.plot),
     "audit": Command(audit.audit),
     "merge": Command(export.merge),
     "consolidate": Command(export.consolidate),

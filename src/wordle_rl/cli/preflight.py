@@ -18,23 +18,30 @@ from wordle_rl.runs.progress import in_percent
 
 
 def preflight(
-    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(), groups: int = 4, as_json: Json = False
+    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    groups: int = 4,
+    memory_gib: float | None = None,
+    as_json: Json = False,
 ) -> None:
     """True if a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.
 
     Args:
         settings: Config file and settings of the run.
         groups: Groups of games the model plays; 0: none, so that its weights are not needed.
+        memory_gib: With backend mlx: memory of the Mac that it is meant for, such as 16 or 48; None: this machine's.
     """
     if groups < 0:
         raise ConfigError(f"groups {groups} must not be negative; 0 plays no games")
-    look_at(settings.config(), groups, as_json)
+    config = settings.config()
+    if memory_gib is not None and config.backend != "mlx":
+        raise ConfigError('--memory-gib is for backend "mlx"; set it, or leave it out')
+    look_at(config, groups, as_json, memory_gib)
 
 
-def look_at(config: RunConfig, num_groups: int, as_json: bool) -> None:
+def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float | None = None) -> None:
     """Look at everything, then print what was found."""
     with console.messages.status("looking at the model…"):
-        report = look_before_run(config, num_groups)
+        report = look_before_run(config, num_groups, memory_gib)
     if as_json:
         memory = {stage: {**asdict(e), "counted": e.counted, "total": e.total} for stage, e in report.memory.items()}
         console.print_json({**asdict(report), "memory": memory})

@@ -14,7 +14,7 @@ context.py      `GameContext`: words, split, prompts and solver of a config
 """
 
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, fields_only, section_of, seed_after
-from wordle_rl.config.engine import EngineName, VLLMSettings
+from wordle_rl.config.engine import BackendName, EngineName, VLLMSettings
 from wordle_rl.config.evaluation import (
     Constrain,
     EvalSettings,
@@ -69,6 +69,7 @@ __all__ = [
     "VERSION",
     "VERSION_KEY",
     "Algorithm",
+    "BackendName",
     "ConfigError",
     "Constrain",
     "DPOSettings",

@@ -8,8 +8,11 @@ from pydantic import Field
 
 from wordle_rl.config.base import Section
 
-EngineName = Literal["transformers", "vllm"]
-"""Engine that draws a model's tokens: transformers in this process, or a vLLM engine."""
+BackendName = Literal["torch", "mlx"]
+"""Library that holds, plays and trains a run's models."""
+
+EngineName = Literal["transformers", "vllm", "mlx"]
+"""Engine that draws a model's tokens: transformers or MLX in this process, or a vLLM engine."""
 
 
 class VLLMSettings(Section):

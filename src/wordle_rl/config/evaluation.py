@@ -27,7 +27,7 @@ class PlaySettings(Section):
     regret: bool = True
     """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
     engine: EngineName = "transformers"
-    """Engine that draws a model's tokens: `transformers`, or `vllm`, which computes in 16 bits on a GPU."""
+    """Engine that draws a model's tokens: `transformers`, `vllm`, which computes in 16 bits on a GPU, or `mlx`."""
 
 
 class EvalSettings(PlaySettings):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from wordle_rl.config.base import LARGEST_SEED, Section, fields_only, section_of
+from wordle_rl.config.engine import BackendName
 from wordle_rl.config.evaluation import EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
@@ -47,6 +48,9 @@ class RunConfig(Section):
     """Teacher games."""
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
+    backend: BackendName = "torch"
+    """Library that holds, plays and trains the models: `torch`, or `mlx`, which uses the GPU of a Mac. Both leave
+    the same run directory, whose models either one plays."""
     algorithm: Algorithm = "grpo"
     """Algorithm after SFT. Its settings are those of [rl] and of the section of its name."""
     max_completion_tokens: int = Field(512, ge=1)

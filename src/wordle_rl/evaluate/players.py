@@ -21,11 +21,12 @@ from wordle_rl.config import (
     check_seed,
 )
 from wordle_rl.config.context import GameContext
+from wordle_rl.models.backends import find_backend
 from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
-from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.constrain import WordConstraint, make_constraint
 from wordle_rl.samplers.endpoint.providers import find_endpoint
 from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
@@ -204,13 +205,15 @@ def model_sampler(
     constrained: bool = False,
     device_map: str | None = None,
 ) -> Sampler:
-    """A sampler of a model of this machine, drawn from by transformers or by vLLM.
+    """A sampler of a model of this machine, drawn from by transformers, by vLLM or by a backend such as MLX.
 
     `constrained` limits its guesses to listed words.
 
     Raises:
         ConfigError: If it cannot be had, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
     """
+    if engine == "mlx":
+        return _backend_sampler(engine, model, words, prompter, sampling, seed, constrained=constrained)
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
@@ -240,6 +243,23 @@ def _own_sampler(
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     return TransformersSampler(loaded, codec, sampling, seed, constraint)
+
+
+def _backend_sampler(
+    name: EngineName,
+    model: ModelSettings,
+    words: WordList,
+    prompter: Prompter,
+    sampling: SamplingSettings,
+    seed: int,
+    *,
+    constrained: bool = False,
+) -> Sampler:
+    def constraint(codec: ChatCodec) -> WordConstraint | None:
+        _check_readable(prompter, codec)
+        return make_constraint(words, prompter, codec) if constrained else None
+
+    return find_backend(name).make_sampler(model, sampling, seed, constraint)
 
 
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:

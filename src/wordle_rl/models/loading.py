@@ -251,11 +251,10 @@ def save_model(
     Raises:
         RunError: If they cannot be written.
     """
-    partial = directory.with_name(f".{directory.name}.partial")
     if model.generation_config is not None:
         stops = sorted(codec.stop_ids)
         model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
-    try:
+    with written_whole(directory) as partial:
         if has_adapters(model):
             # A second adapter is the reference of a KL penalty, which is not what was trained.
             model.save_pretrained(
@@ -265,6 +264,18 @@ def save_model(
         else:
             model.save_pretrained(partial, state_dict=state_dict)
         codec.tokenizer.save_pretrained(partial)
+
+
+@contextmanager
+def written_whole(directory: Path) -> Iterator[Path]:
+    """A directory beside a model's, whose files are moved into that once all of them are written.
+
+    Raises:
+        RunError: If they cannot be written.
+    """
+    partial = directory.with_name(f".{directory.name}.partial")
+    try:
+        yield partial
         directory.mkdir(parents=True, exist_ok=True)
         for file in partial.iterdir():
             file.replace(directory / file.name)

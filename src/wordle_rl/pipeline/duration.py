@@ -37,7 +37,12 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
 
     No random stream of the run is touched.
     """
-    if config.model.path != "tiny" or torch.cuda.is_available() or not (todo.sft or todo.play):
+    if (
+        config.backend != "torch"
+        or config.model.path != "tiny"
+        or torch.cuda.is_available()
+        or not (todo.sft or todo.play)
+    ):
         return {}
     with torch.random.fork_rng(devices=[]):
         plain = config.model.model_copy(update={"liger_kernels": False})

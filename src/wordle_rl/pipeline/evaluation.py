@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.config import EngineName, LoraSettings, ModelSettings, SamplingSettings
 from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.strata import store_strata
@@ -79,7 +79,8 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
             work.console.print(repaired(journal.path, journal.num_bytes_cut), markup=False, highlight=False)
         before = journal.kept(secrets)
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
-        engine, seed = work.config.eval.engine, work.config.seed
+        engine: EngineName = "mlx" if work.config.backend == "mlx" else work.config.eval.engine
+        seed = work.config.seed
         sampler = model_sampler(
             model, work.context.words, work.context.prompter, sampling, seed, engine, constrained=constrained
         )

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ALGORITHM_NAMES, RoundTraining, RunConfig
@@ -16,6 +17,7 @@ from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
+from wordle_rl.models.backends import find_backend
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
@@ -62,13 +64,13 @@ def make_traces(work: RunWork) -> None:
 
 def train_by_traces(work: RunWork) -> None:
     """SFT on the teacher games."""
-    from wordle_rl.models.loading import context_length, load_model
+    from wordle_rl.models.loading import context_length
     from wordle_rl.training.checkpoints import last_step
-    from wordle_rl.training.sft import train_sft
 
     if _is_done(work.directory / "sft"):
         return
     with work.run.stage("setup"):
+        load_model, train_sft = _of_backend(work.config)
         model, codec = load_model(work.config.model, work.config.seed)
     limit = min(work.config.sft.max_length, context_length(model) or work.config.sft.max_length)
     path = work.directory / "traces.jsonl"
@@ -121,11 +123,11 @@ def learn_by_play(work: RunWork) -> None:
     name, settings = work.config.algorithm, work.config.training
     if settings.is_skipped or _is_done(work.directory / name):
         return
-    from wordle_rl.models.loading import load_model
     from wordle_rl.rl.setup import GameSetup
 
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
+        load_model, _ = _of_backend(work.config)
         model, codec = load_model(start, work.config.seed)
     taught, secrets = work.context.split.shared(work.config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
@@ -188,9 +190,22 @@ def _given_starts(work: RunWork) -> StartBoards | None:
     return read(kept)
 
 
+def _of_backend(config: RunConfig) -> tuple[Callable[..., Any], Callable[..., Path]]:
+    """The functions that load and fine-tune a model, of the library that the config names."""
+    if config.backend != "torch":
+        backend = find_backend(config.backend)
+        return backend.load_model, backend.train_sft
+    from wordle_rl.models.loading import load_model
+    from wordle_rl.training.sft import train_sft
+
+    return load_model, train_sft
+
+
 def _training_of(config: RunConfig) -> Callable[..., Path]:
     """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
     name = config.algorithm
+    if config.backend != "torch":
+        return find_backend(config.backend).train_grpo
     if name == "expert_iteration":
         from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
 

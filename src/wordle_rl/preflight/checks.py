@@ -18,6 +18,7 @@ from wordle_rl.config import ConfigError, ModelSettings, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.models.backends import find_backend
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import Finding
@@ -102,6 +103,13 @@ class Plan:
         if "traces" not in self.ahead or not self.trains or self.model.codec is None or _opener(self):
             return []
         return teacher_examples(self.config, self.context, self.model.codec)
+
+
+def _backend(plan: Plan) -> list[Finding]:
+    """A backend that is not here, and settings that it would not follow."""
+    if plan.config.backend != "torch":
+        find_backend(plan.config.backend).check(plan.config)
+    return []
 
 
 def _on_policy(plan: Plan) -> list[Finding]:
@@ -210,6 +218,7 @@ def _room(plan: Plan) -> list[Finding]:
 
 
 CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
+    _backend,
     _on_policy,
     _system_prompt,
     _opener,

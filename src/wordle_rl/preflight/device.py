@@ -8,6 +8,7 @@ from wordle_rl.config import ModelSettings, RunConfig, VLLMSettings
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
+from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.runs.distributed import Sharding, sharding
 from wordle_rl.runs.progress import in_percent
 
@@ -101,6 +102,9 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
     """
     from wordle_rl.models.loading import device_memory, load_numbers
 
+    if config.backend == "mlx":
+        works = unified_works(config, load_numbers(model), None, None, num_secrets=1)
+        return check_unified({stage: needed for stage, needed in works.items() if stage in stages}, unified_memory())
     memory = stage_memory(config, load_numbers(model), None, None, num_secrets=1)
     ahead: dict[MemoryStage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
     return check_memory(ahead, device_memory(), engine_beside(config), sharding())

@@ -14,12 +14,14 @@ from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.models.backends import find_backend
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.preflight.template import sample_game, token_text
+from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.reward import format_compliance
 from wordle_rl.rl.advantages import CREDITS, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
@@ -125,12 +127,13 @@ def play_groups(
     )
 
 
-def preflight(config: RunConfig, num_groups: int) -> Preflight:
+def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
     """Look at a run from all sides.
 
     Args:
         config: Every setting.
         num_groups: Groups of games the model plays; 0: none, so that its weights are not needed.
+        memory_gib: With backend mlx: memory of the machine that is meant; None: this one's.
 
     Raises:
         ConfigError: If there is no way to look, because torch is missing or the words are.
@@ -144,7 +147,7 @@ def preflight(config: RunConfig, num_groups: int) -> Preflight:
     report = Preflight(tuple(findings_of(planned.plan)), numbers)
     if numbers is None:
         return report
-    report = replace(report, device=device_memory())
+    report = replace(report, device=unified_memory(memory_gib) if config.backend == "mlx" else device_memory())
     if codec is not None:
         report = _with_texts(report, codec, planned)
     report = _with_memory(report, numbers, planned)
@@ -211,13 +214,18 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
     config, split = planned.config, planned.context.split
     most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
-    try:
-        memory = stage_memory(config, numbers, report.longest_teacher_game, report.longest_game, num_secrets)
-    except ConfigError:  # of a package or a kernel, a finding already
-        return report
+    lengths = (report.longest_teacher_game, report.longest_game)
     assert report.device is not None
+    if config.backend == "mlx":
+        memory = unified_works(config, numbers, *lengths, num_secrets)
+        found = check_unified(memory, report.device)
+    else:
+        try:
+            memory = stage_memory(config, numbers, *lengths, num_secrets)
+        except ConfigError:  # of a package or a kernel, a finding already
+            return report
+        found = check_memory(memory, report.device, engine_beside(config), sharding())
     known = {finding.message for finding in report.findings if finding.level == "problem"}
-    found = check_memory(memory, report.device, engine_beside(config), sharding())
     more = [finding for finding in found if finding.message not in known]
     return replace(report, findings=(*report.findings, *more), memory=memory)
 
@@ -250,8 +258,14 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
 
     config = planned.config
     settings = config.training
-    model, codec = load_model(config.model, config.seed)
-    sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
+    sampler: Sampler
+    if config.backend == "torch":
+        model, codec = load_model(config.model, config.seed)
+        sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
+    else:
+        backend = find_backend(config.backend)
+        model, _ = backend.load_model(config.model, config.seed)
+        sampler = backend.make_sampler(config.model, settings.sampling, config.seed, lambda _: None)
     starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
     budget = prompt_budget(model, settings.sampling)
     return play_groups(config, planned.context, sampler, starts, budget)

@@ -18,7 +18,7 @@ from wordle_rl.reward import RewardBreakdown, format_compliance
 from wordle_rl.rl.advantages import TurnValues
 from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, Trajectory
-from wordle_rl.runs import RunError
+from wordle_rl.runs import BY_TURN, RunError
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -136,18 +136,31 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     means["format_compliance"] = format_compliance(transcripts)
     if winnable:
         means["win_rate"] = len(wins) / len(winnable)
+        means |= _by_turn(wins, len(winnable), transcripts[0].rules.max_turns)
     if wins:
         means["mean_guesses"] = statistics.fmean(wins)
     replies = [turn for transcript in transcripts for turn in transcript.own_turns]
     tokens = [
         stop - start for game in games for segment in game.trajectory.segments for _, start, stop in segment.spans
     ]
-    denominators = {"win_rate": len(winnable), "mean_guesses": len(wins), "format_compliance": len(replies)}
+    denominators = {name: len(winnable) for name in means if name.startswith("win_rate")}
+    denominators |= {"mean_guesses": len(wins), "format_compliance": len(replies)}
     if replies and tokens:
         means["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
         means["reply_tokens"] = statistics.fmean(tokens)
         denominators |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
     return Measured(means, denominators, len(wins))
+
+
+def _by_turn(wins: Sequence[int], num_games: int, max_turns: int) -> dict[str, float]:
+    """Fraction of games won by each turn; those with more guesses, where some are free, count as won by the last.
+
+    Examples:
+        >>> _by_turn([1, 3], 4, 3)
+        {'win_rate_by_turn/1': 0.25, 'win_rate_by_turn/2': 0.25, 'win_rate_by_turn/3': 0.5}
+    """
+    turns = [min(used, max_turns) for used in wins]
+    return {f"{BY_TURN}{turn}": sum(used <= turn for used in turns) / num_games for turn in range(1, max_turns + 1)}
 
 
 def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from wordle_rl.runs.files import (
 )
 from wordle_rl.runs.run import (
     BOARDS_FILE,
+    BY_TURN,
     CHOICE_FILE,
     CONTROLS,
     LABELS_FILE,
@@ -55,6 +56,7 @@ from wordle_rl.runs.run import (
 
 __all__ = [
     "BOARDS_FILE",
+    "BY_TURN",
     "CHOICE_FILE",
     "CONTROLS",
     "LABELS_FILE",

@@ -54,6 +54,8 @@ CONTROLS = "controls"
 """Directory of the evaluations that the figures of a run are quoted beside."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
+BY_TURN = "win_rate_by_turn/"
+"""Begins the names of the win rates of training games against the turn; the turn follows."""
 VALIDATED = "validation_"
 """Begins the names of what SFT takes on games of validation secrets, in rows of metrics.jsonl of their own."""
 

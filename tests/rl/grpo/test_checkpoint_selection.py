@@ -21,6 +21,7 @@ from wordle_rl.config import GRPOSettings
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.grpo.validation import Validated, Validation
+from wordle_rl.rl.grpo.weight_store import TorchWeights
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import read_object
 from wordle_rl.solver import Solver
@@ -48,13 +49,13 @@ def chosen(sixty, tmp_path):
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
-        best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
+        best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
         last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
         for step in range(last + 1):
             state = SimpleNamespace(global_step=step, max_steps=last)
             fill(model, float(step))
             if step == resume_at:
-                best = BestWeights(model, validate, every, run, tmp_path / "best", alphas)
+                best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
             if step in (0, resume_at):
                 best.on_train_begin(None, state, None)
             if step < last:
@@ -118,7 +119,13 @@ def falling(sixty, tmp_path):
         played = iter([WON, LOST, WON])
         run = make_run(tmp_path / "run", sixty)
         best = BestWeights(
-            model, lambda *_: costing(3.0, won=next(played)), 1, run, tmp_path / "best", remark=said.append, **options
+            TorchWeights(model),
+            lambda *_: costing(3.0, won=next(played)),
+            1,
+            run,
+            tmp_path / "best",
+            remark=said.append,
+            **options,
         )
         controls = []
         for step in range(3):
@@ -193,7 +200,7 @@ def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
     model, asked = torch.nn.Linear(2, 2, bias=False), []
-    make = partial(BestWeights, model, lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
+    make = partial(BestWeights, TorchWeights(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
     best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 0.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
@@ -210,7 +217,8 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     second.weight = first.weight
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
-    best = BestWeights(model, lambda step, *_: costing(step), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    run = make_run(tmp_path / "run", sixty)
+    best = BestWeights(TorchWeights(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
     fill(first, 1.0)
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
@@ -389,7 +397,8 @@ def test_weights_and_their_record_are_one_file(tmp_path, sixty) -> None:
     """Of two files, a kill between them would leave the record of other weights."""
     costs = iter([costing(2.0), costing(1.0)])
     model = torch.nn.Linear(2, 2, bias=False)
-    best = BestWeights(model, lambda *_: next(costs), 1, make_run(tmp_path / "run", sixty), tmp_path / "b")
+    run = make_run(tmp_path / "run", sixty)
+    best = BestWeights(TorchWeights(model), lambda *_: next(costs), 1, run, tmp_path / "b")
     best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
     best.on_step_begin(None, SimpleNamespace(global_step=1, max_steps=1), None)
     with safe_open(tmp_path / "b" / "best.safetensors", "pt") as kept:

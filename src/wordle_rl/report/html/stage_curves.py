@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.report.html.charts import NUM_COLORS, Series, line_chart, time_bar
-from wordle_rl.runs import VALIDATED, is_number
+from wordle_rl.runs import BY_TURN, VALIDATED, is_number
 
 _CURVES = {
     "win_rate": (
@@ -100,10 +100,17 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     series = {name: s for name, s in series.items() if not name.startswith("clip_ratio/") or s.values.any()}
     validated = {n.removeprefix(VALIDATED): series.pop(n) for n in list(series) if n.startswith(VALIDATED)}
     rewards = [name for name in series if name.startswith("reward/")]
+    by_turn = [name for name in series if name.startswith(BY_TURN)]
     known = [name for name in _CURVES if name in series or name in validated]
-    others = sorted(set(series) - set(known) - set(rewards) - {n for n in series if n.startswith("seconds/")})
+    others = sorted(
+        set(series) - set(known) - set(rewards) - set(by_turn) - {n for n in series if n.startswith("seconds/")}
+    )
     axis, counted = ("percent of the way", "weights") if stage == "blend" else ("step", "logged steps")
-    charts = []
+    groups = {
+        "reward": _reward_charts([series[name] for name in rewards]),
+        "win_rate": _turn_charts([series[name] for name in by_turn]),
+    }
+    charts = [chart for name, group in groups.items() if name not in known for chart in group]
     for name in known + others:
         title, note = _CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
         curves = [series[name]] if name in series else []
@@ -116,8 +123,7 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
         charts.append(
             line_chart(title, note, curves, percent=_is_rate(name), smooth=name not in _EXACT, log=log, axis=axis)
         )
-    beside_reward = known.index("reward") + 1 if "reward" in known else 0
-    charts[beside_reward:beside_reward] = _reward_charts([series[name] for name in rewards])
+        charts += groups.get(name, [])
     times = [
         (name.removeprefix("seconds/"), float(s.values.mean())) for name, s in series.items() if "seconds/" in name
     ]
@@ -143,6 +149,16 @@ def _reward_charts(components: Sequence[Series]) -> list[str]:
     return [
         line_chart(_components_title(short), note, short[first : first + NUM_COLORS])
         for first in range(0, len(short), NUM_COLORS)
+    ]
+
+
+def _turn_charts(rates: Sequence[Series]) -> list[str]:
+    """Win rates against the turn in one chart, or in several if there are more turns than colours."""
+    note = "Share of the step's games, of those whose secret is an answer, that were won by this turn."
+    turns = [_named(f"turn {rate.name.removeprefix(BY_TURN)}", rate) for rate in rates]
+    return [
+        line_chart("Win rate by turn", note, turns[first : first + NUM_COLORS], percent=True)
+        for first in range(0, len(turns), NUM_COLORS)
     ]
 
 

@@ -19,26 +19,22 @@ import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from wordle_rl.rl.grpo.validation import Validated
+from wordle_rl.rl.grpo.weight_store import WeightStore
 from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.training.guard import in_any_process
-
-if TYPE_CHECKING:
-    pass
 
 _RECORD = "record"
 """Name of the record in the metadata of the best weights: one file, so that they cannot part."""
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
+_END_FILE = "end.safetensors"
 _START_WINS_FILE = "start_wins.json"
 _COSTS = ("greedy_cost", "cost")
 """Criteria by which weights are compared, in this order."""
@@ -56,7 +52,7 @@ class BestWeights(TrainerCallback):
     nothing is lost if the validation is interrupted.
 
     Args:
-        model: The model in training.
+        weights: The weights in training.
         validate: Plays, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then lower
             `cost`; `validation_cost` may not exceed that of the start; the other figures are only logged.
         every_steps: How often.
@@ -70,7 +66,7 @@ class BestWeights(TrainerCallback):
 
     def __init__(
         self,
-        model: nn.Module,
+        weights: WeightStore,
         validate: Callable[[int, float, int], Validated],
         every_steps: int,
         run: Run,
@@ -80,7 +76,7 @@ class BestWeights(TrainerCallback):
         stop_below_start: bool = False,
         remark: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._model, self._validate, self._every_steps = model, validate, every_steps
+        self._weights, self._validate, self._every_steps = weights, validate, every_steps
         self._run, self._directory = run, directory
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
@@ -90,15 +86,13 @@ class BestWeights(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the initial weights, unless training resumes from a checkpoint."""
         if state.global_step == 0:
-            if self._between and is_first():
-                self._keep(_START_FILE)
-            self._consider(0)
+            self.begin()
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Validate the weights of the last step when it is time."""
-        if state.global_step and state.global_step % self._every_steps == 0:
-            fell = self._consider(state.global_step)
-            if self._stop_below_start and in_any_process(fell, args.device):
+        if state.global_step:
+            wants_stop = self.after(state.global_step)
+            if self._stop_below_start and in_any_process(wants_stop, args.device):
                 control.should_training_stop = True
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -106,7 +100,17 @@ class BestWeights(TrainerCallback):
         if state.global_step == state.max_steps:
             self._consider(state.global_step)
 
-    @torch.no_grad()
+    def begin(self) -> None:
+        """Validate the initial weights."""
+        if self._between and is_first():
+            self._keep(_START_FILE)
+        self._consider(0)
+
+    def after(self, step: int) -> bool:
+        """Validate the weights of a step if it is time; True if training is to stop, as they play below the start."""
+        fell = step % self._every_steps == 0 and self._consider(step)
+        return fell and self._stop_below_start
+
     def take_best(self, last_step: int) -> int:
         """Load the best weights into the model, which has those of the last step, and return their step."""
         if self._last_validated != last_step:
@@ -115,9 +119,7 @@ class BestWeights(TrainerCallback):
         wait_for_all()
         best = self._best()
         assert best is not None  # the last step has been considered
-        kept = load_file(self._directory / _WEIGHTS_FILE)
-        for name, weight in _trained(self._model).items():
-            weight.copy_(kept[name])
+        self._weights.load(self._directory / _WEIGHTS_FILE)
         if is_first():
             write_json(self._directory.parent / CHOICE_FILE, best)
         return int(best["step"])
@@ -131,12 +133,11 @@ class BestWeights(TrainerCallback):
         if not self._between:
             return
         wait_for_all()
-        start = load_file(self._directory / _START_FILE)
-        now = _trained(self._model)
-        end = {name: weight.clone() for name, weight in now.items()}
+        if is_first():
+            self._keep(_END_FILE)
+        wait_for_all()
         for alpha in self._between:
-            for name, last in end.items():
-                now[name].copy_(torch.lerp(start[name].to(last.device, last.dtype), last, alpha))
+            self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
             self._consider(last_step, alpha)
 
     def _consider(self, step: int, alpha: float = 1.0) -> bool:
@@ -202,16 +203,10 @@ class BestWeights(TrainerCallback):
             RunError: If it cannot be written.
         """
         partial = self._directory / f".{name}.partial"
-        weights = {name: weight.detach().contiguous() for name, weight in _trained(self._model).items()}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            save_file(weights, partial, None if record is None else {_RECORD: json.dumps(record)})
+            self._weights.save(partial, {} if record is None else {_RECORD: json.dumps(record)})
             partial.replace(self._directory / name)
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise RunError(f"cannot write {self._directory / name}: {error}; free space and run again") from error
-
-
-def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that training changes, tied ones once."""
-    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

@@ -29,6 +29,7 @@ from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
+from wordle_rl.rl.grpo.weight_store import TorchWeights
 from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs import STEPS, BufferedRun, Run
 from wordle_rl.runs.distributed import (
@@ -131,7 +132,7 @@ def train_grpo(
             validation = Validation(model, codec, setup, sampling, log, shown, player, rollouts.reward_of)
             every, alphas = settings.validate_every_steps, settings.interpolation_alphas
             best = BestWeights(
-                model,
+                TorchWeights(model),
                 validation,
                 every,
                 own_run,

@@ -56,7 +56,7 @@ class Validation:
     It also plays training secrets greedily, four for each validation secret, always the same ones.
 
     Args:
-        model: The policy.
+        model: The policy; None: `open_sampler` knows it.
         codec: Its tokenizer and template.
         setup: Words, prompts, and the validation secrets.
         sampling: How tokens are drawn in training; the random stream is the same each time.
@@ -71,7 +71,7 @@ class Validation:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | None,
         codec: ChatCodec,
         setup: GameSetup,
         sampling: SamplingSettings,
@@ -150,5 +150,7 @@ class Validation:
 
     @contextmanager
     def _open_model(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, None]]:
+        if self._model is None:
+            raise ValueError("a validation without a model needs open_sampler")
         with without_autocast(self._model):  # as evaluation will play
             yield TransformersSampler(self._model, self._codec, sampling, seed), None

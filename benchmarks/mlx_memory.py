@@ -1,0 +1,145 @@
+"""Peak memory of MLX against group size, LoRA rank and context, beside what preflight expects.
+
+    python benchmarks/mlx_memory.py [--layers 8] [--width 256] [--vocabulary 32000] [--json]
+
+A random model of Qwen3's shape in float32 with adapters on all layers plays a group of games of a context's length, a
+token from its end, and is trained on them a game at a time. `play` is the peak of the first, `train` that of the
+second, both less the weights; `expected` is preflight's sum for the same, less the weights too. Peaks are those of
+MLX's own allocator, which counts on a processor as on a GPU.
+
+Runs where MLX stands, as after `make test-mlx`.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass
+
+import mlx.core as mx
+from mlx_lm.models import qwen3
+from transformers import Qwen3Config
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOTraining, LoraSettings, SamplingSettings
+from wordle_rl.integrations.mlx.adapters import add_adapters
+from wordle_rl.integrations.mlx.grpo import gradient_of_step
+from wordle_rl.integrations.mlx.model import MLXModel, head_of
+from wordle_rl.integrations.mlx.sampler import MLXSampler
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.models.tiny import make_tokenizer
+from wordle_rl.preflight.memory import Work, estimate
+from wordle_rl.rl.grpo.layout import Rows
+from wordle_rl.samplers.base import Request
+
+MIB = 1024**2
+CASES = [
+    *((group, 16, 512) for group in (2, 4, 8, 16)),
+    *((4, rank, 512) for rank in (4, 64)),
+    *((4, 16, context) for context in (256, 1024)),
+]
+"""Group size, LoRA rank, context in tokens."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Peaks of one case, in MiB above the weights."""
+
+    group_size: int
+    rank: int
+    context: int
+    play: float
+    train: float
+    expected: float
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--layers", type=int, default=8)
+    arguments.add_argument("--width", type=int, default=256)
+    arguments.add_argument("--vocabulary", type=int, default=32_000)
+    arguments.add_argument("--json", action="store_true")
+    asked = arguments.parse_args()
+    peaks = [measure(*case, asked.layers, asked.width, asked.vocabulary) for case in CASES]
+    if asked.json:
+        print(json.dumps([vars(peak) for peak in peaks]))
+        return
+    print("group size  rank  context  play, MiB  train, MiB  expected, MiB")
+    for each in peaks:
+        print(
+            f"{each.group_size:>10}  {each.rank:>4}  {each.context:>7}  {each.play:>9.0f}  {each.train:>10.0f}  "
+            f"{each.expected:>13.0f}"
+        )
+
+
+def measure(group_size: int, rank: int, context: int, layers: int, width: int, vocabulary: int) -> Peak:
+    """Play and train one case."""
+    codec = ChatCodec(make_tokenizer())
+    model = _model(rank, context, layers, width, vocabulary)
+    mx.eval(model.network.parameters())
+    weights = mx.get_active_memory()
+    prompts = [[7 + (place * (game + 3)) % 150 for place in range(context - 8)] for game in range(group_size)]
+    sampler = MLXSampler(model, codec, SamplingSettings(max_completion_tokens=8))
+    mx.reset_peak_memory()
+    sampler.sample([Request(game, (), (), prompt) for game, prompt in enumerate(prompts)])
+    play = mx.get_peak_memory() - weights
+    sampler.begin()
+    del sampler
+    mx.clear_cache()
+    half = context // 2
+    rows: Rows = {
+        "prompt_ids": [prompt[:half] for prompt in prompts],
+        "completion_ids": [prompt[half:] for prompt in prompts],
+        "env_mask": [[1] * (context - 8 - half)] * group_size,
+        "logprobs": [[-5.0] * (context - 8 - half)] * group_size,
+        "token_advantages": [[1.0 - game % 2] * (context - 8 - half) for game in range(group_size)],
+    }
+    settings = GRPOTraining(groups_per_step=1, group_size=group_size, micro_batch_size=1)
+    mx.reset_peak_memory()
+    found = gradient_of_step(model, rows, settings, 0, None)
+    mx.eval(found.gradients)
+    train = mx.get_peak_memory() - weights
+    return Peak(group_size, rank, context, play / MIB, train / MIB, _expected(model, group_size, context) / MIB)
+
+
+def _model(rank: int, context: int, layers: int, width: int, vocabulary: int) -> MLXModel:
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=max(1, width // 128),
+        head_dim=64,
+        intermediate_size=3 * width,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+    )
+    network = qwen3.Model(qwen3.ModelArgs.from_dict(config.to_dict()))
+    shape = add_adapters(network, LoraSettings(rank=rank), "random", 0)
+    return MLXModel(network, config, "random", head_of(network), shape)
+
+
+def _expected(model: MLXModel, group_size: int, context: int) -> int:
+    """The sum of preflight: adapters' gradients, activations, logits and the cache, without weights and optimizer."""
+    config, trainable = model.config, sum(array.size for array in model.trainable().values())
+    numbers = ModelNumbers(
+        sum(array.size for array in model.weights().values()),
+        trainable,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.head_dim,
+        config.hidden_size,
+        config.intermediate_size,
+        config.vocab_size,
+        4,
+    )
+    work = Work(
+        rows=1, length=context, compute_bytes=4, cached_games=2 * group_size, group_size=group_size,
+        eager_attention=True, tiled_logits=True,
+    )  # fmt: skip
+    needed = estimate(numbers, work)
+    return needed.gradients + max(needed.activations + needed.logits, needed.cache)
+
+
+if __name__ == "__main__":
+    main()

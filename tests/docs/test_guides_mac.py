@@ -1,0 +1,70 @@
+"""Laws of the guide to Macs: the program takes its config and commands; `make test-mlx` trains with them."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from markdown_blocks import blocks
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+from wordle_rl.__main__ import further_commands
+from wordle_rl.cli import COMMANDS
+from wordle_rl.cli.program import Program
+from wordle_rl.config import load_config
+from wordle_rl.integrations.mlx.refusals import check_settings
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "mac.md"
+LINES = [line for block in blocks(GUIDE, "bash") for line in block.splitlines() if line.startswith("wordle-rl ")]
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    (text,) = blocks(GUIDE, "toml")
+    (tmp_path / "mac.toml").write_text(text)
+    (tmp_path / "configs").symlink_to(GUIDE.parents[2] / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_is_understood_and_followed_by_mlx(workspace, line: str) -> None:
+    call = Program("wordle-rl", {**COMMANDS, **further_commands()}).read(shlex.split(line)[1:])
+    settings = call.arguments.get("settings")
+    if line.split()[1] in ("run", "preflight"):
+        config = settings.config()
+        assert config.backend == "mlx"
+        check_settings(config)
+
+
+def test_the_config_is_that_of_the_text(workspace) -> None:
+    config = load_config(workspace / "mac.toml")
+    assert config.rl.starts.max_prefix_guesses == 4
+    assert (config.grpo.turn_candidates, config.training.group_size) == (2, 4)
+
+
+def test_the_config_trains_a_small_gemma_as_published(workspace, word_directory, cli, codec) -> None:
+    """Its vision tower and all, with the settings of the guide, made smaller."""
+    pytest.importorskip("mlx")
+    size = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {**size, "num_key_value_heads": 1, "head_dim": 32, "vocab_size": len(codec.tokenizer),
+            "max_position_embeddings": 4096, "layer_types": ["sliding_attention", "full_attention"],
+            "pad_token_id": codec.pad_id, "eos_token_id": codec.turn_end_ids[0], "bos_token_id": None}  # fmt: skip
+    vision = {**size, "image_size": 28, "patch_size": 14}
+    whole = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4))
+    whole.bfloat16().save_pretrained("gemma")
+    codec.tokenizer.save_pretrained("gemma")
+    smaller = "--model.path gemma --traces.num-games 4 --sft.max-length 4096 --grpo.steps 1 --grpo.groups-per-step 1 "
+    smaller += "--eval.max-games 1 --eval.no-regret --max-completion-tokens 8 --grpo.max-refills 0"
+    code, _, err = cli(
+        "run", "mac.toml", "--out", "runs/gemma", *shlex.split(smaller), "--words.source", word_directory
+    )
+    assert code == 0, err
+    assert (workspace / "runs/gemma/grpo/adapter_model.safetensors").is_file()
+    code, out, err = cli("fuse", "runs/gemma", "--out", "models/whole")
+    assert code == 0, err
+    assert "standard deviations" in out
+    code, _, err = cli("plot", "wins", "runs/gemma", "--out", "wins.svg")
+    assert code == 0, err

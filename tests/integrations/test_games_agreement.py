@@ -1,0 +1,313 @@
+"""Law of agreement: the same scripted tokens through every trainer give the same masks, rewards, credit and losses.
+
+`agreement.json` beside `support/agreement.py` was computed by TRL's trainer over transformers, which a test here holds
+it to. Each other trainer is held to it where it is installed: `make test-mlx`, `make test-verl`,
+`make test-integrations`. Write it again with `python tests/support/agreement_trl.py`.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from agreement import (
+    CLIP,
+    CREDITS,
+    GAME_NUMBERS,
+    GAMES,
+    GROUP,
+    LONGEST,
+    LOSSES,
+    TOLERANCE,
+    WORDS,
+    credit_of,
+    embedded_codec,
+    expected,
+    full_logprobs,
+    grouped,
+    model,
+    played,
+    prompter,
+    reply_of,
+    segments,
+    settings_of,
+    turn_rewards,
+)
+
+from wordle_rl.rl.advantages import CREDITS as ESTIMATORS
+from wordle_rl.rollout import mask_without_overlong
+
+
+def near(found: Any, wanted: Any) -> None:
+    assert found == pytest.approx(wanted, abs=TOLERANCE)
+
+
+# Ours, over transformers: needed by every trainer, and run in every environment.
+
+
+def test_the_table_has_the_tokens_masks_and_rewards_of_our_own_rollout() -> None:
+    table, own = expected(), segments()
+    assert [[list(s.prompt_ids), list(s.token_ids)] for s in own] == [list(pair) for pair in table.tokens]
+    assert [list(s.loss_mask) for s in own] == table.masks
+    stops = embedded_codec().stop_ids
+    assert [mask_without_overlong(s, stops) for s in own] == table.masks_without_overlong
+    assert table.masks != table.masks_without_overlong
+    for found, wanted in zip(turn_rewards(played(embedded_codec())), table.rewards, strict=True):
+        near(list(found), wanted)
+
+
+@pytest.mark.parametrize(("credit", "scale"), CREDITS)
+def test_the_table_has_our_own_credit(credit: str, scale: bool) -> None:
+    rewards = [tuple(values) for values in expected().rewards]
+    found = [list(v) for group in grouped(rewards) for v in ESTIMATORS[credit](group, scale=scale)]
+    for ours, wanted in zip(found, expected().advantages[f"{credit} {scale}"], strict=True):
+        near(ours, wanted)
+
+
+def test_the_table_has_the_log_probabilities_of_transformers() -> None:
+    for scale, wanted in ((0.12, expected().policy_logprobs), (0.1, expected().reference_logprobs)):
+        for ours, theirs in zip(full_logprobs(model(scale)), wanted, strict=True):
+            near(ours, theirs)
+
+
+def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
+    table = expected()
+    ratios = (table.padded(table.policy_logprobs) - table.padded(table.sampler_logprobs)).exp()
+    assert ratios.min() < 1 - CLIP["epsilon"]
+    assert ratios.max() > 1 + CLIP["epsilon_high"]
+    assert ratios.max() < 3  # verl clips again beyond it
+
+
+# TRL: its trainer, as our GRPO sets it up.
+
+
+@pytest.fixture(scope="module")
+def trl_trainer(tmp_path_factory):
+    """Makes `WordleGRPOTrainer` for a loss."""
+    pytest.importorskip("trl.trainer.grpo_trainer")
+    from agreement_trl import make_trl_trainer
+
+    return lambda name: make_trl_trainer(name, tmp_path_factory.mktemp("trl"))
+
+
+def trl_logprobs(trainer: Any, table: Any) -> torch.Tensor:
+    from agreement_trl import trl_batch
+
+    batch = trl_batch("turn", table)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    with torch.no_grad():
+        return trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, attention, batch["completion_ids"].shape[1]
+        )[0]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
+    from agreement_trl import trl_batch
+
+    trainer = trl_trainer(name)
+    loss = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected()))
+    near(loss.item(), expected().losses[name])
+    assert abs(expected().losses[name]) > 10 * TOLERANCE
+
+
+def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
+    table = expected()
+    found = trl_logprobs(trl_trainer("dapo"), table)
+    mask = table.padded(table.masks).bool()
+    near(found[mask].tolist(), table.padded(table.policy_logprobs)[mask].tolist())
+
+
+# MLX.
+
+
+@pytest.fixture(scope="module")
+def on_mlx():
+    """The policy and the reference of the table, on MLX."""
+    pytest.importorskip("mlx")
+    from wordle_rl.integrations.mlx.model import of_transformers
+
+    return of_transformers(model()), of_transformers(model(0.1)).trainable()
+
+
+def mlx_rows(credit: str) -> dict[str, list]:
+    table = expected()
+    return {
+        "prompt_ids": [prompt for prompt, _ in table.tokens],
+        "completion_ids": [completion for _, completion in table.tokens],
+        "env_mask": table.masks,
+        "logprobs": table.sampler_logprobs,
+        "token_advantages": [table.along(number, credit) for number in GAME_NUMBERS],
+        "game_reward": [sum(values) for values in table.rewards],
+    }
+
+
+@pytest.mark.parametrize("micro_batch_size", [0, 1, 2])
+@pytest.mark.parametrize("name", LOSSES)
+def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: int) -> None:
+    from wordle_rl.integrations.mlx.grpo import gradient_of_step
+
+    policy, reference = on_mlx
+    settings = settings_of(name).model_copy(update={**CLIP, "micro_batch_size": micro_batch_size})
+    pad = embedded_codec().pad_id
+    found = gradient_of_step(policy, mlx_rows(credit_of(name)), settings, pad, reference if settings.beta else None)
+    near(found.loss, expected().losses[name])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_on_mlx_are_those_of_trl(on_mlx, trl_trainer, name: str) -> None:
+    from agreement_trl import trl_batch
+
+    from wordle_rl.integrations.mlx.grpo import gradient_of_step
+    from wordle_rl.integrations.mlx.model import to_torch
+
+    policy, reference = on_mlx
+    settings = settings_of(name).model_copy(update=CLIP)
+    pad = embedded_codec().pad_id
+    ours = gradient_of_step(policy, mlx_rows(credit_of(name)), settings, pad, reference if settings.beta else None)
+    trainer = trl_trainer(name)
+    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
+    for weight_name, weight in trainer.model.named_parameters():
+        found = to_torch(ours.gradients[weight_name])
+        assert torch.allclose(found, weight.grad, rtol=1e-3, atol=TOLERANCE), weight_name
+    assert max(weight.grad.abs().max() for weight in trainer.model.parameters()) > 100 * TOLERANCE
+
+
+def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
+    from wordle_rl.integrations.mlx.scores import choose, score
+
+    table = expected()
+    chosen = choose(
+        [[*p, *c] for p, c in table.tokens],
+        [[*[0] * len(p), *mask] for (p, _), mask in zip(table.tokens, table.masks, strict=True)],
+        embedded_codec().pad_id,
+    )
+    wanted = [
+        value
+        for row, mask in zip(table.policy_logprobs, table.masks, strict=True)
+        for value, m in zip(row, mask, strict=True)
+        if m
+    ]
+    near(score(on_mlx[0], chosen).logprobs.tolist(), wanted)
+
+
+def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
+    """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
+    from forced_mlx import forced
+
+    from wordle_rl.rollout import InitialState, play
+
+    table = expected()
+    replies = {number: [embedded_codec().reply_ids(text) if (text := reply_of(number, turn)) is not None
+                        else embedded_codec().encode("<guess>") for turn in range(len(GAMES[number][1]))]
+               for number in GAME_NUMBERS}  # fmt: skip
+    games = play([InitialState(secret) for secret, _ in GAMES], WORDS, prompter(), forced(on_mlx[0], replies))
+    for number, game in enumerate(games):
+        [segment] = game.segments
+        assert [list(segment.prompt_ids), list(segment.token_ids)] == list(table.tokens[number])
+        assert list(segment.loss_mask) == table.masks[number]
+        near(list(segment.sampler_logprobs), table.policy_logprobs[number])
+
+
+# verl.
+
+
+@pytest.mark.parametrize(("credit", "scale"), CREDITS)
+def test_verl_gives_the_credit_of_the_table(credit: str, scale: bool) -> None:
+    pytest.importorskip("verl")
+    from wordle_rl.integrations.verl.advantages import credited
+
+    table = expected()
+    mask = table.padded(table.masks)
+    rewards = torch.zeros_like(mask)
+    for number, values in enumerate(table.rewards):
+        ends = [p for p, m in enumerate(table.masks[number]) if m and not (*table.masks[number], 0)[p + 1]]
+        rewards[number, ends] = torch.tensor(values)
+    found = credited(credit, rewards, mask, [number // GROUP for number in GAME_NUMBERS], scale=scale)
+    for number in GAME_NUMBERS:
+        starts = [p for p, m in enumerate(table.masks[number]) if m and not (0, *table.masks[number])[p]]
+        near(found[number, starts].tolist(), table.advantages[f"{credit} {scale}"][number])
+    assert not found[mask == 0].any()
+
+
+def test_verl_gives_the_log_probabilities_of_the_table() -> None:
+    pytest.importorskip("verl")
+    from verl.utils.torch_functional import logprobs_from_logits
+
+    table, network = expected(), model()
+    for (prompt, completion), mask, wanted in zip(table.tokens, table.masks, table.policy_logprobs, strict=True):
+        with torch.no_grad():
+            logits = network(input_ids=torch.tensor([[*prompt, *completion]])).logits[:, len(prompt) - 1 : -1]
+        found = logprobs_from_logits(logits, torch.tensor([completion]), inplace_backward=False)[0]
+        near((found * torch.tensor(mask)).tolist(), wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "grpo by sequence"])
+def test_verl_gives_the_losses_of_the_table(name: str) -> None:
+    """Its own loss, with the way to sum up and the penalty that our translation names."""
+    core = pytest.importorskip("verl.trainer.ppo.core_algos")
+    from wordle_rl.integrations.verl.translate import _AGGREGATION
+
+    table, settings = expected(), settings_of(name)
+    mask = table.padded(table.masks)
+    how = _AGGREGATION[settings.loss_type]
+    divisor = LONGEST if settings.loss_type == "dr_grpo" else None
+    config = SimpleNamespace(
+        clip_ratio=CLIP["epsilon"],
+        clip_ratio_low=CLIP["epsilon"],
+        clip_ratio_high=CLIP["epsilon_high"],
+        global_batch_info={"loss_scale_factor": divisor},
+        get=lambda key, default=None: {"clip_ratio_c": 3.0}.get(key, default),
+    )
+    policy = table.padded(table.policy_logprobs)
+    loss, *_ = core.compute_policy_loss_vanilla(
+        old_log_prob=table.padded(table.sampler_logprobs),
+        log_prob=policy,
+        advantages=table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS]),
+        response_mask=mask,
+        loss_agg_mode=how,
+        config=config,
+    )
+    if settings.beta:
+        divergence = core.kl_penalty(policy, table.padded(table.reference_logprobs), "low_var_kl")
+        loss = loss + settings.beta * core.agg_loss(divergence, mask, how)
+    near(float(loss), expected().losses[name])
+
+
+# renderers, which encode with a published chat template: the same games in its tokens.
+
+
+@pytest.mark.trainers
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("number", GAME_NUMBERS)
+def test_renderers_give_the_tokens_and_masks_of_our_own_rollout(number: int) -> None:
+    renderers = pytest.importorskip("renderers")
+    from chat_families import family_tokenizer
+
+    from wordle_rl.chat.codec import ChatCodec
+    from wordle_rl.env import WordleEnv
+
+    tokenizer = family_tokenizer("qwen3")
+    codec = ChatCodec(tokenizer)
+    renderer = renderers.create_renderer(tokenizer, renderers.Qwen3RendererConfig(thinking_retention="all"))
+    [segment] = played(codec)[number].segments
+    env = WordleEnv(GAMES[number][0], WORDS, prompter())
+    opening = [dict(message) for message in env.conversation]
+    ids = renderer.render_ids(opening, add_generation_prompt=True)
+    mask = [0] * len(ids)
+    for turn in range(len(GAMES[number][1])):
+        text = reply_of(number, turn)
+        sampled = codec.encode("<guess>") if text is None else codec.reply_ids(text)
+        feedback = env.step("<guess>" if text is None else text).messages
+        ids, mask = [*ids, *sampled], [*mask, *[1] * len(sampled)]
+        if env.stop_reason is None:
+            previous = ids[: len(ids) - len(sampled)]
+            bridged = renderer.bridge_to_next_turn(previous, sampled, [dict(message) for message in feedback])
+            mask += [0] * (len(bridged.token_ids) - len(ids))
+            ids = list(bridged.token_ids)
+    assert ids == [*segment.prompt_ids, *segment.token_ids]
+    assert mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]

@@ -1,0 +1,100 @@
+"""Laws of room on a Mac: a run that would swap is refused, with what to change; one that fits is not."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from lora_training import save_base
+from training_fixtures import write_config
+
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.models.loading import load_numbers
+from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.preflight.device import check_room
+from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
+
+GIB = 1024**3
+GEMMA_4B = ModelNumbers(
+    3_880_099_328, 3_880_099_328, 34, 8, 4, 256, 2560, 10_240, 262_208, 2, context=131_072, trainable_bytes=2
+)
+LORA = {"num_trainable": 32_788_480, "num_parameters": 3_912_887_808, "trainable_bytes": 4}
+
+
+def numbers(**changes: int) -> ModelNumbers:
+    return ModelNumbers(**{**{name: getattr(GEMMA_4B, name) for name in GEMMA_4B.__slots__}, **changes})
+
+
+def config(**options: object):
+    named = {tuple(name.split("__")): value for name, value in options.items()}
+    base = {("backend",): "mlx", ("max_completion_tokens",): 256, ("grpo", "groups_per_step"): 1}
+    return load_config(None, {**base, **named})
+
+
+def problems(gib: float, model: ModelNumbers, **options: object) -> list[str]:
+    works = unified_works(config(**options), model, 1000, 2000, num_secrets=8)
+    return [finding.message for finding in check_unified(works, unified_memory(gib)) if finding.level == "problem"]
+
+
+def test_the_gpu_has_two_thirds_of_a_small_mac_and_three_quarters_of_a_large_one() -> None:
+    assert unified_memory(16).num_bytes == 16 * GIB * 2 // 3
+    assert unified_memory(48).num_bytes == 36 * GIB
+    with pytest.raises(ConfigError, match=r"--memory-gib 0 must be above 0; give"):
+        unified_memory(0)
+
+
+SMALL = {"rl__group_size": 2, "grpo__micro_batch_size": 1, "sft__batch_size": 1, "rl__gradient_checkpointing": True,
+         "sft__gradient_checkpointing": True, "eval__max_batch_size": 2}  # fmt: skip
+
+
+def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_one() -> None:
+    for gib, width in ((16, 2), (48, 4)):
+        whole = problems(gib, numbers(weight_bytes=width, trainable_bytes=width), **SMALL)
+        assert any("sft may take" in message and "it would swap" in message for message in whole)
+    adapted = numbers(**LORA)
+    assert problems(48, adapted, **SMALL) == []
+    assert problems(16, adapted, **{**SMALL, "rl__group_size": 16, "grpo__micro_batch_size": 8}) != []
+
+
+def test_a_larger_group_is_what_fills_it() -> None:
+    adapted, sizes = numbers(**LORA), {}
+    for size in (2, 4, 8):
+        works = unified_works(config(**{**SMALL, "rl__group_size": size}), adapted, 1000, 2000, num_secrets=2)
+        sizes[size] = works["grpo"].total
+    per_game = 2 * 2 * 34 * 4 * 256 * 2 * 2000  # twice a key and a value per token, layer and head, in 16 bits
+    assert sizes[4] - sizes[2] == 2 * per_game
+    assert sizes[8] - sizes[4] == 4 * per_game
+
+
+def test_a_refusal_names_the_memory_and_what_to_change() -> None:
+    (message, *_) = problems(16, numbers(), **SMALL)
+    assert "unified memory of 16 GiB, of which the GPU has 10.7" in message
+    assert "lower rl.group_size" in message
+    assert "\n" not in message
+
+
+def test_a_run_asks_before_it_begins(codec, tmp_path, monkeypatch, word_directory) -> None:
+    base = save_base(tmp_path / "base", codec)
+    given = load_config(write_config(tmp_path / "mini.toml", word_directory, backend='"mlx"'))
+    model = given.model.model_copy(update={"path": str(base)})
+    assert check_room(given, model, {"sft", "grpo"}) == []
+    tiny = unified_memory(0.001)
+    monkeypatch.setattr("wordle_rl.preflight.device.unified_memory", lambda: tiny)
+    assert {finding.level for finding in check_room(given, model, {"sft", "grpo"})} == {"problem"}
+    assert load_numbers(model).num_parameters > 0
+
+
+def test_the_command_takes_the_memory_of_another_machine(cli, tmp_path, word_directory) -> None:
+    pytest.importorskip("mlx")
+    path = write_config(tmp_path / "mini.toml", word_directory, backend='"mlx"')
+    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 16)
+    assert code == 0
+    assert "unified memory of 16 GiB, of which the GPU has 10.7 GiB" in out
+    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 0.001)
+    assert code == 2
+    assert "it would swap" in out
+
+
+def test_the_option_is_for_mlx(cli, tmp_path, word_directory) -> None:
+    code, _, err = cli("preflight", write_config(tmp_path / "m.toml", word_directory), "--memory-gib", 16)
+    assert code == 2
+    assert '--memory-gib is for backend "mlx"' in err

@@ -1,0 +1,185 @@
+"""One table of scripted games on which all trainers must agree; `agreement.json` holds what they must come to.
+
+Two groups of games with wins, losses, prose, unlisted words and replies that are cut. Tokens, masks and rewards follow
+from them; log-probabilities are those of a small model whose weights are written down here as a formula. The sampler's
+are stored with some distance from these, so that ratios leave the clip range on both sides.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scripted import scripted
+from training_fixtures import compact
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import Rubric
+from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
+
+TABLE = Path(__file__).with_name("agreement.json")
+ANSWERS = ("abbey", "abide", "civic", "crane", "crate", "drape", "eerie", "grape", "graze", "speed", "these", "trace")
+WORDS = WordList("agreement", ANSWERS, (*ANSWERS, "aahed", "eagle", "xylyl"))
+GROUP = 3
+GAMES = [
+    ("crane", ("trace", "crate", "crane")),
+    ("crane", ("speed", "qqqqq", "no idea")),
+    ("crane", ("crane",)),
+    ("grape", ("drape", None, "grape")),
+    ("grape", ("eagle", "graze", "these")),
+    ("grape", ("abide", "abide", None)),
+]
+"""Secret, and for each turn a guess, prose, or None for a reply that is cut at its limit."""
+GAME_NUMBERS = range(len(GAMES))
+WEIGHTS = {"win": 1.0, "speed": 0.5, "format": 0.3, "information": 0.2}
+CLIP = {"epsilon": 0.2, "epsilon_high": 0.28}
+TOLERANCE = 1e-4
+LOSSES = {
+    "dapo": {"loss_type": "dapo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "grpo": {"loss_type": "grpo"},
+    "dapo with a penalty": {"loss_type": "dapo", "beta": 0.1},
+    "grpo by sequence": {"loss_type": "grpo", "sequence_importance": True},
+}
+"""Name -> settings of GRPO. Advantages are those of turn credit, by sequence those of game credit."""
+LONGEST = 16
+"""Token limit of a completion, by which dr_grpo divides."""
+CREDITS = [(credit, scale) for credit in ("turn", "guess", "game") for scale in (False, True)]
+
+
+def prompter() -> Prompter:
+    return compact(max_turns=3)
+
+
+def reply_of(number: int, turn: int) -> str | None:
+    """The text of a reply of a game."""
+    word = GAMES[number][1][turn]
+    return word if word is None or " " in word else f"<guess>{word}</guess>"
+
+
+@cache
+def embedded_codec() -> ChatCodec:
+    return ChatCodec(make_tokenizer())
+
+
+def played(codec: ChatCodec, prompts: Prompter | None = None) -> list[Trajectory]:
+    """The games by our own rollout; log-probabilities are blank."""
+    sampler = scripted(lambda game, turns: reply_of(game, len(turns)))(None, codec)
+    starts = [InitialState(secret) for secret, _ in GAMES]
+    return play(starts, WORDS, prompts or prompter(), sampler)
+
+
+def rubric() -> Rubric:
+    return Rubric(WEIGHTS)
+
+
+def turn_rewards(games: list[Trajectory]) -> list[tuple[float, ...]]:
+    solver = Solver(WORDS, use_cache=False)
+    return [rubric().score(game.transcript, solver).turn_rewards for game in games]
+
+
+def model(scale: float = 0.12) -> PreTrainedModel:
+    """A small model with weights that no library's random numbers decide; its reference has another scale."""
+    made = make_model(make_tokenizer(), hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    drawn = np.random.RandomState(0)  # its stream is the same in every release
+    with torch.no_grad():
+        for _, weight in sorted(made.named_parameters()):
+            values = torch.from_numpy(drawn.standard_normal(tuple(weight.shape)).astype(np.float32))
+            weight.copy_(values * scale if weight.dim() > 1 else 1 + values * 0.1)
+    return made.eval()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the table says.
+
+    Attributes:
+        tokens: Prompt and completion of each game.
+        masks: Loss mask along each completion.
+        masks_without_overlong: The same, 0 on replies that were cut.
+        rewards: Of each turn of each game.
+        sampler_logprobs: Along each completion.
+        policy_logprobs: Along each completion, 0 off the mask.
+        reference_logprobs: The same for the reference.
+        advantages: Credit and scale -> advantage of each turn of each game.
+        losses: Name of `LOSSES` -> loss.
+    """
+
+    tokens: list[tuple[list[int], list[int]]]
+    masks: list[list[int]]
+    masks_without_overlong: list[list[int]]
+    rewards: list[list[float]]
+    sampler_logprobs: list[list[float]]
+    policy_logprobs: list[list[float]]
+    reference_logprobs: list[list[float]]
+    advantages: dict[str, list[list[float]]]
+    losses: dict[str, float]
+
+    def along(self, number: int, credit: str = "turn") -> list[float]:
+        """Advantages along the completion of a game, whose turns are the runs of ones in its mask."""
+        turn, before, found = -1, 0, []
+        for m in self.masks[number]:
+            turn += m and not before
+            before = m
+            found.append(self.advantages[f"{credit} False"][number][turn] if m else 0.0)
+        return found
+
+    def padded(self, columns: list[list[float]]) -> torch.Tensor:
+        """Values along completions as a tensor, shape (games, longest), padded on the right with 0."""
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(c, dtype=torch.float32) for c in columns], True)
+
+
+def credit_of(name: str) -> str:
+    """Credit of the advantages of a loss."""
+    return "game" if LOSSES[name].get("sequence_importance") else "turn"
+
+
+@cache
+def expected() -> Expected:
+    return Expected(**json.loads(TABLE.read_text(encoding="utf-8")))
+
+
+def write(**found: Any) -> None:
+    """Store a table that was computed by TRL's trainer."""
+    TABLE.write_text(json.dumps(found, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def segments() -> list:
+    return [game.segments[0] for game in played(embedded_codec())]
+
+
+def grouped(values: list) -> list[list]:
+    return [values[first : first + GROUP] for first in range(0, len(values), GROUP)]
+
+
+def settings_of(name: str) -> GRPOTraining:
+    return GRPOTraining(
+        groups_per_step=2,
+        group_size=GROUP,
+        sampling=SamplingSettings(max_completion_tokens=LONGEST),
+        precision="fp32",
+        credit=credit_of(name),
+        **LOSSES[name],
+    )
+
+
+def full_logprobs(network: Any) -> list[list[float]]:
+    """Log-probabilities along each completion by one plain forward pass of transformers, 0 off the mask."""
+    found = []
+    for segment in segments():
+        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
+        with torch.no_grad():
+            logprobs = network(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
+        first = len(segment.prompt_ids) - 1
+        rows = logprobs[first:].gather(1, torch.tensor(segment.token_ids)[:, None])[:, 0]
+        found.append((rows * torch.tensor(segment.loss_mask)).tolist())
+    return found

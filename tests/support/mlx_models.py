@@ -1,0 +1,52 @@
+"""What the tests of MLX share: the small models of other tests, held by MLX, and their logits."""
+
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import torch
+from training_fixtures import small_model
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.integrations.mlx.model import MLXModel, of_transformers
+
+
+def firm(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with weights large enough that what it reads matters."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(0.12 / parameter.std())
+    return model.eval()
+
+
+def pair(tokenizer, seed: int = 0) -> tuple[PreTrainedModel, MLXModel]:
+    """The same small model by transformers and by MLX."""
+    whole = firm(small_model(tokenizer, seed))
+    return whole, of_transformers(whole)
+
+
+def probe(vocabulary: int, rows: int = 2, length: int = 24) -> np.ndarray:
+    """Token ids, shape (rows, length)."""
+    return np.random.default_rng(0).integers(0, vocabulary, (rows, length))
+
+
+def torch_logits(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return model(input_ids=torch.from_numpy(ids)).logits.float().numpy()
+
+
+def mlx_logits(model: MLXModel, ids: np.ndarray) -> np.ndarray:
+    model.network.eval()
+    return np.array(model.logits(mx.array(ids)).astype(mx.float32))
+
+
+def write_family(directory: Path, codec: ChatCodec, config) -> Path:
+    """A transformers directory of a random model of some family."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config)
+    firm(model).save_pretrained(directory)
+    codec.tokenizer.save_pretrained(directory)
+    return directory
