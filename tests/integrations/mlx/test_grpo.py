@@ -175,10 +175,10 @@ def test_blank_rows_are_left_out(codec) -> None:
 def test_weights_between_two_points_are_interpolated(tokenizer, tmp_path) -> None:
     model = of_transformers(small_model(tokenizer))
     store = MLXWeights(model)
-    store.save(tmp_path / "start.safetensors")
+    store.save(tmp_path / "start.safetensors", {})
     before = np.array(model.weights()["model.norm.weight"])
     model.network.model.norm.weight = model.network.model.norm.weight + 1.0
-    store.save(tmp_path / ".end.safetensors.partial")
+    store.save(tmp_path / ".end.safetensors.partial", {"record": "{}"})
     store.interpolate(tmp_path / "start.safetensors", tmp_path / ".end.safetensors.partial", 0.25)
     assert np.array(model.weights()["model.norm.weight"]) == pytest.approx(before + 0.25)
     store.load(tmp_path / "start.safetensors")

@@ -30,14 +30,14 @@ from wordle_rl.integrations.mlx.sampler import MLXSampler
 from wordle_rl.integrations.mlx.scores import Chosen, choose, score
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
 from wordle_rl.rl.grpo.layout import Rows
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
+from wordle_rl.rl.grpo.rollouts import GroupRollouts, rewind_games
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs import Run
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.training.checkpoints import drop_checkpoints
+from wordle_rl.training.checkpoints import drop_checkpoints, last_step
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
 
 
@@ -79,6 +79,7 @@ def train_grpo(
     policy = Policy(model, codec, settings)
     log = GameLog(run)
     rollouts = GroupRollouts(setup, codec, settings, log, seed)
+    rewind_games(run, last_step(directory / "checkpoints"))
     with held_interrupt() as stop:
         loop = _loop(policy, run, directory, stop, progress)
         best = _best(policy, setup, rollouts, log, run, directory)

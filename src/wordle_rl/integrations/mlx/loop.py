@@ -1,12 +1,11 @@
 """Shared parts of the trainings on MLX: bad steps, metrics, progress, Ctrl-C, checkpoints with optimizer state.
 
 A checkpoint is a directory `checkpoint-STEP` with the trainable weights, the state of the optimizer and the record of
-the training. It is written beside its place and moved there whole.
+the training, which is written last and marks it as complete.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,15 +18,14 @@ from mlx.utils import tree_unflatten
 
 from wordle_rl.integrations.mlx.model import MLXModel, Weights
 from wordle_rl.integrations.mlx.optimizer import ScheduledOptimizer, clipped, is_finite
-from wordle_rl.runs import Run, RunError, write_json
+from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.training import guard
-from wordle_rl.training.checkpoints import last_checkpoint, step_of
+from wordle_rl.training.checkpoints import complete_checkpoint, last_checkpoint, last_step, step_of, stored_state
 from wordle_rl.training.interrupt import StopRequest
-from wordle_rl.training.trainer import STATE_FILE
 
-_WEIGHTS, _OPTIMIZER, _DONE = "weights.safetensors", "optimizer.safetensors", "trainer_state.json"
+_WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _GIB = 1024**3
 
 
@@ -150,33 +148,27 @@ class TrainingLoop:
             RunError: If it cannot be written.
         """
         target = self._checkpoints / f"checkpoint-{step}"
-        if target.is_dir():
+        if step == last_step(self._checkpoints):
             return
-        partial = target.with_name(f".{target.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)  # what a kill left of it
         try:
-            partial.mkdir(parents=True)
-            mx.save_safetensors(str(partial / _WEIGHTS), self.model.trainable())
-            self.optimizer.save(partial / _OPTIMIZER)
-            write_json(partial / STATE_FILE, dict(state))
-            write_json(partial / _DONE, {"global_step": step})
-            partial.replace(target)
+            target.mkdir(parents=True)
+            mx.save_safetensors(str(target / _WEIGHTS), self.model.trainable())
+            self.optimizer.save(target / _OPTIMIZER)
+            complete_checkpoint(target, state)
         except (OSError, RuntimeError) as error:  # MLX reports a full disk by a RuntimeError
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(target, ignore_errors=True)
             raise RunError(f"cannot save checkpoint {target}: {error}; free space and run again") from error
-        for other in self._checkpoints.glob("checkpoint-*"):
-            if other != target:
-                shutil.rmtree(other)
 
     def restore(self) -> tuple[int, dict[str, Any]]:
         """Load the newest checkpoint; the steps done by then and the stored record, (0, {}) without any."""
-        found = last_checkpoint(self._checkpoints, STATE_FILE, _WEIGHTS, _OPTIMIZER)
+        found = last_checkpoint(self._checkpoints)
         if found is None:
             return 0, {}
         checkpoint = Path(found)
         self.model.network.update(tree_unflatten(list(mx.load(str(checkpoint / _WEIGHTS)).items())))
         self.optimizer.load(checkpoint / _OPTIMIZER)
-        return step_of(checkpoint), json.loads((checkpoint / STATE_FILE).read_text(encoding="utf-8"))
+        return step_of(checkpoint), stored_state(checkpoint)
 
 
 def added(total: Weights | None, gradients: Weights) -> Weights:

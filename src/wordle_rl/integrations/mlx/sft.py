@@ -24,8 +24,9 @@ from wordle_rl.integrations.mlx.model import MLXModel, Weights, mode_kept, save_
 from wordle_rl.integrations.mlx.optimizer import ScheduledOptimizer
 from wordle_rl.integrations.mlx.scores import choose, score
 from wordle_rl.runs import VALIDATED, Run
+from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.training.checkpoints import drop_checkpoints
+from wordle_rl.training.checkpoints import drop_checkpoints, last_step
 from wordle_rl.training.interrupt import held_interrupt
 from wordle_rl.training.sft import EpochOrder
 
@@ -87,6 +88,7 @@ def train_sft(
     checkpoints = directory / "checkpoints"
     plan = Plan.of([len(example.token_ids) for example in examples], settings, seed)
     optimizer = ScheduledOptimizer(model, settings.optimizer, plan.total_steps)
+    rewind(run.directory, {"metrics.jsonl": {"sft": last_step(checkpoints) + 1}})
     with held_interrupt() as stop:
         loop = TrainingLoop(
             model,

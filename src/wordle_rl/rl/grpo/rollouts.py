@@ -28,6 +28,8 @@ from wordle_rl.rl.grpo.probes import Probe, probe
 from wordle_rl.rl.grpo.score import Group, score_group
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.setup import GameSetup, check_some_played, group_rows, measured
+from wordle_rl.runs import Run
+from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 
@@ -236,6 +238,13 @@ class GroupRollouts:
             row for number in sorted({group for group, _ in wanted}) for row in group_rows(number, groups[number].games)
         ]
         self._log.add("grpo", step, [row for row in rows if (row["group"], row["game"]) in wanted])
+
+
+def rewind_games(run: Run, step: int) -> None:
+    """Remove what was logged after the checkpoint of a step, whose weights are validated after it."""
+    played = {"grpo": step, "scout": step, "validation": step}
+    metrics = {"grpo": step + 1, "validation": step, "blend": 0}
+    rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
 
 
 def shown_group(groups: Sequence[Group]) -> int:

@@ -25,7 +25,7 @@ from wordle_rl.models.adapters import has_adapters
 from wordle_rl.models.loading import context_length
 from wordle_rl.models.multimodal import is_text_part
 from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
+from wordle_rl.rl.grpo.rollouts import GroupRollouts, rewind_games
 from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
@@ -40,7 +40,6 @@ from wordle_rl.runs.distributed import (
     process_index,
     seed_for_all,
 )
-from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, game_trackers, keep_tensorboard
 from wordle_rl.training.checkpoints import (
@@ -104,7 +103,7 @@ def train_grpo(
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
     if is_first():
-        _rewind(run, last_step(checkpoints))
+        rewind_games(run, last_step(checkpoints))
     own_run = run if is_first() else BufferedRun(run.directory)
     reporters = _reporters(report_to, directory)
     log = GameLog(own_run, game_trackers(report_to, reporters, setup.prompter) if is_first() else ())
@@ -168,13 +167,6 @@ def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], 
     drop_checkpoints(directory / "checkpoints")
     if best is not None:
         best.forget()
-
-
-def _rewind(run: Run, step: int) -> None:
-    """Remove what was logged after the checkpoint of a step, whose weights are validated after it."""
-    played = {"grpo": step, "scout": step, "validation": step}
-    metrics = {"grpo": step + 1, "validation": step, "blend": 0}
-    rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
 
 
 def _check_before_training(settings: GRPOTraining, model: PreTrainedModel) -> None:
