@@ -16,7 +16,7 @@ REFUSED = [
         "grpo.max_importance_ratio: ratios to the sampler are clipped",
     ),
     ({"rl": {"sampling": {"top_p": 0.9}}}, "rl.sampling.top_p: log-probabilities are of all tokens; set it to 1"),
-    ({"sft": {"compile": True}}, "sft.compile: leave it out"),
+    ({"grpo": {"save_steps": 1, "save_total_limit": 2}}, "grpo.save_total_limit: models of checkpoints are not kept"),
     ({"report_to": ("wandb",)}, "report_to: metrics.jsonl holds all figures; leave it out"),
     ({"model": {"attn_implementation": "sdpa"}}, "model.attn_implementation: it has its own; leave it out"),
     ({"eval": {"engine": "vllm"}}, 'eval.engine: MLX plays; leave it out, or set it to "mlx"'),

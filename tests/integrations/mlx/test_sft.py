@@ -10,12 +10,13 @@ from mlx_models import firm
 from sft_training import SETTINGS, examples, loss_of  # noqa: F401  # a fixture
 from training_fixtures import StopAt, compact, make_run, rows, small_model
 
-from wordle_rl.config import ConfigError, OptimizerSettings, SFTSettings
+from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.integrations.mlx import sft as sft_module
 from wordle_rl.integrations.mlx.model import of_transformers
 from wordle_rl.integrations.mlx.sft import Plan, train_sft
 from wordle_rl.runs import RunError
+from wordle_rl.training import guard
 from wordle_rl.training.sft import train_sft as train_with_trl
 
 FEW = SETTINGS.model_copy(update={"epochs": 2.0, "gradient_accumulation_steps": 2, "batch_size": 8})
@@ -94,15 +95,22 @@ def test_each_epoch_is_kept_if_asked_for(tokenizer, codec, sixty, examples, tmp_
     assert kept == ["epoch-1", "epoch-2"]
 
 
-def test_a_loss_that_is_not_finite_changes_nothing_and_stops(tokenizer, codec, sixty, examples, tmp_path) -> None:  # noqa: F811
+def test_a_loss_that_is_not_finite_changes_nothing_and_stops(
+    tokenizer,
+    codec,
+    sixty,
+    examples,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(guard, "MAX_BAD_STEPS", 3)
     model = of_transformers(firm(small_model(tokenizer)))
     norm = model.network.model.norm
     norm.weight = mx.full(norm.weight.shape, float("inf"))
     before = np.array(model.weights()["model.embed_tokens.weight"])
     run = make_run(tmp_path / "run", sixty)
-    settings = FEW.model_copy(update={"optimizer": OptimizerSettings(max_bad_steps=3)})
     with pytest.raises(RunError, match=r"sft stopped at step 3: loss or gradient were not finite in 3 steps in a row"):
-        train_sft(model, codec, examples, settings, run)
+        train_sft(model, codec, examples, FEW, run)
     assert np.array_equal(np.array(model.weights()["model.embed_tokens.weight"]), before)
     assert [row["skipped_steps"] for row in rows(run.directory / "metrics.jsonl")] == [1, 1, 1]
 
