@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.row_files import is_data_set, read_rows
+from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.game import Rules
+from wordle_rl.rl.starts_file import read_start_boards
+from wordle_rl.rollout import InitialState
+from wordle_rl.words.split import split_secrets
 
 hub = pytest.importorskip("huggingface_hub")
 
@@ -110,3 +115,17 @@ def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path
     assert (code, err) == (0, "")
     assert "1 rows left out: missing_field" in out
     assert json.loads((tmp_path / "out.jsonl").read_text()) == {"secret": secret, "turns": []}
+
+
+def test_a_run_takes_secrets_and_conversations_from_a_data_set(data_sets, small_words) -> None:
+    split = split_secrets(small_words)
+    a, b = split.train[:2]
+    files = data_sets.data_sets["me/wordle-rows"]
+    files["data/train-00000-of-00002.jsonl"] = json.dumps({"prompt": "p", "answer": a}).encode()
+    files["data/train-00001-of-00002.jsonl"] = json.dumps({"word": b, "turns": [{"guess": a}]}).encode()
+    files["data/test-00000-of-00001.jsonl"] = json.dumps({"instruction": "i", "output": f"<guess>{a}</guess>"}).encode()
+    found = read_start_boards(Path("me/wordle-rows"), small_words, split, Rules(), outside=False)
+    assert found.starts == (InitialState(a), InitialState(b, (a,)))
+    assert read_start_boards(Path("me/wordle-rows[:1]"), small_words, split, Rules(), outside=False).secrets == (a,)
+    settings = TraceSettings(file=Path("me/wordle-rows:test"))
+    assert [game.secret for game in TracesFromFile(small_words, split, settings, GameSettings())] == [a]
