@@ -311,7 +311,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
     for place in (
-        "run.Pipeline", "eval.load_words", "traces.load_words", "data.load_words", "export.find_model",
+        "run.Pipeline", "eval_games.load_words", "traces.load_words", "data.load_words", "export.find_model",
     ):  # fmt: skip
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
@@ -324,7 +324,9 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
 def test_make_clean_leaves_runs_alone() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    environments = (".venv-integrations", ".venv-verl", ".venv-vllm")
+    environments = (
+        ".venv-integrations", ".venv-locked", ".venv-minimum", ".venv-mlx", ".venv-supply", ".venv-verl", ".venv-vllm",
+    )  # fmt: skip
     assert removed.split() == ["$(VENV)", *environments, "build", "dist", "site"]
 
 
