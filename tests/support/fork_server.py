@@ -57,7 +57,7 @@ class ForkServer:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
         environment["GIT_DIR"] = (
             os.devnull
-        )  # else a manifest names the state of the source, which someone may be editing
+        )  # else a manifest tells the state of the source
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
