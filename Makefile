@@ -125,6 +125,7 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check $(MINIMUM_TORCH)
 	$(SUPPLY)/uv pip compile pyproject.toml --extra train --extra openai --extra dev --resolution lowest-direct \
 	  --python .venv-minimum/bin/python --no-emit-package torch --quiet --output-file .venv-minimum/lowest.txt
+	sed -i -E '/^(nvidia|cuda|triton)/d' .venv-minimum/lowest.txt  # torch has brought what it wants
 	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --requirement .venv-minimum/lowest.txt
 	.venv-minimum/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@

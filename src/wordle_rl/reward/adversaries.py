@@ -131,7 +131,7 @@ class Field:
 
 @dataclass(frozen=True)
 class View:
-    """All that a policy goes by at one turn. It is told the secret."""
+    """All that a policy goes by at one turn, the secret included."""
 
     field: Field
     secret: str

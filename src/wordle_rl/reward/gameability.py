@@ -91,7 +91,7 @@ def words_for(rubric: Rubric, words: WordList, num_answers: int) -> WordList:
 
 
 def thinned(words: WordList, num_answers: int) -> WordList:
-    """A list of at most so many answers, and of other guesses in proportion, evenly taken."""
+    """A list of at most this many answers, and of other guesses in proportion, evenly taken."""
     every = math.ceil(len(words.answers) / num_answers)
     answers = words.answers[::every]
     return WordList(words.name, answers, tuple({*answers, *words.outside[::every]})) if every > 1 else words
