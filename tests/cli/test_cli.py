@@ -179,7 +179,7 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     started = time.perf_counter()
     code, out, _ = cli("run", config, "--out", tmp_path / "run", "--json")
     assert code == 0
-    assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
     assert time.perf_counter() - started < 5
     assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 
@@ -311,7 +311,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
     for place in (
-        "run.Pipeline", "eval.load_words", "traces.load_words", "data.load_words", "export.find_model",
+        "run.Pipeline", "eval_games.load_words", "traces.load_words", "data.load_words", "export.find_model",
     ):  # fmt: skip
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
