@@ -210,7 +210,7 @@ def test_what_the_marks_prove_is_put_into_sentences_in_english_alone(
     small_words: WordList, style: Style, shape: Shape
 ) -> None:
     env = WordleEnv("crane", small_words, Prompter(style, shape))
-    (*_, answer) = env.step(tag("speed") if style is not Style.TEXTARENA else "[speed]").messages
+    (*_, answer) = env.step(env.prompter.reply("speed")).messages
     proved = describe_knowledge(knowledge_of(env.turns, 5))
     assert len(proved) == 3
     assert [line for line in proved if line in answer["content"]] == (proved if style is Style.ENGLISH else [])

@@ -179,7 +179,7 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     started = time.perf_counter()
     code, out, _ = cli("run", config, "--out", tmp_path / "run", "--json")
     assert code == 0
-    assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
     assert time.perf_counter() - started < 5
     assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 

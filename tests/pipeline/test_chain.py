@@ -46,7 +46,7 @@ def results_of(directory: Path) -> dict:
 
 def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, sixty) -> None:
     results, split = results_of(finished_run), split_secrets(sixty)
-    assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib"}
+    assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
     strata = strata_of_run(finished_run).named()
     sizes = {"all": NUM_ANSWERS, "train": len(split.train), "held_out": len(split.test)}
     sizes |= {part: len(words) for part, words in strata.items() if words}
@@ -158,7 +158,7 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert not (directory / "results.json").exists()
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
-    assert set(results) == {"sft", "seconds", "peak_memory_gib"}
+    assert set(results) == {"sft", "seconds", "peak_memory_gib", "memory"}
     assert tree(directory)["traces.jsonl"] == traces
 
 
@@ -294,7 +294,7 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     config = stored.model_copy(update={"algorithm": name, name: section})
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
-    assert set(results) == {"sft", name, "seconds", "peak_memory_gib"}
+    assert set(results) == {"sft", name, "seconds", "peak_memory_gib", "memory"}
     assert results[name]["all"]["num_games"] == NUM_ANSWERS
     assert results["seconds"][name] > 0
     lines = [row for row in rows(directory / "metrics.jsonl") if row["stage"] == name]

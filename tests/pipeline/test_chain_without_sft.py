@@ -68,7 +68,7 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
     before = load_file(taught / "model.safetensors")
     results = Pipeline(config, run, QUIET)()
     assert results is not None
-    assert [name for name in results if name not in ("seconds", "peak_memory_gib")] == ["base", "grpo"]
+    assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "grpo"]
     assert not (run / "traces.jsonl").exists()
     assert not (run / "sft").exists()
     change = [weight - before[name] for name, weight in load_file(run / "grpo" / "model.safetensors").items()]
@@ -183,7 +183,7 @@ def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -
     path = write_config(tmp_path / "beside.toml", word_directory, eval__base="true", model__path=f"'{taught}'")
     results = Pipeline(load_config(path), run, QUIET)()
     assert results is not None
-    assert [name for name in results if name not in ("seconds", "peak_memory_gib")] == ["base", "sft", "grpo"]
+    assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "sft", "grpo"]
     assert games(run / "eval" / "base.json") == played(taught)
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
     assert "GRPO against SFT" in (run / "report.html").read_text()
