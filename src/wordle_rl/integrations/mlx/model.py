@@ -203,7 +203,7 @@ def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None
         ConfigError: If one differs.
     """
     with torch.device("meta"):
-        whole = AutoModelForCausalLM.from_config(config)
+        whole = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     expected = {name: tuple(tensor.shape) for name, tensor in whole.state_dict().items()}
     found = {name: tuple(array.shape) for name, array in weights.items()}
     if "lm_head.weight" not in found:
@@ -292,4 +292,4 @@ def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
 def type_name(config: PreTrainedConfig) -> str:
     """Name of transformers' class for a causal model of this configuration."""
     with torch.device("meta"):
-        return type(AutoModelForCausalLM.from_config(config)).__name__
+        return type(AutoModelForCausalLM.from_config(config, trust_remote_code=False)).__name__
