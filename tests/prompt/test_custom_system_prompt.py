@@ -150,7 +150,9 @@ def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told:
 
 def test_the_text_in_the_documents_can_be_told(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    (block,) = [found for found in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "system_prompt" in found]
+    *others, block = [found for found in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "system_prompt" in found]
+    for other in others:
+        assert system_prompt(load(tmp_path, other).game.prompter(5))
     prompter = load(tmp_path, block).game.prompter(5)
     assert "word of 5 letters in 6 guesses." in system_prompt(prompter)
     assert prompter.reply("crane") in system_prompt(prompter)
