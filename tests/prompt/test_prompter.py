@@ -23,7 +23,6 @@ from wordle_rl.prompt import (
     knowledge_of,
     parse_reply,
     system_prompt,
-    textarena_texts,
 )
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
@@ -365,22 +364,6 @@ def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary
     assert (T in text) == (thinking is not Thinking.OFF)
     assert ("refused" in text) == (dictionary is Dictionary.APP)
     assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)
-
-
-def test_the_original_texts_of_textarena_need_no_system_message_and_mark_a_repeated_guess_as_invalid() -> None:
-    prompter = Prompter(style=Style.TEXTARENA_ORIGINAL)
-    [opening] = prompter.opening()
-    assert opening["role"] == "user"
-    assert opening["content"] == textarena_texts.opening(5, 6).strip()
-    crane = Turn("crane", "XYXXG", Outcome.SCORED)
-    again = prompter.feedback([crane, crane])["content"]
-    assert "You have already guessed 'crane' before." in again
-    assert again.endswith("You have 4 guesses left.")
-    history = prompter.state([crane, Turn(None, None, Outcome.MALFORMED)])
-    assert [message["role"] for message in history] == ["user"]
-    assert history[0]["content"].startswith(opening["content"])
-    assert history[0]["content"].count("[GAME] [crane]") == 1
-    assert "wrong format" in history[0]["content"]
 
 
 def test_the_compact_style_spends_no_words() -> None:
