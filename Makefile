@@ -153,7 +153,7 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 .venv-mlx/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-mlx
 	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,mlx]" pytest hypothesis
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,openai,mlx]" pytest hypothesis
 	touch $@
 
 # verl takes transformers below 5.11 and imports what TRL no longer has, so it has an environment of its own. Of TRL

@@ -1,6 +1,6 @@
 """Peak memory of MLX against group size, LoRA rank and context, beside what preflight expects.
 
-    python benchmarks/mlx_memory.py [--layers 8] [--width 256] [--vocabulary 32000] [--json]
+    python benchmarks/mlx_memory.py [--layers 4] [--width 128] [--vocabulary 16000] [--json]
 
 A random model of Qwen3's shape in float32 with adapters on all layers plays a group of games of a context's length, a
 token from its end, and is trained on them a game at a time. `play` is the peak of the first, `train` that of the
@@ -32,9 +32,9 @@ from wordle_rl.samplers.base import Request
 
 MIB = 1024**2
 CASES = [
-    *((group, 16, 512) for group in (2, 4, 8, 16)),
-    *((4, rank, 512) for rank in (4, 64)),
-    *((4, 16, context) for context in (256, 1024)),
+    *((group, 16, 256) for group in (2, 4, 8, 16)),
+    *((4, rank, 256) for rank in (4, 64)),
+    *((4, 16, context) for context in (128, 512)),
 ]
 """Group size, LoRA rank, context in tokens."""
 
@@ -54,9 +54,9 @@ class Peak:
 def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--layers", type=int, default=8)
-    arguments.add_argument("--width", type=int, default=256)
-    arguments.add_argument("--vocabulary", type=int, default=32_000)
+    arguments.add_argument("--layers", type=int, default=4)
+    arguments.add_argument("--width", type=int, default=128)
+    arguments.add_argument("--vocabulary", type=int, default=16_000)
     arguments.add_argument("--json", action="store_true")
     asked = arguments.parse_args()
     peaks = [measure(*case, asked.layers, asked.width, asked.vocabulary) for case in CASES]
