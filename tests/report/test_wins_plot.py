@@ -20,7 +20,7 @@ def test_both_panels_are_drawn_and_well_formed() -> None:
     drawn = wins_plot(METRICS, "a <run>")
     root = ElementTree.fromstring(drawn)
     titles = [element.text for element in root.iter() if element.tag.endswith("title")]
-    assert titles == ["wins so far: 8 at step 2", "by turn 1: 10 % at step 2", "by turn 2: 50 % at step 2"]
+    assert titles == ["wins so far: 8 at step 2", "by turn 1: 10.0 % at step 2", "by turn 2: 50.0 % at step 2"]
     assert "a &lt;run&gt;" in drawn
     assert len(re.findall("<polyline", drawn)) == 3
 
