@@ -55,9 +55,7 @@ class ForkServer:
         self._log = log
         source = Path(__file__).resolve().parents[2] / "src"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment["GIT_DIR"] = (
-            os.devnull
-        )  # else a manifest tells the state of the source
+        environment["GIT_DIR"] = os.devnull  # else a manifest tells the state of the source
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
