@@ -1,7 +1,9 @@
 """Laws of endpoints that misbehave: play ends in time, a game is a win, a loss or an error, and no error is a loss."""
 
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -130,9 +132,12 @@ def test_a_teacher_ends_and_none_of_its_errors_is_a_game(rate: float, start: Sta
 def test_a_list_of_models_that_trickles_in_is_not_waited_for(monkeypatch, start: Start) -> None:
     monkeypatch.setattr("wordle_rl.samplers.endpoint.client._LOOK_S", 0.3)
     server = start(lambda _: OK)
-    monkeypatch.setattr(
-        FaultyEndpoint, "_converse", lambda self, connection: self._trickle(connection, b"HTTP/1.1 200")
-    )
+
+    def trickle(self: FaultyEndpoint, peer: socket.socket) -> None:
+        with suppress(OSError), peer:
+            self._trickle(peer, b"HTTP/1.1 200 OK")
+
+    monkeypatch.setattr(FaultyEndpoint, "_converse", trickle)
     started = time.monotonic()
     with pytest.raises(ConfigError, match="no response from"):
         check_endpoint(Endpoint(server.url, "NONE", "none"))
