@@ -324,7 +324,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
 def test_make_clean_leaves_runs_alone() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    environments = (".venv-integrations", ".venv-verl", ".venv-vllm")
+    environments = (".venv-integrations", ".venv-mlx", ".venv-verl", ".venv-vllm")
     assert removed.split() == ["$(VENV)", *environments, "build", "dist", "site"]
 
 
