@@ -301,7 +301,7 @@ def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
         ("eval --player solver", None),
         ("eval --player random --out {here}/x.json", None),
         ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command resumes"),
-        ("traces --out {here}/t.jsonl", None),
+        ("traces --out {here}/t.jsonl", "the same command resumes"),
         ("dataset t.jsonl --out {here}/set", None),
         ("import d.csv --format grpo --out {here}/d.jsonl", None),
         ("merge a --out {here}/m", None),

@@ -14,7 +14,6 @@ from wordle_rl.config import ConfigError, EvalSettings, GameSettings, GRPOSettin
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.preflight.findings import Finding, refuse
 from wordle_rl.preflight.model_fit import (
-    check_characters,
     check_engines,
     check_lengths,
     check_model,
@@ -23,7 +22,6 @@ from wordle_rl.preflight.model_fit import (
     check_teacher_replies,
     check_updates,
 )
-from wordle_rl.preflight.template import sample_game
 from wordle_rl.prompt import Style, Thinking
 
 
@@ -132,16 +130,6 @@ def test_sampling_from_a_part_of_the_distribution_is_refused_for_grpo_alone() ->
     [finding] = check_on_policy(RunConfig.model_validate(given))
     assert (finding.level, finding.message.partition(" ")[0]) == ("problem", "rl.sampling.top_p")
     assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "expert_iteration"})) == []
-
-
-def test_a_character_that_the_tokenizer_does_not_know_is_found(sixty, codec) -> None:
-    def found(style: str) -> list[str]:
-        prompter = RunConfig.model_validate({"game": {"style": style}}).game.prompter(5)
-        return [finding.message for finding in check_characters(codec, sample_game(sixty, prompter))]
-
-    assert found("compact") == found("english") == []
-    [message] = found("letters")
-    assert message.startswith("prompts have characters that the tokenizer does not know (✓); give another game.style")
 
 
 def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:

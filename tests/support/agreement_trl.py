@@ -51,7 +51,7 @@ def make_trl_trainer(name: str, directory: Path) -> Any:
         settings=settings,
         rollouts=GroupRollouts(setup, codec, settings, GameLog(run), 0),
         run=run,
-        guard=StepGuard("grpo", 1),
+        guard=StepGuard("grpo"),
         callbacks=[],
     )
     trainer.epsilon_low, trainer.epsilon_high, trainer.beta = CLIP["epsilon"], CLIP["epsilon_high"], settings.beta

@@ -21,6 +21,7 @@ _MARK = {
     "⬛": "X",
     "⬜": "X",
 }
+_SYMBOLS = {"✓": "G", "-": "Y", "x": "X"}
 _PHRASES = {"in its place": "G", "elsewhere in the word": "Y", "no (further) copy": "X"}
 
 
@@ -66,7 +67,7 @@ def read_marks(text: str, guess: str) -> str | None:
 
     The letters must stand beside their marks, so the marks of another guess are never taken for these. Known forms:
     the guess and then its marks, a line of letters over a line of marks (also in a table), letters and marks by turns,
-    coloured squares, and the sentences of the `english` style.
+    coloured squares, letters with a symbol each (`C(✓) R(-) A(x)`), and the sentences of the `english` style.
 
     Args:
         text: The observation.
@@ -89,6 +90,8 @@ def read_marks(text: str, guess: str) -> str | None:
         found.append((match.start(), _plain(match.groups())))
     for match in patterns.by_turns.finditer(text):
         found.append((match.start(), _plain(match.groups())))
+    for match in patterns.with_symbols.finditer(text):
+        found.append((match.start(), "".join(_SYMBOLS[symbol] for symbol in match.groups())))
     for match in patterns.in_sentences.finditer(text):
         found.append((match.start(), "".join(_PHRASES[part] for part in match.groups())))
     return max(found)[1] if found else None
@@ -103,6 +106,7 @@ class _Patterns:
         letters: The end of a line of letters,
         marks: and that of the line of marks under it.
         by_turns: `cGrYaXnXeX`, as the compact style has it.
+        with_symbols: `C(✓) R(-) A(x) N(x) E(✓)`, as the letters style has it.
         in_sentences: `crane: c: in its place, r: elsewhere in the word, …`.
     """
 
@@ -110,6 +114,7 @@ class _Patterns:
     letters: re.Pattern[str]
     marks: re.Pattern[str]
     by_turns: re.Pattern[str]
+    with_symbols: re.Pattern[str]
     in_sentences: re.Pattern[str]
 
 
@@ -124,6 +129,7 @@ def _patterns(guess: str) -> _Patterns:
         re.compile(rf"(?<![a-zA-Z])(?i:{'[^a-zA-Z]{0,3}'.join(letters)})[^a-zA-Z]*$"),
         re.compile(marks + r"[\s|]*$"),
         re.compile("".join(f"{letter}([GYX])" for letter in letters)),
+        re.compile(r"\s+".join(rf"{letter.upper()}\(([✓x-])\)" for letter in letters)),
         re.compile(f"{re.escape(guess)}: " + ", ".join(f"{letter}: {phrase}" for letter in letters)),
     )
 

@@ -12,7 +12,6 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
-from wordle_rl.prompt import Message
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import check_vllm
 
@@ -26,26 +25,11 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
     return [
         *check_template(codec, game, prompter.thinking),
         *check_wording(prompter),
-        *check_characters(codec, game),
         *check_stops(codec, game, numbers.vocab_size),
         *check_lengths(context, codec, numbers.context, config.max_completion_tokens),
         *check_engine_length(config, context, codec),
         *check_updates(config, numbers),
     ]
-
-
-def check_characters(codec: ChatCodec, game: Sequence[Message]) -> list[Finding]:
-    """Check that the tokenizer knows every character of the prompts."""
-    unknown = codec.tokenizer.unk_token_id
-    if unknown is None:
-        return []
-    characters = sorted({character for message in game for character in message["content"]})
-    missing = [c for c in characters if unknown in codec.tokenizer.encode(c, add_special_tokens=False)]
-    if not missing:
-        return []
-    listed = " ".join(missing)
-    fix = "give another game.style, or shorten game.system_prompt to what it knows"
-    return [Finding("problem", f"prompts have characters that the tokenizer does not know ({listed}); {fix}")]
 
 
 def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
