@@ -57,7 +57,7 @@ def test_the_config_trains_a_small_gemma_as_published(workspace, word_directory,
     whole.bfloat16().save_pretrained("gemma")
     codec.tokenizer.save_pretrained("gemma")
     smaller = "--model.path gemma --traces.num-games 4 --sft.max-length 4096 --grpo.steps 1 --grpo.groups-per-step 1 "
-    smaller += "--eval.max-games 1 --eval.no-regret --max-completion-tokens 8 --grpo.max-refills 0"
+    smaller += "--eval.max-games 1 --eval.no-regret --max-completion-tokens 200 --grpo.max-refills 0"
     code, _, err = cli(
         "run", "mac.toml", "--out", "runs/gemma", *shlex.split(smaller), "--words.source", word_directory
     )
