@@ -37,6 +37,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "sft": {"batch_size": 6, "epochs": 1, "max_length": 8192, "gradient_accumulation_steps": 2, "logging_steps": 1},
     "rl": {"group_size": 2},
     "grpo": {"steps": 1, "groups_per_step": 1, "micro_batch_size": 1},
+    "expert_iteration": {"rounds": 1, "groups_per_round": 2},
     "eval": {"max_games": 1, "regret": False},
 }
 """What is made smaller; all else is as the file says."""
@@ -81,15 +82,15 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
-    stages = {"sft", "grpo"} | ({"validation"} if shipped.grpo.validate_every_steps else set())
+    stages = {"sft", shipped.algorithm} | ({"validation"} if shipped.grpo.validate_every_steps else set())
     assert {row["stage"] for row in found} == stages | (
         {"blend"} if min(shipped.grpo.interpolation_alphas) < 1 else set()
     )
     assert not [row for row in found if "skipped_steps" in row]
     adapters = shipped.model.lora.rank > 0
     weights = "adapter_model.safetensors" if adapters else "model.safetensors"
-    assert (tmp_path / "run" / "grpo" / weights).is_file()
-    assert (tmp_path / "run" / "eval" / "grpo.json").is_file()
+    assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
+    assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
 
 

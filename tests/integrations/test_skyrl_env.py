@@ -58,7 +58,7 @@ def test_rows_name_games_and_hold_their_opening() -> None:
         prompt, metadata = make(row).init(row["prompt"])
         assert prompt == row["prompt"]
         assert metadata["index"] == row["index"]
-        assert game_source(SETTINGS).split.val[row["index"]] not in str(row)
+        assert game_source(SETTINGS).context.split.val[row["index"]] not in str(row)
 
 
 def test_a_row_without_a_game_is_refused() -> None:
