@@ -14,7 +14,7 @@ from fork_server import Ended, ForkServer
 MOST_IN_A_ROW = 4
 """Kills of one command before it is left to come to its end."""
 
-_TIMES = {"seconds", "step_time", "resident_memory_gib", "peak_memory_gib"}
+_TIMES = {"seconds", "step_time", "resident_memory_gib", "peak_memory_gib", "memory"}
 _LOOKED_AT = {"report.html", "README.md"}
 """Files that hold times among their text, of which only the presence is compared."""
 _LEFT_OUT = {"timings.json"}
