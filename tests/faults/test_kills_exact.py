@@ -33,12 +33,12 @@ EXACT = {
     "grpo": (
         "wordle_rl.training.trainer:complete_checkpoint:before:1",
         "wordle_rl.training.trainer:complete_checkpoint:after:1",
-        # the reward switches with the first step's compliance, which the next step reads
+        # the reward switches with the fifth step's compliance, which the next step reads
         "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:1",
-        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:3",
+        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:5",
         # the choice of weights: between validation and record, among the blends, before and after they are taken
         "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._keep:before:3",
-        "wordle_rl.rl.grpo.checkpoint_selection:save_file:after:3",
+        "wordle_rl.rl.grpo.weight_store:save_file:after:3",
         "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._blend:before:1",
         "wordle_rl.rl.grpo.checkpoint_selection:BestWeights.take_best:after:1",
         "wordle_rl.rl.grpo.train:drop_checkpoints:before:1",

@@ -47,6 +47,13 @@ def test_what_is_missing_stays_missing_and_another_kind_of_file_stays_as_it_is(t
     assert path.read_text() == "dear diary"
 
 
+def test_files_that_a_kill_left_half_written_are_removed(tmp_path: Path) -> None:
+    for name in (".timings.json.partial", "timings.json", ".lock"):
+        (tmp_path / name).write_text("{")
+    assert repair_logs(tmp_path) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"timings.json", ".lock"}
+
+
 def test_each_repaired_log_is_named(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "games.jsonl", "secrets.jsonl"):
         written(tmp_path / name)

@@ -18,7 +18,7 @@ TRAININGS: dict[str, dict[str, str]] = {
     },
     "grpo": {
         **_PLAYED,
-        "grpo__steps": "5",
+        "grpo__steps": "7",
         "grpo__save_steps": "2",
         "grpo__validate_every_steps": "3",
         "grpo__interpolation_alphas": "[0.5, 1.0]",

@@ -61,7 +61,12 @@ def repair_end(path: Path, is_own: Callable[[bytes], bool] = lambda _: True) -> 
 
 
 def repair_logs(directory: Path) -> list[str]:
-    """Repair all logs of a run directory; a sentence for each that ended in the middle of a line."""
+    """Repair all logs of a run directory; a sentence for each that ended in the middle of a line.
+
+    Files that a kill left half written beside their place are removed; none of them was read.
+    """
+    for unfinished in directory.glob(".*.partial"):
+        unfinished.unlink()
     cut = {name: repair_end(directory / name) for name in LOG_FILES}
     return [repaired(directory / name, count) for name, count in cut.items() if count]
 
