@@ -50,8 +50,9 @@ def test_what_is_missing_stays_missing_and_another_kind_of_file_stays_as_it_is(t
 def test_files_that_a_kill_left_half_written_are_removed(tmp_path: Path) -> None:
     for name in (".timings.json.partial", "timings.json", ".lock"):
         (tmp_path / name).write_text("{")
+    (tmp_path / ".dpo.partial").mkdir()
     assert repair_logs(tmp_path) == []
-    assert {path.name for path in tmp_path.iterdir()} == {"timings.json", ".lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {"timings.json", ".lock", ".dpo.partial"}
 
 
 def test_each_repaired_log_is_named(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def repair_logs(directory: Path) -> list[str]:
     Files that a kill left half written beside their place are removed; none of them was read.
     """
     for unfinished in directory.glob(".*.partial"):
-        unfinished.unlink()
+        if unfinished.is_file():  # a directory is a model, which is written again
+            unfinished.unlink()
     cut = {name: repair_end(directory / name) for name in LOG_FILES}
     return [repaired(directory / name, count) for name, count in cut.items() if count]
 

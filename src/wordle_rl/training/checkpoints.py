@@ -96,6 +96,7 @@ def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
     Raises:
         RunError: If it cannot be written.
     """
+    (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # what a kill left of the mark
     files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
     for file in files:
         _sync(file)
