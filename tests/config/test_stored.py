@@ -106,7 +106,7 @@ NEW = {
         replay_fraction = 0.0
         """,
 }
-"""The same settings as those of `OLD`, in the file of today."""
+"""Settings of `OLD` in the file of today."""
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)

@@ -28,7 +28,7 @@ def equal_players(spread: float, shared: float, rng: np.random.Generator) -> tup
 
 
 def rates_of_error(spread: float, shared: float) -> tuple[float, float]:
-    """How often McNemar's test by game, and the test by secret, call equal players different at 5 %."""
+    """Rates at which McNemar's test by game, and the test by secret, call equal players different at 5 %."""
     won_a, won_b = equal_players(spread, shared, np.random.default_rng(7))
     diffs = (won_b - won_a).reshape(TRIALS, -1)
     clusters = np.repeat(np.arange(NUM_SECRETS), GAMES)

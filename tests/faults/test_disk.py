@@ -101,7 +101,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(name, fraction, prepared, for
 
 @pytest.mark.parametrize("limit", [20_000, 60_000])
 def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(limit, prepared, fork_server, tmp_path) -> None:
-    """The same without a disk of one's own: the kernel refuses what makes a file too long."""
+    """A full disk without one of one's own: the kernel refuses what makes a file too long."""
     case, unbroken = prepared("sft")
     place = tmp_path / "limited"
     place.mkdir()

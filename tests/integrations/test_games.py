@@ -13,7 +13,7 @@ from wordle_rl.prompt import Prompter
 
 
 def told(game: LiveGame) -> tuple[str, ...]:
-    """What a player is told before its first turn."""
+    """Text of a player's opening prompt."""
     return tuple(message["content"] for message in game.prompt)
 
 

@@ -15,7 +15,7 @@ MODES = [(thinking, brackets) for thinking in Thinking for brackets in (False, T
 
 
 def both(reply: str, thinking: Thinking, brackets: bool) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
-    """What the two readers find: word and thinking, or None."""
+    """Findings of the two readers: word and thinking, or None."""
     parsed = parse_reply(reply, thinking, brackets=brackets)
     found = (parsed.word, parsed.thinking) if isinstance(parsed, Guess) else None
     return found, SECOND["read_reply"](reply, thinking.value, brackets=brackets)

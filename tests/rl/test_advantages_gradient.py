@@ -251,7 +251,7 @@ def test_turn_credit_takes_from_each_return_only_the_part_of_the_baseline_that_i
 def test_the_mean_of_turn_credit_is_each_turns_part_of_the_gradient_shrunk_by_less_than_one(
     reward: str, group_size: int
 ) -> None:
-    """Where what earlier turns earned is settled, a positive factor per secret and turn is all that is between them."""
+    """A positive factor per secret and turn is all that differs, given what earlier turns earned."""
     parts = compared(reward, group_size)
     shrunk = weighted(
         (play, turn, play.probability * (1 - math.fsum(parts[secret, turn].values())) * value)

@@ -80,7 +80,7 @@ def test_what_a_turn_pays_depends_on_no_later_turn(small_words, small_solver, da
 
 
 def test_costs_and_latest_guesses_are_paid_on_their_turn_as_the_rubric_pays_them(small_words, small_solver) -> None:
-    """Where the rubric's own shares are known at once, the turns pay exactly those."""
+    """Turns pay the rubric's own shares exactly, if those are known at once."""
     rubric = Rubric({"repeat": -1.0, "greens": 1.0, "variety": 0.5, "win": 1.0}, keep_order=False)
     env = WordleEnv("crane", small_words, Prompter())
     said = [f"<guess>{word}</guess>" for word in ("crate", "crate", "xxxxx", "trace", "crane")]

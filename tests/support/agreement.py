@@ -100,7 +100,7 @@ def model(scale: float = 0.12) -> PreTrainedModel:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the table says.
+    """Contents of the table.
 
     Attributes:
         tokens: Prompt and completion of each game.

@@ -23,7 +23,7 @@ def chat(text: object, finish_reason: str = "stop", usage: tuple[int, int] | Non
 
 
 def streamed_chat(text: str, finish_reason: str = "stop", usage: tuple[int, int] = (1, 1)) -> Answer:
-    """The same as a stream of two pieces, as servers send it to whoever asks for one."""
+    """A chat completion as a stream of two pieces, as servers send it to whoever asks for one."""
     about = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "m"}
     counts = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
     pieces = [

@@ -40,7 +40,7 @@ _CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "sh
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit code (None: it was killed), seconds, writes in its directory, and output."""
+    """End of a command: its exit code (None: it was killed), seconds, writes in its directory, and output."""
 
     code: int | None
     seconds: float

@@ -1,4 +1,4 @@
-"""What the tests of MLX share: the small models of other tests, held by MLX, and their logits."""
+"""Shared parts of the tests of MLX: the small models of other tests, held by MLX, and their logits."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def firm(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def pair(tokenizer, seed: int = 0) -> tuple[PreTrainedModel, MLXModel]:
-    """The same small model by transformers and by MLX."""
+    """One small model, by transformers and by MLX."""
     whole = firm(small_model(tokenizer, seed))
     return whole, of_transformers(whole)
 

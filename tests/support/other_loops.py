@@ -1,4 +1,4 @@
-"""The same replies played by our own rollout and by somebody else's loop."""
+"""Replies played by our own rollout and by somebody else's loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

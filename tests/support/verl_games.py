@@ -1,4 +1,4 @@
-"""What the tests of verl share: a run on sixty words, and an agent loop whose server is in this process."""
+"""Shared parts of the tests of verl: a run on sixty words, and an agent loop whose server is in this process."""
 
 import asyncio
 from collections.abc import Callable

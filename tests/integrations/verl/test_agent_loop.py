@@ -32,7 +32,7 @@ def replies_of(games: RunGames, number: int) -> Callable[[int], str | None]:
 
 
 def both(run: Path, secret: str, number: int = 0) -> tuple[Trajectory, GameOutput, RunGames, RecordedServer]:
-    """The same game by our rollout and by verl's agent loop."""
+    """One game, by our rollout and by verl's agent loop."""
     games = run_games(run, str(run / "sft"))
     ours, completions = play_recorded(games, InitialState(secret), replies_of(games, number))
     server = RecordedServer(completions, versions=(3, 4))
