@@ -50,6 +50,7 @@ class RevealedSecrets:
     def __init__(self, name: str, rounds: Rounds, settings: ExpertIterationTraining) -> None:
         self._name, self._rounds = name, rounds
         self._one_row = takes_branches(rounds.model)
+        self._replies: dict[str, list[int]] = {}
         self._replay = rounds.replay(settings.replay_fraction, settings.groups_per_round * settings.group_size)
         budget = settings.sampling.max_completion_tokens
         longest = max(len(self._reply_ids(word)) for word in rounds.setup.secrets)
@@ -61,10 +62,22 @@ class RevealedSecrets:
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
         """The boards of the games with their labels, and the teacher games added to them."""
         games = [game for group in played.groups for game in group]
-        labels = [secret_label(game.trajectory.transcript, self._longest_board(game)) for game in games]
-        record_labels(self._rounds.run, self._name, played.number, labels)
-        examples = [example for game in games for example in self._examples(game)]
-        own, num_labels = len(examples), sum(self._num_labels(game) for game in games)
+        longest = [self._longest_board(game) for game in games]
+        record_labels(
+            self._rounds.run,
+            self._name,
+            played.number,
+            (secret_label(game.trajectory.transcript, most) for game, most in zip(games, longest, strict=True)),
+        )
+        examples: list[Example] = []
+        num_labels = 0
+        for game, most in zip(games, longest, strict=True):
+            reply = self._reply_ids(game.trajectory.transcript.secret)
+            for token_ids, forks in _forks(game, most):
+                num_labels += len(forks)
+                together = [forks] if self._one_row else [[fork] for fork in forks]
+                examples += [branched(token_ids, prefixes, reply) for prefixes in together]
+        own = len(examples)
         examples += self._replay(len(games), played.number)
         numbers = {
             "labels": float(num_labels),
@@ -78,7 +91,10 @@ class RevealedSecrets:
         fit_round(self._rounds, rows, callback, checkpoints, seed)
 
     def _reply_ids(self, word: str) -> list[int]:
-        return list(self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, "")))
+        """Token ids of the bare guess of a word, encoded once."""
+        if word not in self._replies:
+            self._replies[word] = list(self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, "")))
+        return self._replies[word]
 
     def _longest_board(self, game: Scored) -> int:
         """The number of turns on the last board to train on, before the last guess and any strict word."""
@@ -86,22 +102,13 @@ class RevealedSecrets:
         *earlier, _ = game.trajectory.transcript.turns
         return sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), earlier))
 
-    def _num_labels(self, game: Scored) -> int:
-        return sum(len(forks) for _, forks in self._forks(game))
 
-    def _forks(self, game: Scored) -> Iterator[tuple[Sequence[int], list[int]]]:
-        """Each token sequence of a game that has boards to learn on, and where in it their prompts end."""
-        transcript = game.trajectory.transcript
-        num_given = len(transcript.turns) - len(transcript.own_turns)
-        most = self._longest_board(game)
-        for segment in game.trajectory.segments:
-            prompt = len(segment.prompt_ids)
-            forks = [prompt + start for turn, start, _ in segment.spans if 0 < num_given + turn <= most]
-            if forks:
-                yield (*segment.prompt_ids, *segment.token_ids), forks
-
-    def _examples(self, game: Scored) -> Iterator[Example]:
-        reply = self._reply_ids(game.trajectory.transcript.secret)
-        for token_ids, forks in self._forks(game):
-            for together in [forks] if self._one_row else [[fork] for fork in forks]:
-                yield branched(token_ids, together, reply)
+def _forks(game: Scored, longest_board: int) -> Iterator[tuple[Sequence[int], list[int]]]:
+    """Each token sequence of a game that has boards to learn on, and where in it their prompts end."""
+    transcript = game.trajectory.transcript
+    num_given = len(transcript.turns) - len(transcript.own_turns)
+    for segment in game.trajectory.segments:
+        prompt = len(segment.prompt_ids)
+        forks = [prompt + start for turn, start, _ in segment.spans if 0 < num_given + turn <= longest_board]
+        if forks:
+            yield (*segment.prompt_ids, *segment.token_ids), forks
