@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import pytest
 
@@ -11,7 +12,7 @@ from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, Segment, Trajectory, groups_of, mask_without_overlong, play
+from wordle_rl.rollout import InitialState, Segment, Trajectory, groups_of, mask_without_overlong, pass_at, play
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.words import WordList
 
@@ -292,3 +293,15 @@ def test_groups_share_secret_and_start_and_keep_their_order(codec: ChatCodec, sm
         groups_of(trajectories[1:3], 2)
     with pytest.raises(ValueError, match="prefix guesses"):
         groups_of(trajectories[3:5], 2)
+
+
+@pytest.mark.parametrize("num_games", [1, 2, 5, 8])
+def test_pass_at_k_is_the_share_of_all_choices_of_k_games_that_hold_a_win(num_games: int) -> None:
+    for num_wins in range(num_games + 1):
+        games = [True] * num_wins + [False] * (num_games - num_wins)
+        for k in range(1, num_games + 1):
+            chosen = [any(games[place] for place in places) for places in combinations(range(num_games), k)]
+            assert pass_at(num_games, num_wins, k) == pytest.approx(sum(chosen) / len(chosen))
+    for num_wins, k in ((-1, 1), (num_games + 1, 1), (0, 0), (0, num_games + 1)):
+        with pytest.raises(ValueError, match="give no pass@"):
+            pass_at(num_games, num_wins, k)

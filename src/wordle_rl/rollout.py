@@ -6,6 +6,7 @@ All games of a batch advance together, one sampler call a turn; a finished game 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -229,6 +230,35 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
     if any(len({start_of(trajectory.transcript) for trajectory in group}) > 1 for group in groups):
         raise ValueError(f"every {group_size} trajectories in a row must share their secret and their prefix guesses")
     return groups
+
+
+def pass_at(num_games: int, num_wins: int, k: int) -> float:
+    """pass@k: the chance that one of `k` games is won, estimated without bias from at least as many games.
+
+    It is the share of the choices of k among these games that hold a win.
+
+    Source: Chen et al. 2021, arXiv:2107.03374, section 2.1.
+
+    Examples:
+        >>> [round(pass_at(8, 2, k), 3) for k in (1, 2, 8)]
+        [0.25, 0.464, 1.0]
+
+    Raises:
+        ValueError: If there are fewer games than k, or than wins.
+    """
+    if not 0 <= num_wins <= num_games or not 1 <= k <= num_games:
+        raise ValueError(f"{num_wins} wins of {num_games} games give no pass@{k}; k must be 1 to the number of games")
+    return 1 - math.comb(num_games - num_wins, k) / math.comb(num_games, k)
+
+
+def powers_of_two(most: int) -> list[int]:
+    """1, 2, 4 and so on up to `most`, and `most` itself: the k for which pass@k is quoted.
+
+    Examples:
+        >>> powers_of_two(6), powers_of_two(8)
+        ([1, 2, 4, 6], [1, 2, 4, 8])
+    """
+    return sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
 
 
 def start_of(transcript: Transcript) -> InitialState:

@@ -86,6 +86,18 @@ def test_games_played_again_make_no_figure_surer_than_their_words_do() -> None:
     assert (figures.win_rate_low, figures.win_rate_high) == pytest.approx(wilson_interval(2, 3))
 
 
+def test_pass_at_k_is_of_secrets_that_were_played_so_often() -> None:
+    lucky = [("crane", ["crane"]), ("speed", ["fuzzy"] * 6), ("grape", ["drape", "grape"])]
+    unlucky = [("crane", ["fuzzy"] * 6), ("speed", ["fuzzy"] * 6), ("grape", ["drape", "grape"])]
+    assert play_script(lucky).figures().pass_at == {}
+    found = play_script([*lucky, *unlucky * 2]).figures().pass_at
+    assert {k: rate for k, (rate, _, _) in found.items()} == pytest.approx(
+        {"1": (1 / 3 + 0 + 1) / 3, "2": (2 / 3 + 0 + 1) / 3, "3": (1 + 0 + 1) / 3}
+    )
+    assert found["3"][1:] == pytest.approx(wilson_interval(2, 3))
+    assert found["1"][1] < found["1"][0] < found["1"][2]
+
+
 def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
     failed = play_script(GAMES).records[3]
     assert (failed.failed, failed.error, failed.stop_reason) == (True, NOT_SENT, StopReason.REQUEST_FAILED)

@@ -11,6 +11,7 @@ from wordle_rl.evaluate.stats import (
     StatsError,
     clustered_wilson_interval,
     mcnemar_exact,
+    mean_interval,
     paired_bootstrap,
     paired_score_interval,
     sign_flip_exact,
@@ -322,3 +323,21 @@ def test_bootstrap_refuses_what_is_no_flat_finite_list(diffs: list[float]) -> No
 def test_bootstrap_refuses_no_resamples() -> None:
     with pytest.raises(StatsError, match="num_resamples"):
         paired_bootstrap([1.0], num_resamples=0)
+
+
+# --- means of numbers between 0 and 1 -----------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_interval_of_a_mean_holds_it_and_is_no_narrower_than_the_spread_asks(chances) -> None:
+    low, high = mean_interval(chances)
+    assert 0 <= low <= math.fsum(chances) / len(chances) + 1e-12
+    assert math.fsum(chances) / len(chances) - 1e-12 <= high <= 1
+    wins = round(math.fsum(chances))
+    assert mean_interval([1.0] * wins + [0.0] * (len(chances) - wins)) == wilson_interval(wins, len(chances))
+
+
+def test_no_number_or_one_out_of_range_has_no_interval() -> None:
+    for chances in ([], [1.5], [-0.1, 0.5]):
+        with pytest.raises(StatsError, match="each from 0 to 1"):
+            mean_interval(chances)

@@ -80,6 +80,7 @@ def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:
     for run in found.runs:
         row = {"name": run.name, "player": run.player, **asdict(run.figures)}
         row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
+        del row["pass_at"]  # `compare` tells secrets apart, not games of one
         pair = run.against_base
         for column in ("win_rate_difference", "guesses_difference"):
             estimate = (None, None, None) if pair is None else getattr(pair, column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from wordle_rl.config import MODEL_NAMES, Constrain
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.settings import EvalConditions
-from wordle_rl.evaluate.stats import clustered_wilson_interval
+from wordle_rl.evaluate.stats import clustered_wilson_interval, mean_interval
 from wordle_rl.game import Outcome, Rules
+from wordle_rl.rollout import pass_at, powers_of_two
 from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
@@ -119,6 +121,8 @@ class Figures:
         num_turns: Replies in those games; the rates are shares of them.
         num_errors: Games that could not be played to their end.
         guess_distribution: Won games by turns used, "1" up to the last turn, and "loss".
+        pass_at: Where each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
+            games is won, and the ends of its 95 % interval for secrets like these.
     """
 
     num_games: int
@@ -135,6 +139,7 @@ class Figures:
     num_turns: int
     num_errors: int
     guess_distribution: dict[str, int]
+    pass_at: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -295,7 +300,22 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         num_turns=len(turns),
         num_errors=len(records) - num_games,
         guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
+        pass_at=_pass_at(played),
     )
+
+
+def _pass_at(played: Sequence[GameRecord]) -> dict[str, tuple[float, float, float]]:
+    """`Figures.pass_at`, up to the least number of games that a secret has; empty if that is 1."""
+    games = Counter(record.secret for record in played)
+    most = min(games.values(), default=1)
+    if most < 2:
+        return {}
+    wins = Counter(record.secret for record in played if record.won)
+    found = {}
+    for k in powers_of_two(most):
+        chances = [pass_at(count, wins[secret], k) for secret, count in games.items()]
+        found[str(k)] = (statistics.fmean(chances), *mean_interval(chances))
+    return found
 
 
 def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:

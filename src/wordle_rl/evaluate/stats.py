@@ -111,6 +111,29 @@ def clustered_wilson_interval(
     return _score_interval(num_wins / num_games * counted, counted, _normal_quantile(confidence))
 
 
+def mean_interval(chances: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """An interval for the mean of numbers between 0 and 1: Wilson's, which takes them to vary as much as 0 and 1 do.
+
+    Args:
+        chances: One number per secret, at least one, each 0 to 1.
+        confidence: Coverage at least, strictly between 0 and 1.
+
+    Returns:
+        Low and high end, 0 <= low <= mean <= high <= 1.
+
+    Raises:
+        StatsError: If there is no number, or one is out of range.
+
+    Examples:
+        >>> mean_interval([1, 0, 1, 1]) == wilson_interval(3, 4)
+        True
+    """
+    if not chances or not all(0 <= chance <= 1 for chance in chances):
+        raise StatsError("an interval of a mean needs at least one number, each from 0 to 1")
+    total, count = math.fsum(chances), float(len(chances))
+    return _score_interval(min(total, count), count, _normal_quantile(confidence))
+
+
 def _score_interval(wins: float, n: float, z: float) -> tuple[float, float]:
     """Wilson's interval; of an effective number of games neither count need be whole."""
     spread = z * math.sqrt(max(0.0, wins * (n - wins)) / n + z * z / 4)

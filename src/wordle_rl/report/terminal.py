@@ -165,7 +165,17 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
             columns.append(figures.get(part))
     for label, show in _FIGURE_ROWS:
         table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
+    for k in sorted({k for figures in columns if figures is not None for k in figures.pass_at}, key=int):
+        table.add_row(f"pass@{k}, %", *(_pass_text(figures, k) for figures in columns))
     return table
+
+
+def _pass_text(figures: Figures | None, k: str) -> str:
+    """A pass@k with its interval; a dash for none."""
+    if figures is None or k not in figures.pass_at:
+        return _MISSING
+    rate, low, high = map(in_percent, figures.pass_at[k])
+    return f"{rate} ({low} to {high})"
 
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:

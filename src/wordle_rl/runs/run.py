@@ -56,6 +56,8 @@ LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 BY_TURN = "win_rate_by_turn/"
 """Begins the names of the win rates of training games against the turn; the turn follows."""
+PASS_AT = "pass_at/"
+"""Begins the names of pass@k of training games, over the groups of a step; k follows."""
 VALIDATED = "validation_"
 """Begins the names of what SFT takes on games of validation secrets, in rows of metrics.jsonl of their own."""
 

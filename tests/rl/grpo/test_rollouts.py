@@ -1,5 +1,7 @@
 """Laws of the games of a step: fair starts, refills of constant groups, metrics and sample games."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,6 +12,7 @@ from training_fixtures import compact, rows
 
 from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
 from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.rl.grpo.rollouts import _pass_at
 
 
 def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
@@ -139,6 +142,7 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
     (row,) = rows(outside.run.directory / "secrets.jsonl")
     assert not {*row["secrets"]} & {*WORDS.answers}
     assert "win_rate" not in outside.metrics
+    assert not [name for name in outside.metrics if name.startswith("pass_at/")]
     assert outside.rollouts.starts.picker.state() == {}
 
 
@@ -218,3 +222,20 @@ def test_a_state_is_restored_and_the_first_process_alone_takes_over_the_games_wo
     second.rollouts._process = 1
     second.rollouts.load_state(state)
     assert second.rollouts.state() == state | {"cumulative_wins": 0}
+
+
+def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) -> None:
+    played = roll(pay=lambda *_: 1.0)
+    played(0)
+    assert {name: value for name, value in played.metrics.items() if name.startswith("pass_at/")} == {
+        f"pass_at/{k}": 0.0 for k in (2, SETTINGS.group_size)
+    }
+
+    def group(secret: str, *won: bool) -> SimpleNamespace:
+        transcripts = [SimpleNamespace(secret=secret, won=each) for each in won]
+        return SimpleNamespace(games=[SimpleNamespace(trajectory=SimpleNamespace(transcript=t)) for t in transcripts])
+
+    answer, other = WORDS.answers[:2]
+    groups = [group(answer, True, False, False, False), group(other, False, False, False, False), group("zzzzz", True)]
+    assert _pass_at(groups, WORDS) == pytest.approx({"pass_at/2": 0.25, "pass_at/4": 0.5})
+    assert _pass_at([group(answer, True)], WORDS) == _pass_at([], WORDS) == {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.report.html.charts import NUM_COLORS, Series, line_chart, time_bar
-from wordle_rl.runs import BY_TURN, VALIDATED, is_number
+from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED, is_number
 
 _CURVES = {
     "win_rate": (
@@ -101,14 +101,15 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
     validated = {n.removeprefix(VALIDATED): series.pop(n) for n in list(series) if n.startswith(VALIDATED)}
     rewards = [name for name in series if name.startswith("reward/")]
     by_turn = [name for name in series if name.startswith(BY_TURN)]
+    passes = [name for name in series if name.startswith(PASS_AT)]
     known = [name for name in _CURVES if name in series or name in validated]
     others = sorted(
-        set(series) - set(known) - set(rewards) - set(by_turn) - {n for n in series if n.startswith("seconds/")}
+        set(series) - {*known, *rewards, *by_turn, *passes} - {n for n in series if n.startswith("seconds/")}
     )
     axis, counted = ("percent of the way", "weights") if stage == "blend" else ("step", "logged steps")
     groups = {
         "reward": _reward_charts([series[name] for name in rewards]),
-        "win_rate": _turn_charts([series[name] for name in by_turn]),
+        "win_rate": _turn_charts([series[name] for name in by_turn]) + _pass_charts([series[name] for name in passes]),
     }
     charts = [chart for name, group in groups.items() if name not in known for chart in group]
     for name in known + others:
@@ -160,6 +161,13 @@ def _turn_charts(rates: Sequence[Series]) -> list[str]:
         line_chart("Win rate by turn", note, turns[first : first + NUM_COLORS], percent=True)
         for first in range(0, len(turns), NUM_COLORS)
     ]
+
+
+def _pass_charts(passes: Sequence[Series]) -> list[str]:
+    """pass@k of several k in one chart, the largest among them; none without games to choose from."""
+    note = "Chance that one of k games of a group is won, unbiased; groups before refills, secrets that are answers."
+    shown = [_named(f"k = {one.name.removeprefix(PASS_AT)}", one) for one in passes]
+    return [line_chart("pass@k", note, shown[-NUM_COLORS:], percent=True)] if len(shown) > 1 else []
 
 
 def _named(name: str, curve: Series) -> Series:

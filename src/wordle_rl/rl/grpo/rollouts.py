@@ -14,7 +14,7 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,12 @@ from wordle_rl.rl.grpo.probes import Probe, probe
 from wordle_rl.rl.grpo.score import Group, score_group
 from wordle_rl.rl.initial_states import GroupStarts, record_secrets
 from wordle_rl.rl.setup import GameSetup, check_some_played, group_rows, measured
-from wordle_rl.runs import Run
+from wordle_rl.rollout import pass_at, powers_of_two
+from wordle_rl.runs import PASS_AT, Run
 from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
+from wordle_rl.words import WordList
 
 WHOLE_GROUP_EVERY_STEPS = 10
 """Every this many steps all games of one group are among the sample games, so that they can be compared."""
@@ -134,7 +136,7 @@ class GroupRollouts:
         return StepResult(
             rows=rows,
             metrics={
-                **_draw_metrics(draws, probed),
+                **_draw_metrics(draws, probed, self._setup.words),
                 **found.means,
                 **told,
                 "cumulative_wins": float(self.cumulative_wins),
@@ -269,7 +271,7 @@ def final_groups(draws: Sequence[Draw]) -> list[Group]:
     return list(groups.values())
 
 
-def _draw_metrics(draws: Sequence[Draw], probed: Probe | None) -> dict[str, float]:
+def _draw_metrics(draws: Sequence[Draw], probed: Probe | None, words: WordList) -> dict[str, float]:
     first, *refills = draws
     num_constant = sum(group.is_constant for group in first.groups.values())
     num_refilled = sum(not group.is_constant for draw in refills for group in draw.groups.values())
@@ -278,6 +280,22 @@ def _draw_metrics(draws: Sequence[Draw], probed: Probe | None) -> dict[str, floa
         "seconds/reward": sum(draw.score_s for draw in draws),
         **({"scouted_win_rate": probed.win_rate} if probed else {}),
         "zero_variance_share": num_constant / len(first.groups),
+        **_pass_at(first.groups.values(), words),
         "refilled_groups": float(num_refilled),
         "skipped_groups": float(sum(group.is_constant for group in final_groups(draws))),
+    }
+
+
+def _pass_at(groups: Iterable[Group], words: WordList) -> dict[str, float]:
+    """pass@k over the groups of secrets that can be won, for k = 2, 4 and so on up to the size of the smallest."""
+    won = [
+        [game.trajectory.transcript.won for game in group.games]
+        for group in groups
+        if group.games and group.games[0].trajectory.transcript.secret in words.answer_index
+    ]
+    most = min(map(len, won), default=0)
+    return {
+        f"{PASS_AT}{k}": statistics.fmean(pass_at(len(games), sum(games), k) for games in won)
+        for k in powers_of_two(most)
+        if k > 1
     }
