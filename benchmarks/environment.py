@@ -1,9 +1,11 @@
 """Six-turn games a second of the text environment in one process, beside TextArena's.
 
-    python benchmarks/environment.py [--words original] [--games 3000] [--repeats 5] [--json]
+    python benchmarks/environment.py [--words original] [--games 3000] [--repeats 5] [--drawn] [--json]
 
 A game is made, its prompts are read, six well-formed guesses that all miss are said, and its record is taken. The
-replies are written beforehand: only the environment is timed.
+replies are written beforehand: only the environment is timed. All games have the same guesses; with `--drawn`
+only the first is the same, as a trained model has its opener, and the others are drawn for every game and every repeat,
+so that the caches of ours hold little of what is asked for.
 
 TextArena is timed if it can be imported (`pip install textarena`). It normally fetches its words from the network; here
 they are laid out for it on disk from our own list, its word tagger calls each a noun, and its dictionary, a set of
@@ -15,10 +17,11 @@ import argparse
 import importlib.util
 import itertools
 import json
+import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +41,11 @@ def main() -> None:
     parser.add_argument("--words", default="default", help="word list: default, original, nyt or a directory")
     parser.add_argument("--games", type=int, default=3000, help="games per repeat")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of each job; the median is shown")
+    parser.add_argument("--drawn", action="store_true", help="draw all guesses of a game but its first")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     words = load_words(options.words)
-    guesses = far_apart(words.answers, NUM_TURNS + 1)
+    guesses = drawn(words.answers) if options.drawn else itertools.repeat(far_apart(words.answers, NUM_TURNS + 1))
     jobs = {
         f"{style}, {shape}": ours(words, Prompter(style, shape), guesses, options.games)
         for style, shape in itertools.product(Style, Shape)
@@ -54,7 +58,8 @@ def main() -> None:
     rates = [rate_of(name, options.games, times, beside(name, seconds)) for name, times in seconds.items()]
     if missing is not None:
         rates.append(Rate("TextArena", 0.0, 0.0, 0.0, 0, missing))
-    title = f"Six-turn games, {words.name} list, {options.games} a repeat"
+    kind = "drawn but for the opener" if options.drawn else "the same in all games"
+    title = f"Six-turn games, {words.name} list, guesses {kind}, {options.games} a repeat"
     show_rates(title, "games", rates, as_json=options.json)
 
 
@@ -71,17 +76,25 @@ def far_apart(answers: Sequence[str], count: int) -> list[str]:
     return [answers[i * len(answers) // count] for i in range(count)]
 
 
+def drawn(answers: Sequence[str]) -> Iterator[list[str]]:
+    """Words for one game after the other: the same opener, then any; one of them may turn out to be the secret."""
+    rng = random.Random(0)
+    opener, others = answers[0], answers[1:]
+    while True:
+        yield [opener, *rng.sample(others, NUM_TURNS)]
+
+
 def misses(guesses: Sequence[str], secret: str) -> list[str]:
     """Six of the guesses, none of them the secret."""
     return [guess for guess in guesses if guess != secret][:NUM_TURNS]
 
 
-def ours(words: WordList, prompter: Prompter, guesses: Sequence[str], num_games: int) -> _Job:
+def ours(words: WordList, prompter: Prompter, guesses: Iterator[Sequence[str]], num_games: int) -> _Job:
     """A job that plays games in the given style and shape and returns the seconds it took."""
     secrets = list(itertools.islice(itertools.cycle(words.answers), num_games))
-    scripts = [[prompter.reply(guess) for guess in misses(guesses, secret)] for secret in secrets]
 
     def job() -> float:
+        scripts = [[prompter.reply(guess) for guess in misses(next(guesses), secret)] for secret in secrets]
         lost = characters = 0
         started = time.perf_counter()
         for secret, script in zip(secrets, scripts, strict=True):
@@ -106,7 +119,7 @@ def why_no_peer() -> str | None:
     return f"not installed ({', '.join(absent)} missing); pip install textarena" if absent else None
 
 
-def peers(words: WordList, guesses: Sequence[str], num_games: int, directory: Path) -> dict[str, _Job]:
+def peers(words: WordList, guesses: Iterator[Sequence[str]], num_games: int, directory: Path) -> dict[str, _Job]:
     """TextArena's Wordle as it is, and in the wrappers that make its observations text."""
     import nltk  # type: ignore[import-not-found, import-untyped, unused-ignore]  # an optional peer
 
@@ -135,23 +148,23 @@ def peers(words: WordList, guesses: Sequence[str], num_games: int, directory: Pa
     }
 
 
-def peer(make: Callable[[], Any], guesses: Sequence[str], num_games: int) -> _Job:
+def peer(make: Callable[[], Any], guesses: Iterator[Sequence[str]], num_games: int) -> _Job:
     """A job that plays games in one of TextArena's environments and returns the seconds it took."""
-    replies = {guess: f"[{guess}]" for guess in guesses}
 
     def job() -> float:
         env = make()
+        of_games = [next(guesses) for _ in range(num_games)]
         lost = characters = 0
         started = time.perf_counter()
-        for _ in range(num_games):
+        for words in of_games:
             if hasattr(env, "env"):  # its wrapper gathers observations for ever, so it is put on afresh
                 env.env.full_observations.clear()
             env.reset(num_players=1)
             done = False
-            for guess in misses(guesses, env.state.game_state["secret_word"]):
+            for guess in misses(words, env.state.game_state["secret_word"]):
                 _, observation = env.get_observation()
                 characters += len(observation)
-                done, _ = env.step(replies[guess])
+                done, _ = env.step(f"[{guess}]")
             rewards, _ = env.close()
             lost += done and rewards[0] < 1 and len(env.state.game_state["guess_history"]) == NUM_TURNS
         elapsed = time.perf_counter() - started

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from wordle_rl.game import Game, Outcome, Rules, Turn
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter, Shape
@@ -26,8 +27,7 @@ class StopReason(StrEnum):
     """The player could not be asked: an error, never a loss."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedTurn:
+class PlayedTurn(NamedTuple):
     """One turn of a transcript: the reply, how it was parsed, and its outcome under the rules.
 
     `is_prefix` marks a turn that was already on the board when play began. `num_tokens` is the length of the
@@ -67,8 +67,7 @@ class Transcript:
         return sum(played.turn.costs_turn for played in self.turns)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """Messages and facts a policy sees after a turn. It never holds the secret.
 
     `messages` are new: the feedback on the last reply (transcript) or a whole fresh prompt (state);
@@ -147,19 +146,21 @@ class WordleEnv:
         Raises:
             RuntimeError: If the game is over.
         """
-        self._check_running()
-        parsed = self.prompter.parse(reply)
-        turn = self._game.play(parsed.word if isinstance(parsed, Guess) else None)
-        self._played.append(PlayedTurn(reply, parsed, turn, num_tokens=num_tokens, overlong=overlong))
-        if self._game.over:
-            return self._stop(StopReason.SOLVED if self._game.won else StopReason.OUT_OF_TURNS)
-        if self.prompter.shape is Shape.STATE:
-            new = self.prompter.state(self._game.turns)
-            self._conversation = new
+        if self.stop_reason is not None:
+            raise self._is_over()
+        game, prompter = self._game, self.prompter
+        parsed = prompter.parse(reply)
+        turn = game.play(parsed.word if isinstance(parsed, Guess) else None)
+        self._played.append(PlayedTurn(reply, parsed, turn, False, num_tokens, overlong))
+        if game.over:
+            return self._stop(StopReason.SOLVED if game.won else StopReason.OUT_OF_TURNS)
+        if prompter.shape is Shape.STATE:
+            self._conversation = prompter.state(game.turns)
+            new = tuple(self._conversation)
         else:
-            new = [self.prompter.feedback(self._game.turns)]
-            self._conversation += [Message(role="assistant", content=reply), *new]
-        self.observation = Observation(tuple(new), self._game.turns_left)
+            new = (prompter.feedback(game.turns),)
+            self._conversation += ({"role": "assistant", "content": reply}, *new)
+        self.observation = Observation(new, game.turns_left)
         return self.observation
 
     def preview(self, reply: str) -> Turn:
@@ -168,7 +169,8 @@ class WordleEnv:
         Raises:
             RuntimeError: If the game is over.
         """
-        self._check_running()
+        if self.stop_reason is not None:
+            raise self._is_over()
         parsed = self.prompter.parse(reply)
         return self._game.preview(parsed.word if isinstance(parsed, Guess) else None)
 
@@ -195,9 +197,8 @@ class WordleEnv:
             raise RuntimeError("the game is still running; its transcript would give the secret away")
         return Transcript(self._secret, self.prompter.rules, tuple(self._played), self.stop_reason)
 
-    def _check_running(self) -> None:
-        if self.stop_reason is not None:
-            raise RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
+    def _is_over(self) -> RuntimeError:
+        return RuntimeError(f"the game is over ({self.stop_reason}); a WordleEnv is played once")
 
     def _stop(self, reason: StopReason) -> Observation:
         self.stop_reason = reason

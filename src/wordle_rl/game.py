@@ -6,6 +6,8 @@ import copy
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 
 def score_guess(secret: str, guess: str) -> str:
@@ -26,17 +28,21 @@ def score_guess(secret: str, guess: str) -> str:
     """
     if len(secret) != len(guess):
         raise ValueError(f"a guess of {len(guess)} letters cannot be scored against {len(secret)} letters")
-    unmatched = [s for s, g in zip(secret, guess, strict=True) if s != g]
-    marks = []
-    for s, g in zip(secret, guess, strict=True):
+    pairs = list(zip(secret, guess, strict=True))
+    marks = "".join(["G" if s == g else "Y" if g in secret else "X" for s, g in pairs])
+    if "Y" not in marks or len(set(guess)) == len(guess):
+        return marks  # no letter of the guess can run out of copies
+    unmatched = [s for s, g in pairs if s != g]
+    marks = ""
+    for s, g in pairs:
         if s == g:
-            marks.append("G")
+            marks += "G"
         elif g in unmatched:
             unmatched.remove(g)
-            marks.append("Y")
+            marks += "Y"
         else:
-            marks.append("X")
-    return "".join(marks)
+            marks += "X"
+    return marks
 
 
 class Dictionary(StrEnum):
@@ -101,8 +107,7 @@ class Rules:
         return self.max_turns + (self.max_refusals if self.dictionary is Dictionary.APP else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One reply as the rules saw it.
 
     `guess` is None when nothing could be parsed; `marks` is None when the guess was not scored;
@@ -113,6 +118,11 @@ class Turn:
     marks: str | None
     outcome: Outcome
     costs_turn: bool = True
+
+
+@lru_cache(maxsize=1 << 15)  # a game with each answer; games of a group share their secret, and most their opener
+def _scored(secret: str, guess: str) -> Turn:
+    return Turn(guess, score_guess(secret, guess), Outcome.SCORED)
 
 
 def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
@@ -173,7 +183,7 @@ class Game:
     @property
     def over(self) -> bool:
         """True if the game was won or its turns are used up. A win on the last turn is a win."""
-        return self.won or self.turns_left <= 0
+        return self.won or self.turns_used >= self.rules.max_turns
 
     def play(self, guess: str | None) -> Turn:
         """Play a guess; None stands for a reply in which no guess could be found.
@@ -185,8 +195,7 @@ class Game:
             raise RuntimeError("the game is over; start a new one")
         outcome = self._outcome(guess)
         if outcome is Outcome.SCORED and guess is not None:
-            marks = score_guess(self._secret, guess)
-            turn = Turn(guess, marks, outcome)
+            turn = _scored(self._secret, guess)
             self.won = guess == self._secret
         else:
             free = self.rules.dictionary is Dictionary.APP and self.refusals < self.rules.max_refusals

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from wordle_rl.game import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(NamedTuple):
     """Facts about the secret that the marks so far prove.
 
     `placed[i]` is the letter proved at place i or None; `misplaced` maps a letter to the places (from 0)
@@ -27,57 +26,89 @@ class Knowledge:
 
 def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
     """Gather every scored turn's marks into one `Knowledge`."""
-    placed: list[str | None] = [None] * word_length
-    misplaced: dict[str, set[int]] = {}
-    at_least: dict[str, int] = {}
-    exactly: dict[str, int] = {}
-    for turn in turns:
-        if turn.guess is None or turn.marks is None:
+    return _known(_scored(turns), word_length)
+
+
+def knowledge_lines(turns: Sequence[Turn], word_length: int) -> tuple[str, ...]:
+    """The sentences of `describe_knowledge` about the knowledge of some turns."""
+    return _lines(_scored(turns), word_length)
+
+
+_Scored = tuple[tuple[str, str], ...]
+"""Guesses and their marks."""
+
+
+def _scored(turns: Sequence[Turn]) -> _Scored:
+    return tuple([(turn.guess, turn.marks) for turn in turns if turn.guess is not None and turn.marks is not None])
+
+
+@lru_cache(maxsize=1 << 14)
+def _lines(scored: _Scored, word_length: int) -> tuple[str, ...]:
+    return tuple(describe_knowledge(_known(scored, word_length)))
+
+
+@lru_cache(maxsize=4096)  # a game asks after every turn, and then for one turn more
+def _known(scored: _Scored, word_length: int) -> Knowledge:
+    """The knowledge of all but the last turn, and what the last adds."""
+    if not scored:
+        return Knowledge((None,) * word_length, {}, {}, {}, ())
+    before = _known(scored[:-1], word_length)
+    placed, absent = list(before.placed), {*before.absent}
+    misplaced, at_least, exactly = {**before.misplaced}, {**before.at_least}, {**before.exactly}
+    for place, letter, mark, found in _marked(*scored[-1]):
+        if not found:
+            absent.add(letter)
             continue
-        for place, letter, mark, found in _marked(turn.guess, turn.marks):
-            if mark == "G":
-                placed[place] = letter
-            elif found:
-                misplaced.setdefault(letter, set()).add(place)
-            if mark == "X":
-                exactly[letter] = found
-            if found > at_least.get(letter, 0):
-                at_least[letter] = found
+        if mark == "G":
+            placed[place] = letter
+        elif place not in (places := misplaced.get(letter, ())):
+            misplaced[letter] = tuple(sorted((*places, place)))
+        if mark == "X":
+            exactly[letter] = found
+        if found > at_least.get(letter, 0):
+            at_least[letter] = found
     return Knowledge(
         placed=tuple(placed),
-        misplaced={letter: tuple(sorted(places)) for letter, places in sorted(misplaced.items())},
-        at_least=dict(sorted(at_least.items())),
-        exactly=dict(sorted((letter, n) for letter, n in exactly.items() if n)),
-        absent=tuple(sorted(letter for letter, n in exactly.items() if n == 0)),
+        misplaced=_by_letter(misplaced, before.misplaced),
+        at_least=_by_letter(at_least, before.at_least),
+        exactly=_by_letter(exactly, before.exactly),
+        absent=before.absent if len(absent) == len(before.absent) else tuple(sorted(absent)),
     )
 
 
-@lru_cache(maxsize=4096)  # a game asks for each of its turns again after every later one
+_Fact = TypeVar("_Fact")
+
+
+def _by_letter(facts: dict[str, _Fact], before: dict[str, _Fact]) -> dict[str, _Fact]:
+    """The facts in order of their letters; those of before are."""
+    return facts if len(facts) == len(before) else {letter: facts[letter] for letter in sorted(facts)}
+
+
+@lru_cache(maxsize=4096)
 def _marked(guess: str, marks: str) -> tuple[tuple[int, str, str, int], ...]:
     """Each letter of a guess: its place, itself, its mark, and how many copies of it the marks prove."""
     found: dict[str, int] = {}
     for letter, mark in zip(guess, marks, strict=True):
         found[letter] = found.get(letter, 0) + (mark != "X")
     pairs = enumerate(zip(guess, marks, strict=True))
-    return tuple((place, letter, mark, found[letter]) for place, (letter, mark) in pairs)
+    return tuple([(place, letter, mark, found[letter]) for place, (letter, mark) in pairs])
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:
     """Put knowledge into plain sentences, one per line, without empty lines."""
     lines = []
-    placed = [f"{letter} at {place + 1}" for place, letter in enumerate(known.placed) if letter]
+    placed = [f"{letter} at {place}" for place, letter in enumerate(known.placed, start=1) if letter]
     if placed:
         lines.append(f"Letters in their place: {'; '.join(placed)}.")
     elsewhere = [
-        f"{letter} (not at {_ordinal_places(places)})"
+        _not_at(letter, places)
         for letter, places in known.misplaced.items()
-        if sum(p == letter for p in known.placed) < known.at_least[letter]
+        if known.placed.count(letter) < known.at_least[letter]
     ]
     if elsewhere:
         lines.append(f"Letters to place: {'; '.join(elsewhere)}.")
-    counted = [f"{n} {letter}" for letter, n in known.exactly.items()]
-    if counted:
-        lines.append(f"No more than: {', '.join(counted)}.")
+    if known.exactly:
+        lines.append(f"No more than: {', '.join([f'{n} {letter}' for letter, n in known.exactly.items()])}.")
     repeated = [f"{n} {letter}" for letter, n in known.at_least.items() if n > 1 and letter not in known.exactly]
     if repeated:
         lines.append(f"At least: {', '.join(repeated)}.")
@@ -86,5 +117,6 @@ def describe_knowledge(known: Knowledge) -> list[str]:
     return lines
 
 
-def _ordinal_places(places: Sequence[int]) -> str:
-    return ", ".join(str(place + 1) for place in places)
+@lru_cache(maxsize=1024)
+def _not_at(letter: str, places: tuple[int, ...]) -> str:
+    return f"{letter} (not at {', '.join([str(place + 1) for place in places])})"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import add
+from string import ascii_lowercase
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
-from wordle_rl.prompt.knowledge import describe_knowledge, knowledge_of
+from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
 from wordle_rl.words import EXAMPLE_WORDS
 
@@ -49,7 +51,6 @@ class Shape(StrEnum):
     """Every turn restates the game in a fresh prompt."""
 
 
-_SQUARES = {"G": "🟩", "Y": "🟨", "X": "⬛"}
 _ERRORS = {
     Outcome.MALFORMED: "That reply held no readable guess.",
     Outcome.WRONG_LENGTH: "That guess has the wrong number of letters.",
@@ -58,58 +59,49 @@ _ERRORS = {
 }
 
 
-def _english(turn: Turn) -> str:
-    if turn.marks is None or turn.guess is None:
-        return _ERRORS[turn.outcome]
-    words = {"G": "in its place", "Y": "elsewhere in the word", "X": "no (further) copy"}
-    parts = [f"{letter}: {words[mark]}" for letter, mark in zip(turn.guess, turn.marks, strict=True)]
-    return f"{turn.guess}: {', '.join(parts)}."
-
-
-def _symbols(turn: Turn) -> str:
-    if turn.marks is None or turn.guess is None:
-        return _ERRORS[turn.outcome]
-    return f"{turn.guess} {''.join(_SQUARES[mark] for mark in turn.marks)}"
-
-
 _COMPACT_ERRORS = {
     Outcome.MALFORMED: "!",
     Outcome.WRONG_LENGTH: "#",
     Outcome.UNLISTED: "?",
     Outcome.HARD_MODE: "%",
 }
+_ENGLISH = {
+    letter + mark: f"{letter}: {meaning}"
+    for letter in ascii_lowercase
+    for mark, meaning in {"G": "in its place", "Y": "elsewhere in the word", "X": "no (further) copy"}.items()
+}
+_LETTERS = {
+    letter + mark: f"{letter.upper()}({symbol})"
+    for letter in ascii_lowercase
+    for mark, symbol in {"G": "✓", "Y": "-", "X": "x"}.items()
+}
+_SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
 
-def _compact(turn: Turn) -> str:
-    if turn.marks is None or turn.guess is None:
-        return _COMPACT_ERRORS[turn.outcome]
-    return "".join(letter + mark for letter, mark in zip(turn.guess, turn.marks, strict=True))
+def _english(guess: str, marks: str) -> str:
+    return f"{guess}: {', '.join([_ENGLISH[pair] for pair in map(add, guess, marks)])}."
 
 
-def _textarena(turn: Turn) -> str:
-    if turn.marks is None or turn.guess is None:
-        return _ERRORS[turn.outcome]
-    return f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
+def _symbols(guess: str, marks: str) -> str:
+    return f"{guess} {marks.translate(_SQUARES)}"
 
 
-_LETTER_SYMBOLS = {"G": "✓", "Y": "-", "X": "x"}
+def _compact(guess: str, marks: str) -> str:
+    return "".join(map(add, guess, marks))
 
 
-def _letters(turn: Turn) -> str:
-    if turn.marks is None or turn.guess is None:
-        return _ERRORS[turn.outcome]
-    marked = zip(turn.guess.upper(), turn.marks, strict=True)
-    return " ".join(f"{letter}({_LETTER_SYMBOLS[mark]})" for letter, mark in marked)
+def _letters(guess: str, marks: str) -> str:
+    return " ".join([_LETTERS[pair] for pair in map(add, guess, marks)])
 
 
-_DESCRIBE: dict[Style, Callable[[Turn], str]] = {
+_LINES: dict[Style, Callable[[str, str], str]] = {
     Style.ENGLISH: _english,
     Style.SYMBOLS: _symbols,
     Style.COMPACT: _compact,
-    Style.TEXTARENA: _textarena,
+    Style.TEXTARENA: textarena_texts.board,
     Style.LETTERS: _letters,
 }
-"""The line of a turn; the exact texts of TextArena have functions of their own."""
+"""The line of a scored guess and its marks; the exact texts of TextArena have functions of their own."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +137,12 @@ class Prompter:
         """Read a reply by this style's grammar."""
         return parse_reply(reply, self.thinking, brackets=self.brackets)
 
-    @property
+    @cached_property
     def brackets(self) -> bool:
         """True if a guess stands in square brackets."""
         return self.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
 
-    @property
+    @cached_property
     def guess_tags(self) -> tuple[str, str]:
         """Opening and closing tag of a guess."""
         return ("[", "]") if self.brackets else ("<guess>", "</guess>")
@@ -170,7 +162,7 @@ class Prompter:
         """
         if self.shape is Shape.STATE:
             return self.state(given)
-        messages = [*self._system(), Message(role="user", content=self._start())]
+        messages = [*self._system(), Message(role="user", content=self._start)]
         for count, turn in enumerate(given, start=1):
             messages.append(Message(role="assistant", content=self.reply(turn.guess or "")))
             messages.append(self.feedback(given[:count]))
@@ -179,30 +171,41 @@ class Prompter:
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """The feedback message after the last of `turns` in a transcript."""
         if self.style is Style.TEXTARENA_ORIGINAL:
-            return Message(role="user", content=f"{textarena_texts.GAME_TAG} {self._answered(turns)}")
-        last = _DESCRIBE[self.style](turns[-1])
-        if self.style is Style.COMPACT:
-            return Message(role="user", content=last)
-        lines = [last]
-        if self.style is Style.ENGLISH:
-            lines += describe_knowledge(knowledge_of(turns, self.word_length))
-        return Message(role="user", content="\n".join([*lines, self._turns_left(turns)]))
+            text = f"{textarena_texts.GAME_TAG} {self._answered(turns)}"
+        elif self.style is Style.COMPACT:
+            text = self._line(turns[-1])
+        elif self.style is Style.ENGLISH:
+            known = knowledge_lines(turns, self.word_length)
+            text = "\n".join([self._line(turns[-1]), *known, self._turns_left(turns)])
+        else:
+            text = f"{self._line(turns[-1])}\n{self._turns_left(turns)}"
+        return {"role": "user", "content": text}
 
     def state(self, turns: Sequence[Turn]) -> list[Message]:
         """A fresh prompt that restates the whole game."""
         if not turns:
-            return [*self._system(), Message(role="user", content=self._start())]
-        if self.style is Style.TEXTARENA_ORIGINAL:
-            return [*self._system(), Message(role="user", content=self._history(turns))]
-        describe = _DESCRIBE[self.style]
-        if self.style is Style.COMPACT:
-            board = "\n".join([self._start(), *(describe(turn) for turn in turns)])
-            return [*self._system(), Message(role="user", content=board)]
-        lines = ["Guesses so far:", *(describe(turn) for turn in turns)]
-        if self.style is Style.ENGLISH:
-            lines += describe_knowledge(knowledge_of(turns, self.word_length))
-        return [*self._system(), Message(role="user", content="\n".join([*lines, self._turns_left(turns)]))]
+            lines = [self._start]
+        elif self.style is Style.TEXTARENA_ORIGINAL:
+            lines = [self._history(turns)]
+        elif self.style is Style.COMPACT:
+            lines = [self._start, *map(self._line, turns)]
+        else:
+            lines = ["Guesses so far:", *map(self._line, turns)]
+            if self.style is Style.ENGLISH:
+                lines += knowledge_lines(turns, self.word_length)
+            lines.append(self._turns_left(turns))
+        return [*self._system(), {"role": "user", "content": "\n".join(lines)}]
 
+    def _line(self, turn: Turn) -> str:
+        if turn.marks is None or turn.guess is None:
+            return (_COMPACT_ERRORS if self.style is Style.COMPACT else _ERRORS)[turn.outcome]
+        return self._scored_line(turn.guess, turn.marks)
+
+    @cached_property
+    def _scored_line(self) -> Callable[[str, str], str]:
+        return _LINES[self.style]
+
+    @cached_property
     def _start(self) -> str:
         if self.style is Style.COMPACT:
             return f"{self.word_length}x{self.rules.max_turns}"
@@ -212,29 +215,32 @@ class Prompter:
 
     def _answered(self, turns: Sequence[Turn]) -> str:
         """TextArena's answer to the last of `turns`."""
-        last, before = turns[-1], {turn.guess for turn in turns[:-1] if turn.marks is not None}
-        repeated = last.guess in before
+        last = turns[-1]
+        repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
         return textarena_texts.answered(last, self._num_left(turns), repeated=repeated, letters=self.word_length)
 
     def _history(self, turns: Sequence[Turn]) -> str:
         """TextArena's history of a game. A reply that held no guess is not in it, only the answer to it."""
         tag = textarena_texts.GAME_TAG
-        lines = [self._start()]
+        lines = [self._start]
         for count, turn in enumerate(turns, start=1):
             lines += [f"{tag} {turn.guess.join(self.guess_tags)}"] if turn.guess is not None else []
             lines.append(f"{tag} {self._answered(turns[:count])}")
         return "\n".join(lines)
 
     def _num_left(self, turns: Sequence[Turn]) -> int:
-        return self.rules.max_turns - sum(turn.costs_turn for turn in turns)
+        return self.rules.max_turns - sum([turn.costs_turn for turn in turns])
 
     def _turns_left(self, turns: Sequence[Turn]) -> str:
         left = self._num_left(turns)
         return f"{left} {'guess' if left == 1 else 'guesses'} left."
 
     def _system(self) -> list[Message]:
-        rules = system_prompt(self)
-        return [Message(role="system", content=rules)] if rules else []
+        return [{"role": "system", "content": self._rules}] if self._rules else []
+
+    @cached_property
+    def _rules(self) -> str:
+        return system_prompt(self)
 
 
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Thinking(StrEnum):
@@ -100,6 +101,14 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
         >>> parse_reply("[crane]", brackets=True).word
         'crane'
     """
+    return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
+
+
+_SHORT = 40
+"""Replies of up to this many characters are little more than a guess, and come again and again."""
+
+
+def _read(reply: str, thinking: Thinking, brackets: bool) -> Guess | ParseFailure:
     grammar = _BRACKETED if brackets else _TAGGED
     match = grammar.whole.fullmatch(reply)
     if match is None or grammar.barred.search(match[1] or ""):
@@ -112,6 +121,9 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     if not (word.isascii() and word.isalpha()):
         return ParseFailure(FailureReason.NOT_A_WORD, has_tags=True)
     return Guess(word.lower(), (thought or "").strip())
+
+
+_read_short = lru_cache(maxsize=1 << 14)(_read)
 
 
 def with_opened_thought(reply: str) -> str:

@@ -12,6 +12,8 @@ player needs to know:
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from wordle_rl.game import Outcome, Turn
 
 ENV_ID = "Wordle-v0"
@@ -38,6 +40,7 @@ _INVALID = (
     "Please resubmit a valid move and remember to follow the game rules to avoid penalties."
 )
 
+_LEFT = "You have {} guesses left."
 _REPEATED = "You have already guessed '{guess}' before. Please try a different word."
 _REASONS = {
     Outcome.MALFORMED: "You tried submitting a word in the wrong format. Please make sure to use squared brackets.",
@@ -78,11 +81,24 @@ def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters
 
 def answered(turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
     """The game's answer to one turn, without its tag; arguments as for `played`."""
-    left = f"You have {turns_left} guesses left."
     if turn.marks is not None and turn.guess is not None and not repeated:
-        board = f"{' '.join(turn.guess.upper())}\n{' '.join(turn.marks)}"
-        return f"You submitted [{turn.guess}].\nFeedback:\n{board}\n{left}"
-    return f"{_INVALID.format(reason=_reason(turn, letters))}\n{left}"
+        return _scored(turn.guess, turn.marks, turns_left)
+    return f"{_INVALID.format(reason=_reason(turn, letters))}\n{_LEFT.format(turns_left)}"
+
+
+@lru_cache(maxsize=1 << 13)  # openers come in every game, and games of a group are alike
+def _scored(guess: str, marks: str, turns_left: int) -> str:
+    return f"You submitted [{guess}].\nFeedback:\n{board(guess, marks)}\n{_LEFT.format(turns_left)}"
+
+
+def board(guess: str, marks: str) -> str:
+    """A guess over its marks.
+
+    Examples:
+        >>> board("crane", "XYXXG")
+        'C R A N E\\nX Y X X G'
+    """
+    return f"{' '.join(guess.upper())}\n{' '.join(marks)}"
 
 
 def fixed_texts() -> tuple[str, ...]:
