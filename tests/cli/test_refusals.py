@@ -79,8 +79,8 @@ BAD = {
         "error: Missing from wordle-rl push: --repo STR USER/NAME; made if it is not there.",
     ),
     "rate of a teacher out of range": (
-        "traces --out {here}/t.jsonl --teacher.reveal-rate -1",
-        "error: teacher.reveal_rate: Input should be greater than or equal to 0\n",
+        "traces --out {here}/t.jsonl --teacher.stray-rate -1",
+        "error: teacher.stray_rate: Input should be greater than or equal to 0\n",
     ),
     "rules with an unknown word to fill in": (
         "traces --out {here}/t.jsonl --teacher openai --model m --game.system-prompt {{tag}}",
@@ -91,8 +91,8 @@ BAD = {
     "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
     "rate out of range": (RUN + " --traces.slip-rate 2", "error: traces.slip_rate: Input should be less than 1"),
     "rate of a part out of range": (
-        RUN + " --traces.teacher.reveal-rate -1",
-        "error: traces.teacher.reveal_rate: Input should be greater than or equal to 0",
+        RUN + " --traces.teacher.stray-rate -1",
+        "error: traces.teacher.stray_rate: Input should be greater than or equal to 0",
     ),
     "directory as config": ("run {here} --out {here}/out", "is a directory; name a config file in it"),
     "reply budget": (RUN + " --max-completion-tokens 3", "takes up to 8 tokens"),

@@ -194,7 +194,7 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
 @pytest.mark.parametrize(
     "name",
     [
-        "traces.num_games", "traces.outside_choice", "model.hidden_size", "model.num_layers", "model.intermediate_size",
+        "traces.num_games", "model.hidden_size", "model.num_layers", "model.intermediate_size",
         "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
         "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
         "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",

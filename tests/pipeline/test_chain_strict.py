@@ -35,11 +35,11 @@ RECORDS = ("traces.jsonl", "validation_traces.jsonl", "labels.jsonl", "boards.js
 WILD = TraceSettings(
     num_games=400,
     outside_rate=0.5,
-    outside_choice=2,
+    pseudo_secrets=True,
     slip_rate=0.5,
     narrate=True,
     teacher=TeacherSettings(
-        random_opener_rate=0.5, noise_rate=0.4, outside_noise_rate=0.4, stray_rate=0.4, reveal_rate=0.5, probe_gain=1
+        random_opener_rate=0.5, noise_rate=0.4, outside_noise_rate=0.4, stray_rate=0.4, probe_gain=1
     ),
 )
 """A teacher that says whatever it may, as often as it can."""

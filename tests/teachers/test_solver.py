@@ -91,26 +91,26 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
         assert len(board) == games.guesses.shape[1] or not possible
 
 
-def test_words_that_reveal_fit_the_board_and_are_disowned(big_teacher: SolverTeacher) -> None:
-    words = big_teacher.words
-    secrets = [*words.outside[:400:4], *words.answers[:400:4]]
-    settings = PURE.model_copy(update={"random_opener_rate": 0.5, "outside_noise_rate": 0.0, "reveal_rate": 0.5})
-    games = big_teacher.play(secrets, settings, seed=0)
-    left = []
+def test_a_teacher_with_a_tree_plays_it_and_off_it_as_without(big_teacher: SolverTeacher) -> None:
+    words, follows = big_teacher.words, PURE.model_copy(update={"opener": "salet", "plan": "tree"})
+    tree = Solver(words, use_cache=False).tree("salet")
+    secrets = words.answers[::20]
+    games = big_teacher.play(secrets, follows, seed=0)
     for game, secret in enumerate(secrets):
-        check_game(words, games, game)
-        board: list[tuple[str, int]] = []
-        for turn in turns_of(games, game):
-            guess = words.guesses[games.guesses[game, turn]]
-            if not games.taught[game, turn]:
-                assert turn > 0
-                assert secret not in words.answer_index
-                assert all(encode_marks(score_guess(guess, earlier)) == code for earlier, code in board)
-                assert games.remaining[game, turn] > games.remaining[game, turn + 1] > 0
-                left.append(games.remaining[game, turn + 1])
-            board.append((guess, int(games.codes[game, turn])))
-    assert len(left) > 30
-    assert np.mean(left) < 2
+        assert tuple(words.guesses[guess] for guess in games.guesses[game] if guess >= 0) == tree.path(secret)
+    boards = [
+        [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in path[:-1]]
+        for secret, path in ((secret, tree.path(secret)) for secret in secrets)
+    ]
+    advised = big_teacher.advise(boards, follows)
+    assert [advice and advice.guess for advice in advised] == list(secrets)
+    for advice, board in zip(advised, boards, strict=True):
+        assert advice is not None
+        possible = fitting(words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in board])
+        assert advice.remaining == len(possible)
+        assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
+    off = [[Turn("fuzzy", score_guess("crane", "fuzzy"), Outcome.SCORED)]]
+    assert big_teacher.advise(off, follows) == big_teacher.advise(off, follows.model_copy(update={"plan": "classes"}))
 
 
 def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(teacher: SolverTeacher) -> None:

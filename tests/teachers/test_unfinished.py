@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import wordle_rl.teachers.games as games_module
@@ -14,9 +13,7 @@ from wordle_rl.teachers.unfinished import UnfinishedGames
 
 CHUNK = 4
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))
-CHOSEN = PLAIN.model_copy(
-    update={"outside_choice": 3, "teacher": TeacherSettings(opener=None, noise_rate=0.5, reveal_rate=0.5)}
-)
+LETTERS = PLAIN.model_copy(update={"pseudo_secrets": True})
 
 
 class StoppedError(Exception):
@@ -50,7 +47,7 @@ def hidden(directory: Path) -> list[str]:
     return sorted(path.suffix for path in directory.iterdir() if path.name.startswith("."))
 
 
-@pytest.mark.parametrize("settings", [PLAIN, CHOSEN], ids=["plain", "chosen by what was shown"])
+@pytest.mark.parametrize("settings", [PLAIN, LETTERS], ids=["plain", "letters as secrets"])
 @pytest.mark.parametrize("stop_at", [0, 4, 12, 16, 18])
 def test_stopped_and_resumed_games_are_those_of_one_call(settings, stop_at, play, tmp_path: Path) -> None:
     play(tmp_path / "whole.jsonl", settings)
@@ -62,22 +59,22 @@ def test_stopped_and_resumed_games_are_those_of_one_call(settings, stop_at, play
     assert hidden(tmp_path) == []
 
 
-def test_half_a_chunk_and_a_chunk_without_its_state_are_played_again(play, tmp_path: Path) -> None:
-    play(tmp_path / "whole.jsonl", CHOSEN)
+def test_half_a_chunk_is_played_again(play, tmp_path: Path) -> None:
+    play(tmp_path / "whole.jsonl", LETTERS)
     with pytest.raises(StoppedError):
-        play(tmp_path / "t.jsonl", CHOSEN, 8)
-    [rows] = tmp_path.glob("*.unfinished")
+        play(tmp_path / "t.jsonl", LETTERS, 8)
+    [rows] = tmp_path.glob(".*.unfinished")
     lines = rows.read_bytes().splitlines(keepends=True)
-    rows.write_bytes(b"".join([*lines, *lines[:5]])[:-7])
-    assert play(tmp_path / "t.jsonl", CHOSEN)[0] == 8
+    rows.write_bytes(b"".join([*lines, *lines[:3]])[:-7])
+    assert play(tmp_path / "t.jsonl", LETTERS)[0] == 8
     assert (tmp_path / "t.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_games_of_other_settings_are_of_no_use_and_removed(play, tmp_path: Path) -> None:
     for seed in (0, 1):
         with pytest.raises(StoppedError):
-            play(tmp_path / "t.jsonl", CHOSEN, 8, seed=seed)
-        assert hidden(tmp_path) == [".npz", ".unfinished"]
+            play(tmp_path / "t.jsonl", LETTERS, 8, seed=seed)
+        assert hidden(tmp_path) == [".unfinished"]
     assert play(tmp_path / "t.jsonl", PLAIN)[0] == 0
     assert hidden(tmp_path) == []
 
@@ -91,15 +88,14 @@ def test_nothing_is_left_where_nothing_was_played(play, tmp_path: Path) -> None:
 def test_a_second_process_is_refused_and_loses_the_first_one_nothing(tmp_path: Path) -> None:
     path, game = tmp_path / "t.jsonl", Trace("crane", (TraceTurn("crane", "GGGGG"),))
     first = UnfinishedGames(path, {"seed": 0}, 1)
-    with first.held(has_state=True):
-        first.add([game], {"shown": np.ones(3)})
+    with first.held():
+        first.add([game])
         for asked in ({"seed": 0}, {"seed": 1}):
             with (
                 pytest.raises(RunError, match="is being written by another process"),
-                UnfinishedGames(path, asked, 1).held(has_state=True),
+                UnfinishedGames(path, asked, 1).held(),
             ):
                 pass
     again = UnfinishedGames(path, {"seed": 0}, 1)
-    with again.held(has_state=True):
+    with again.held():
         assert again.num_chunks == 1
-        assert again.state["shown"].tolist() == [1.0, 1.0, 1.0]

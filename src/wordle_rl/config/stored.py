@@ -37,6 +37,8 @@ _MOVED = {
 _ENDED = {
     "max_bad_steps": "dropped; training stops after 5 steps in a row that are not finite",
     "compile": "dropped, it was slower",
+    "outside_choice": "now traces.pseudo_secrets",
+    "reveal_rate": "now traces.pseudo_secrets",
 }
 """Last part of a name in version 1 -> its end, in any section."""
 _GONE = {

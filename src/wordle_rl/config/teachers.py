@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -24,12 +25,12 @@ class TeacherSettings(Section):
     """`noise_rate` in games whose secret is outside the answers, where it also teaches words never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """Chance of a random listed word, possible or not; not trained on."""
-    reveal_rate: float = Field(0.0, ge=0, le=1)
-    """In games whose secret is outside the answers: chance per turn of a word, chosen knowing the secret, that leaves
-    few answers, preferably rarely shown ones; not trained on."""
+    plan: Literal["classes", "tree"] = "classes"
+    """Best play: `classes`, the answer that splits those still possible into the most classes; `tree`, the solver's
+    exact tree of the opener, and on boards that it does not come to as with `classes`."""
     probe_gain: int = Field(0, ge=0)
     """Play a word that cannot be the secret if it splits the remaining answers into at least this many classes more
-    than any word that can; 0: never."""
+    than any word that can; 0: never. The tree plays such words by itself."""
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
 
@@ -54,8 +55,10 @@ class TraceSettings(Section):
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Fraction of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
-    outside_choice: int = Field(1, ge=1, le=1000)
-    """Outside-secret games played per game kept; kept is the one that shows the answers shown least so far."""
+    pseudo_secrets: bool = False
+    """In place of listed words the secrets outside the answers are letters, mostly no word, that earn the marks of an
+    answer until it is named, and not then. Each answer is shown equally often so, held-out ones too, strict ones
+    never; its wins are then coverage. Where there are no such letters a listed word is the secret."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training secrets that no teacher game has as its secret. Learning by play then trains on these
     alone, since no teacher game of theirs was trained on."""

@@ -1,10 +1,10 @@
 """Teachers: players whose games are trained on.
 
-solver.py      the solver as teacher; misspelt words before its guesses
-best_guess.py  the guess it names
-coverage.py    games kept so that rarely shown answers are shown
-games.py       the solver teacher's games as traces, with thinking in words
-unfinished.py  those games while they are written, resumed after a stop
-llm.py         language models as teachers: requests, budget
-collect.py     collection of their games, resumed after a stop
+solver.py          the solver as teacher; misspelt words before its guesses
+best_guess.py      the guess it names
+pseudo_secrets.py  letters that stand in for an answer, so that it is shown
+games.py           the solver teacher's games as traces, with thinking in words
+unfinished.py      those games while they are written, resumed after a stop
+llm.py             language models as teachers: requests, budget
+collect.py         collection of their games, resumed after a stop
 """

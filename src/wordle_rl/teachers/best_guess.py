@@ -25,6 +25,7 @@ class BestGuess:
         self, answer_codes: npt.NDArray[np.integer], answer_as_guess: npt.NDArray[np.int32], num_codes: int
     ) -> None:
         self._answer_codes, self._answer_as_guess, self._num_codes = answer_codes, answer_as_guess, num_codes
+        self._by_answer = np.ascontiguousarray(answer_codes.T)  # (answers, guesses): answers as rows
         self._known: dict[tuple[bytes, int], tuple[int, int]] = {}
 
     def find(self, key: bytes, possible: npt.NDArray[np.bool_], probe_gain: int) -> tuple[int, int]:
@@ -67,7 +68,7 @@ class BestGuess:
         For more than `_MAX_PROBED` candidates only a part of the listed words, evenly spread, is tried.
         """
         step = -(-len(candidates) // _MAX_PROBED)
-        block = np.ascontiguousarray(self._answer_codes[::step, candidates].T)  # (candidates, guesses)
+        block = np.ascontiguousarray(self._by_answer[candidates, ::step])  # (candidates, guesses)
         classes = count_split(block).num_classes
         best = int(np.argmax(classes))
         return (best * step, int(classes[best])) if classes[best] >= found[1] + gain else found

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from wordle_rl.config import TraceSettings
 from wordle_rl.data.trace import Trace, TraceTurn, board_of
-from wordle_rl.game import Outcome, violates_clues
+from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.distributed import num_cores
 from wordle_rl.solver import Solver, decode_marks
-from wordle_rl.teachers.coverage import Coverage
+from wordle_rl.teachers.pseudo_secrets import pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
 from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
@@ -51,7 +52,7 @@ def solver_traces(
     seed: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[Trace]:
-    """Play one teacher game per secret; with `outside_choice` other outside words may replace those given.
+    """Play one teacher game per secret; with `pseudo_secrets` letters may replace words outside the answers.
 
     Args:
         words: The word lists.
@@ -61,17 +62,10 @@ def solver_traces(
         seed: Seed of everything drawn at random.
         on_progress: Called with the number of games done so far.
     """
-    coverage = _coverage(teacher, settings)
     for chunk in range(_num_chunks(secrets)):
-        yield from _chunk_of(words, secrets, teacher, coverage, settings, seed, chunk)
+        yield from _chunk_of(words, secrets, teacher, settings, seed, chunk)
         if on_progress is not None:
             on_progress(min((chunk + 1) * _CHUNK, len(secrets)))
-
-
-def _coverage(teacher: SolverTeacher, settings: TraceSettings) -> Coverage | None:
-    """Chooser of games by the answers shown before; None if the settings ask for none."""
-    counts = settings.outside_choice > 1 or settings.teacher.reveal_rate > 0
-    return Coverage(teacher, settings.outside_choice) if counts else None
 
 
 def _num_chunks(secrets: Sequence[str]) -> int:
@@ -79,19 +73,49 @@ def _num_chunks(secrets: Sequence[str]) -> int:
 
 
 def _chunk_of(
-    words: WordList,
-    secrets: Sequence[str],
-    teacher: SolverTeacher,
-    coverage: Coverage | None,
-    settings: TraceSettings,
-    seed: int,
-    chunk: int,
+    words: WordList, secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, chunk: int
 ) -> Iterator[Trace]:
-    """The games of one chunk, counted from 0; they depend on earlier ones by `coverage` alone."""
+    """The games of one chunk, counted from 0; they depend on no other chunk."""
     start = chunk * _CHUNK
-    play = teacher.play if coverage is None else coverage.play
-    games = play(secrets[start : start + _CHUNK], settings.teacher, seed + start)
-    return _as_traces(words, games, settings, seed, random.Random(f"slips {seed} {start}"))
+    drawn = list(secrets[start : start + _CHUNK])
+    slips = random.Random(f"slips {seed} {start}")
+    if not settings.pseudo_secrets:
+        return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start), settings, seed, slips)
+    outside = [place for place, secret in enumerate(drawn) if secret not in words.answer_index]
+    num_before = sum(secret not in words.answer_index for secret in secrets[:start])
+    secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
+    answers = [secret_of.get(place, secret) for place, secret in enumerate(drawn)]
+    games = teacher.play(answers, settings.teacher, seed + start)
+    letters = random.Random(f"letters {seed} {start}")
+    found = {
+        place: _with_pseudo_secret(trace, words, letters) if place in secret_of else trace
+        for place, trace in enumerate(_as_traces(words, games, settings, seed, slips))
+    }
+    if without := [place for place, trace in found.items() if trace is None]:
+        games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start)
+        found |= zip(without, _as_traces(words, games, settings, seed, slips), strict=True)
+    return (trace for trace in found.values() if trace is not None)
+
+
+def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[str]:
+    """Answers number `start` and on of an endless sequence: all of them again and again, each time in another order."""
+    found: list[str] = []
+    for turn in range(start // len(answers), (start + count) // len(answers) + 1):
+        shuffled = list(answers)
+        random.Random(f"answers {seed} {turn}").shuffle(shuffled)
+        found += shuffled
+    begin = start % len(answers)
+    return found[begin : begin + count]
+
+
+def _with_pseudo_secret(trace: Trace, words: WordList, rng: random.Random) -> Trace | None:
+    """The game with other letters as its secret, up to where it was won; None if it was not, or there are none."""
+    *earlier, last = trace.turns
+    guesses = [turn.guess for turn in earlier if turn.marks]
+    letters = pseudo_secret(trace.secret, guesses, words, rng) if trace.won and guesses else None
+    if letters is None:
+        return None
+    return replace(trace, secret=letters, turns=(*earlier, replace(last, marks=score_guess(letters, last.guess))))
 
 
 def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
@@ -101,10 +125,8 @@ def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSetti
     and a model that learns the noise by heart loses most just there. Its chances are drawn apart from those of the
     training games, whose random openings it would otherwise repeat.
     """
-    play = settings.teacher.model_copy(update={"reveal_rate": 0.0})  # both are for secrets outside the answers
-    inside = settings.model_copy(update={"outside_choice": 1, "teacher": play})
     seed = random.Random(f"validation {seed}").getrandbits(31)
-    return solver_traces(teacher.words, split.val, teacher, inside, seed)
+    return solver_traces(teacher.words, split.val, teacher, settings, seed)
 
 
 def write_solver_traces(
@@ -135,17 +157,13 @@ def write_solver_traces(
         "secrets": secrets,
     }
     unfinished = UnfinishedGames(path, asked, _CHUNK)
-    coverage = _coverage(teacher, settings)
-    with unfinished.held(has_state=coverage is not None):
+    with unfinished.held():
         if validation is not None and not (validation.is_file() and unfinished.num_chunks):
             write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
-        if coverage is not None and unfinished.num_chunks:
-            coverage.load_state(unfinished.state)
         with teacher.helped_by(_num_helpers(settings.num_games)):
             for chunk in range(unfinished.num_chunks, _num_chunks(secrets)):
                 on_progress(min(chunk * _CHUNK, len(secrets)))
-                games = _chunk_of(solver.words, secrets, teacher, coverage, settings, seed, chunk)
-                unfinished.add(games, None if coverage is None else coverage.state())
+                unfinished.add(_chunk_of(solver.words, secrets, teacher, settings, seed, chunk))
         on_progress(len(secrets))
         unfinished.finish()
     return len(secrets)

@@ -4,8 +4,8 @@ Turns to learn from (`taught`) depend on the board and on chance, never on the s
 answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
 With `probe_gain` it also plays a word that cannot be the secret, if that makes that many more classes. A game whose
 secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
-boards that single out an answer although no game has it as its secret. With `reveal_rate` the teacher sometimes plays a
-word chosen knowing the secret, to reach such boards. That turn, like any stray, is not taught.
+boards that single out an answer although no game has it as its secret. With `plan` "tree" best play is that of the
+exact tree instead.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.config import TeacherSettings
-from wordle_rl.game import Turn, violates_clues
+from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks, marks_matrix
 from wordle_rl.teachers.best_guess import BestGuess
 from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
 
-_MAX_LOOKED_UP = 8192
-"""Marks looked up to choose one revealing word."""
 _CHUNK = 1024
 """Games played together; each batch draws from its own seed, so the size decides which games are played."""
 
@@ -83,7 +81,6 @@ class _Task(NamedTuple):
     secrets: Ints
     settings: TeacherSettings
     opener: int
-    usefulness: npt.NDArray[np.float64]
     seed: tuple[int, int]
 
 
@@ -100,10 +97,11 @@ class SolverTeacher:
         guesses, answers = self.words.guesses, self.words.answers
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
         self._codes = np.ascontiguousarray(marks_matrix(guesses, guesses))  # (guesses, secrets)
-        self._answer_codes = np.ascontiguousarray(self._codes[:, self._answer_as_guess])  # (guesses, answers)
+        self._answer_codes = np.take(self._codes, self._answer_as_guess, axis=1)  # (guesses, answers)
         self._is_answer = np.zeros(len(guesses), np.bool_)
         self._is_answer[self._answer_as_guess] = True
         self._best = BestGuess(self._answer_codes, self._answer_as_guess, 3**self.words.word_length)
+        self._trees: dict[int, dict[bytes, tuple[int, int]]] = {}
         self._helpers: ProcessPoolExecutor | None = None
 
     @contextmanager
@@ -130,7 +128,6 @@ class SolverTeacher:
         secrets: Sequence[str],
         settings: TeacherSettings,
         seed: int,
-        usefulness: npt.NDArray[np.float64] | None = None,
     ) -> TeacherGames:
         """Play one game per secret.
 
@@ -138,18 +135,16 @@ class SolverTeacher:
             secrets: Listed words.
             settings: How far to stray from best play.
             seed: Seed of everything drawn at random.
-            usefulness: Of showing each answer once more, shape (answers,), for `reveal_rate`; None: all alike.
 
         Raises:
             WordListError: If there is no secret, or a secret or the opener is not listed.
         """
         if not secrets:
             raise WordListError("the teacher was given no secrets; give at least one")
-        usefulness = np.ones(len(self.words.answers)) if usefulness is None else usefulness
         indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
         opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
-            _Task(indices[start : start + _CHUNK], settings, opener, usefulness, (seed, start))
+            _Task(indices[start : start + _CHUNK], settings, opener, (seed, start))
             for start in range(0, len(indices), _CHUNK)
         ]
         chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
@@ -163,7 +158,7 @@ class SolverTeacher:
 
         Args:
             boards: The turns played so far, by any player.
-            settings: Of these, `opener` (for boards without a scored turn), `probe_gain` and `max_turns` count.
+            settings: Of these, `opener` (for boards without a scored turn), `plan`, `probe_gain` and `max_turns` count.
 
         Returns:
             One advice per board, in order; None where no answer fits.
@@ -179,11 +174,12 @@ class SolverTeacher:
             may_probe = sum(turn.costs_turn for turn in board) + 1 < settings.max_turns
             key = (scored, may_probe)
             if key not in said:
-                said[key] = self._advice(scored, settings.probe_gain if may_probe else 0, opener)
+                follows = settings if may_probe else settings.model_copy(update={"plan": "classes", "probe_gain": 0})
+                said[key] = self._advice(scored, follows, opener)
             advices.append(said[key])
         return advices
 
-    def _advice(self, scored: Sequence[tuple[str, str]], probe_gain: int, opener: int) -> Advice | None:
+    def _advice(self, scored: Sequence[tuple[str, str]], settings: TeacherSettings, opener: int) -> Advice | None:
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
@@ -194,7 +190,7 @@ class SolverTeacher:
             return None
         if not scored:
             return Advice(self.words.guesses[opener], remaining, 0)
-        best, classes = self._best.find(np.packbits(fitting).tobytes(), fitting, probe_gain)
+        best, classes = self._best_play(np.packbits(fitting).tobytes(), fitting, settings, opener)
         return Advice(self.words.guesses[best], remaining, classes)
 
     def _listed(self, what: str, word: str) -> int:
@@ -212,7 +208,7 @@ class SolverTeacher:
         return int(self._answer_as_guess[np.argmax(bits)])
 
     def _play_chunk(self, task: _Task) -> _Chunk:
-        secrets, settings, opener, usefulness, seed = task
+        secrets, settings, opener, seed = task
         rng = np.random.default_rng(seed)
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -231,14 +227,8 @@ class SolverTeacher:
                 chosen = self._openers(len(active), settings, opener, rng)
                 stray = np.zeros(len(active), np.bool_)
             else:
-                revealing = np.full(len(active), -1, np.int32)
-                for row in np.flatnonzero(outside[active]) if settings.reveal_rate else ():
-                    if rng.random() < settings.reveal_rate:
-                        game = active[row]
-                        fitting = self._fitting(guesses[game, :turn], codes[game, :turn])
-                        revealing[row] = self._reveal(possible[game], fitting, secrets[game], usefulness, rng)
                 chosen, stray, classes[active, turn] = self._choose(
-                    possible[active], revealing, noise[active], settings.stray_rate, settings.probe_gain, rng
+                    possible[active], noise[active], settings, opener, rng
                 )
             code = self._codes[chosen, secrets[active]]
             guesses[active, turn], codes[active, turn] = chosen, code
@@ -254,66 +244,54 @@ class SolverTeacher:
     def _choose(
         self,
         possible: npt.NDArray[np.bool_],
-        revealing: Ints,
         noise: npt.NDArray[np.float64],
-        stray_rate: float,
-        probe_gain: int,
+        settings: TeacherSettings,
+        opener: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
         """One guess per board, whether it is a stray that is not taught, and its classes.
 
-        `possible` has shape (boards, answers). `revealing` holds the guesses of `_reveal`, -1 where there is none.
+        `possible` has shape (boards, answers).
         """
         draw = rng.random(len(possible))
-        reveals = revealing >= 0
-        stray = ~reveals & (draw < stray_rate)
-        noisy = ~reveals & ~stray & (draw < stray_rate + noise)
+        stray = draw < settings.stray_rate
+        noisy = ~stray & (draw < settings.stray_rate + noise)
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):
-            if reveals[row]:
-                chosen[row] = revealing[row]
-            elif stray[row]:
+            if stray[row]:
                 chosen[row] = rng.integers(len(self.words.guesses))
             elif noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
-                chosen[row], classes[row] = self._best.find(keys[row].tobytes(), possible[row], probe_gain)
-        return chosen, stray | reveals, classes
+                chosen[row], classes[row] = self._best_play(keys[row].tobytes(), possible[row], settings, opener)
+        return chosen, stray, classes
 
-    def _fitting(self, guesses: Ints, codes: Ints) -> npt.NDArray[np.intp]:
-        """Listed words, answers or not, that fit these guesses and marks as the secret."""
-        fitting = np.flatnonzero(self._codes[guesses[0]] == codes[0])
-        for guess, code in zip(guesses[1:], codes[1:], strict=True):
-            fitting = fitting[self._codes[guess, fitting] == code]
-        return fitting
+    def _best_play(
+        self, key: bytes, possible: npt.NDArray[np.bool_], settings: TeacherSettings, opener: int
+    ) -> tuple[int, int]:
+        """The best guess, as an index into the guesses, and its number of classes; `key` is `possible` as bits."""
+        planned = self._planned(opener).get(key) if settings.plan == "tree" else None
+        return planned or self._best.find(key, possible, settings.probe_gain)
 
-    def _reveal(
-        self,
-        possible: npt.NDArray[np.bool_],
-        fitting: npt.NDArray[np.intp],
-        secret: int,
-        usefulness: npt.NDArray[np.float64],
-        rng: np.random.Generator,
-    ) -> int:
-        """The word, of some drawn from `fitting`, whose marks best single out an answer that is rarely shown.
-
-        Answers are weighted by usefulness x exponential noise, so one batch does not all single out the same answer.
-
-        Returns:
-            An index into the guesses; -1 if only one answer is possible already, or no word drawn leaves fewer.
-        """
-        candidates = np.flatnonzero(possible)
-        if len(candidates) == 1:
-            return -1
-        drawn = fitting[rng.permutation(len(fitting))[: max(_MAX_LOOKED_UP // len(candidates), 1)]]
-        left = self._answer_codes[np.ix_(drawn, candidates)] == self._codes[drawn, secret][:, None]
-        num_left = left.sum(axis=1)
-        value = left @ (usefulness[candidates] * rng.exponential(size=len(candidates)))
-        value /= np.maximum(num_left, 1) ** 2  # The teacher names one of those left, each equally likely
-        value[num_left == len(candidates)] = 0
-        best = int(np.argmax(value))
-        return int(drawn[best]) if value[best] > 0 else -1
+    def _planned(self, opener: int) -> dict[bytes, tuple[int, int]]:
+        """The decisions of the opener's exact tree after its first, by the answers possible there, as bits."""
+        if opener not in self._trees:
+            boards: dict[tuple[str, ...], tuple[str, list[int]]] = {}
+            for secret, path in self._solver.tree(self.words.guesses[opener]).paths.items():
+                marks: tuple[str, ...] = ()
+                for guess in path:
+                    boards.setdefault(marks, (guess, []))[1].append(self.words.answer_index[secret])
+                    marks = (*marks, score_guess(secret, guess))
+            planned = {}
+            for guess, possible in boards.values():
+                fitting = np.zeros(len(self.words.answers), np.bool_)
+                fitting[possible] = True
+                index = self.words.guess_index[guess]
+                classes = len(np.unique(self._answer_codes[index, possible]))
+                planned[np.packbits(fitting).tobytes()] = (index, classes)
+            self._trees[opener] = planned
+        return self._trees[opener]
 
 
 _helper: SolverTeacher

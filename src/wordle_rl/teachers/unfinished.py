@@ -1,6 +1,6 @@
 """Solver games that are being written, chunk by chunk beside the file they will become, so that a stop loses one chunk.
 
-The games of a chunk depend on the settings, the seed and the chunks before it alone. A file of other settings is of no
+The games of a chunk depend on the settings and the seed alone. A file of other settings is of no
 use, so its name carries a mark of them.
 """
 
@@ -14,17 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from wordle_rl.data.trace import Trace
 from wordle_rl.runs import RunError, exclusive_lock, json_line
-
-State = Mapping[str, npt.NDArray[Any]]
-"""Arrays by name."""
-
-_CHUNK = "chunk"
-"""Name under which a state keeps how many chunks it is of."""
 
 
 class UnfinishedGames:
@@ -37,23 +28,17 @@ class UnfinishedGames:
 
     Attributes:
         num_chunks: Chunks that are whole, once `held`.
-        state: The state after them, empty if none was kept.
     """
 
     def __init__(self, path: Path, asked: Mapping[str, Any], chunk_size: int) -> None:
         mark = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
         self._path, self._chunk_size = path, chunk_size
         self._rows = path.with_name(f".{path.name}.{mark}.unfinished")
-        self._state = path.with_name(f".{path.name}.{mark}.unfinished.npz")
         self.num_chunks = 0
-        self.state: State = {}
 
     @contextmanager
-    def held(self, *, has_state: bool) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Keep other processes out, remove what was begun with other settings, and read what was begun with these.
-
-        Args:
-            has_state: Whether a chunk depends on a state that earlier ones leave; without it they are of no use.
 
         Raises:
             RunError: If another process writes these games, or the directory cannot be written.
@@ -62,17 +47,16 @@ class UnfinishedGames:
             for other in self._path.parent.glob(f".{self._path.name}.*.unfinished"):
                 if other != self._rows:
                     with exclusive_lock(other):
-                        other.with_name(f"{other.name}.npz").unlink(missing_ok=True)
                         other.unlink()
-            self._read(has_state=has_state)
+            self._read()
             try:
                 yield
             finally:
                 if self._rows.is_file() and not self.num_chunks:
                     self._rows.unlink()
 
-    def _read(self, *, has_state: bool) -> None:
-        """Find the whole chunks, and their state, and cut off what follows them."""
+    def _read(self) -> None:
+        """Find the whole chunks, and cut off what follows them."""
         ends, offset = [0], 0
         with self._rows.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -80,19 +64,10 @@ class UnfinishedGames:
                 if number % self._chunk_size == 0 and line.endswith(b"\n"):
                     ends.append(offset)
         self.num_chunks = len(ends) - 1
-        if has_state:
-            self.state = self._stored_state()
-            self.num_chunks = min(self.num_chunks, int(self.state[_CHUNK])) if self.state else 0
         os.truncate(self._rows, ends[self.num_chunks])
 
-    def _stored_state(self) -> State:
-        if not self._state.is_file():
-            return {}
-        with np.load(self._state) as stored:
-            return {name: stored[name] for name in stored.files}
-
-    def add(self, games: Iterable[Trace], state: State | None = None) -> None:
-        """Write one chunk, then the state after it.
+    def add(self, games: Iterable[Trace]) -> None:
+        """Write one chunk.
 
         Raises:
             RunError: If it cannot be written; what was written before stays.
@@ -104,23 +79,10 @@ class UnfinishedGames:
                 file.flush()
                 os.fsync(file.fileno())
             self.num_chunks += 1
-            if state is not None:
-                self._store({**state, _CHUNK: np.array(self.num_chunks)})
         except OSError as error:
             raise RunError(
                 f"cannot write {self._path}: {error.strerror or error}; free space and run again, which resumes"
             ) from error
-
-    def _store(self, state: State) -> None:
-        partial = self._state.with_name(f"{self._state.name}.partial")
-        try:
-            with partial.open("wb") as file:
-                np.savez(file, **state)  # type: ignore[arg-type]  # numpy's own option stands among the arrays
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self._state)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Give the games the name of their file, and remove the rest.
@@ -129,7 +91,6 @@ class UnfinishedGames:
             RunError: If that cannot be done.
         """
         try:
-            self._state.unlink(missing_ok=True)
             self._rows.replace(self._path)
         except OSError as error:
             raise RunError(f"cannot write {self._path}: {error.strerror or error}; choose another place") from error

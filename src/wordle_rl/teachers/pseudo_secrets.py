@@ -1,0 +1,70 @@
+"""Pseudo secrets: letters, of no answer, that a game may have in the place of one.
+
+Whoever plays sees a secret by its marks alone. If other letters earn the same marks as an answer from every guess until
+it is named, the game is the same up to there: the board singles the answer out, the teacher names it, and it is not the
+secret. So every answer can be shown on boards that decide it, held-out ones too, while no game has it as its secret.
+What a model wins of such words is coverage, not generalisation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.prompt import Knowledge, knowledge_of
+from wordle_rl.words import WordList
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_MOST_UNTRIED = 3
+"""Letters of no guess that are tried: to the marks they are all alike."""
+_MOST_TRIED = 500
+"""Strings of letters that are scored, at most."""
+
+
+def pseudo_secret(answer: str, guesses: Sequence[str], words: WordList, rng: random.Random) -> str | None:
+    """Letters, of no answer, that earn the marks of this one from each of these guesses; None: there are none.
+
+    Args:
+        answer: The word to stand in for.
+        guesses: Those played before it is named, the answer not among them.
+        words: The word lists.
+        rng: Chooses among several.
+
+    Examples:
+        >>> from wordle_rl.words import WordList
+        >>> words = WordList("two", ("crane", "slate"), ("crane", "slate"))
+        >>> found = pseudo_secret("crane", ["slate"], words, random.Random(0))
+        >>> found != "crane" and score_guess(found, "slate") == score_guess("crane", "slate")
+        True
+    """
+    marks = [score_guess(answer, guess) for guess in guesses]
+    known = knowledge_of([Turn(*pair, Outcome.SCORED) for pair in zip(guesses, marks, strict=True)], len(answer))
+    played = {*"".join(guesses)}
+    untried = [letter for letter in _LETTERS if letter not in played]
+    untried = rng.sample(untried, min(_MOST_UNTRIED, len(untried)))
+    for word in itertools.islice(_fitting(known, untried, rng), _MOST_TRIED):
+        is_answer = word in words.answer_index or word in words.reserved
+        if not is_answer and all(
+            score_guess(word, guess) == given for guess, given in zip(guesses, marks, strict=True)
+        ):
+            return word
+    return None
+
+
+def _fitting(known: Knowledge, untried: list[str], rng: random.Random, begun: str = "") -> Iterator[str]:
+    """Strings of letters that what is known allows, in random order, of letters of the guesses and untried ones."""
+    missing = {letter: most - begun.count(letter) for letter, most in known.at_least.items()}
+    place, length = len(begun), len(known.placed)
+    if sum(max(0, count) for count in missing.values()) > length - place:
+        return
+    if place == length:
+        yield begun
+        return
+    placed = known.placed[place]
+    letters = [placed] if placed else [*untried, *known.at_least]
+    for letter in rng.sample(letters, len(letters)):
+        full = letter in known.exactly and begun.count(letter) >= known.exactly[letter]
+        if letter == placed or not (full or place in known.misplaced.get(letter, ())):
+            yield from _fitting(known, untried, rng, begun + letter)
