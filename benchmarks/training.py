@@ -1,13 +1,14 @@
 """Training tokens a second: our SFT beside a bare PyTorch loop, and where a GRPO step spends its time.
 
-    python benchmarks/training.py [--games 6000] [--batch-size 256] [--repeats 3] [--grpo-steps 3]
-                                  [--threads 1] [--json]
+    python benchmarks/training.py [--games 6000] [--batch-size 64] [--repeats 3] [--grpo-steps 3]
+                                  [--threads 1] [--float32] [--json]
 
-`train_sft` and the loop train the same fresh model on the same teacher games, cut into the same batches in the same
-order, with the same optimizer, precision and learning rates. The loop is as plain as it gets: pad, forward without an
-attention mask, cross-entropy of the learnt tokens, backward, clip, step; it logs nothing and never looks back. Tokens
-are those of the games, padding left out. The clock runs from the end of the second step to the end of the last, so that
-neither side pays for being set up; a row of its own counts all of `train_sft`, from dataset to saved model.
+`train_sft` and the loop train the same fresh model on the same teacher games of the quickstart, cut into the same
+batches in the same order, with the same optimizer, precision and learning rates. The loop is as plain as it gets: pad,
+forward without an attention mask, cross-entropy of the learnt tokens, backward, clip, step; it logs nothing and never
+looks back. Tokens are those of the games, padding left out. The clock runs from the end of the second step to the end
+of the last, so that neither side pays for being set up; a row of its own counts all of `train_sft`, from dataset to
+saved model. Both sides' losses are compared at the end of the epoch.
 
 GRPO goes on from the model just trained. Its rows share out the median step by the clocks in metrics.jsonl; `rest`
 is what of a step they leave over: the optimizer and TRL's own bookkeeping.
@@ -33,40 +34,22 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import (
-    GameSettings,
-    GRPOTraining,
-    ModelSettings,
-    OptimizerSettings,
-    RunConfig,
-    SamplingSettings,
-    SFTSettings,
-    TeacherSettings,
-    TraceSettings,
-)
+from wordle_rl.config import GRPOTraining, SamplingSettings, SFTSettings, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
-from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rl.grpo.train import train_grpo
 from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run
-from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.training.optimizer import make_optimizer, wants_bf16
 from wordle_rl.training.sft import EpochOrder, train_sft
 from wordle_rl.training.trainer import make_scheduler
-from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split, split_secrets
 
 WARM_UP_STEPS = 2
 SEED = 0
-CONFIG = RunConfig(
-    game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF),
-    traces=TraceSettings(teacher=TeacherSettings(random_opener_rate=0.2, noise_rate=0.1, stray_rate=0.0)),
-)
-OPTIMIZER = OptimizerSettings(name="muon", learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
+CONFIG = load_config(Path(__file__).parents[1] / "configs" / "quickstart.toml")
 CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
 
 
@@ -74,9 +57,7 @@ CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
 class Lesson:
     """Training data, and everything needed to play afterwards."""
 
-    words: WordList
-    split: Split
-    solver: Solver
+    context: GameContext
     examples: Sequence[Example]
     settings: SFTSettings
 
@@ -92,16 +73,19 @@ def main() -> None:
     """Time SFT against the loop, then GRPO, and print both."""
     parser = argparse.ArgumentParser(description="Time training.")
     parser.add_argument("--games", type=int, default=6000, help="teacher games per epoch")
-    parser.add_argument("--batch-size", type=int, default=256, help="games per optimizer step")
+    parser.add_argument("--batch-size", type=int, default=CONFIG.sft.batch_size, help="games per optimizer step")
     parser.add_argument("--repeats", type=int, default=3, help="epochs of each side; the median is shown")
     parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first; 0: none")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
+    parser.add_argument("--float32", action="store_true", help="train in float32 on any processor")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
+    if options.float32:  # Muon asks the processor, too
+        torch.cpu._is_avx512_bf16_supported = torch.cpu._is_amx_tile_supported = lambda: False
     warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
-    lesson = prepare(options.games, SFTSettings(batch_size=options.batch_size, optimizer=OPTIMIZER))
+    lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
     with tempfile.TemporaryDirectory() as directory:
@@ -115,15 +99,14 @@ def main() -> None:
 
 def prepare(num_games: int, settings: SFTSettings) -> Lesson:
     """Play the teacher's games and turn them into tokens."""
-    words = load_words()
-    split = split_secrets(words, SEED)
-    solver = Solver(words)
+    context = GameContext.of(CONFIG).for_training
+    words = context.solver.words
     traces = CONFIG.traces.model_copy(update={"num_games": num_games})
-    secrets = draw_secrets(words, split, traces, SEED)
-    games = solver_traces(words, secrets, SolverTeacher(solver), traces, SEED)
-    _, codec = load_model(ModelSettings(), SEED)
-    examples = encode_traces(games, CONFIG.game.prompter(words.word_length), codec, settings.max_length).examples
-    return Lesson(words, split, solver, examples, settings)
+    secrets = draw_secrets(words, context.split, traces, SEED)
+    games = solver_traces(words, secrets, SolverTeacher(context.solver), traces, SEED)
+    _, codec = load_model(CONFIG.model, SEED)
+    examples = encode_traces(games, context.prompter, codec, settings.max_length).examples
+    return Lesson(context, examples, settings)
 
 
 def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate], PreTrainedModel, ChatCodec]:
@@ -133,11 +116,12 @@ def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate],
         The rates and the model that `train_sft` trained last, with its codec.
     """
     whole: list[float] = []
+    losses: dict[str, float] = {}
     trained: list[tuple[PreTrainedModel, ChatCodec]] = []
 
     def ours() -> float:
-        model, codec = load_model(ModelSettings(), SEED)
-        run = Run.create(directory / f"sft-{len(whole)}", CONFIG, lesson.split)
+        model, codec = load_model(CONFIG.model, SEED)
+        run = Run.create(directory / f"sft-{len(whole)}", CONFIG, lesson.context.split)
         ends: list[float] = []
         started = time.perf_counter()
         train_sft(
@@ -151,32 +135,48 @@ def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate],
         )
         whole.append(time.perf_counter() - started)
         trained[:] = [(model, codec)]
+        losses["train_sft"] = last_loss(run.directory)
         return ends[-1] - ends[WARM_UP_STEPS - 1]
 
-    seconds = take_turns({"train_sft": ours, "bare loop": lambda: bare_loop(lesson)}, repeats)
+    def bare() -> float:
+        taken, losses["bare loop"] = bare_loop(lesson)
+        return taken
+
+    seconds = take_turns({"train_sft": ours, "bare loop": bare}, repeats)
     batches = lesson.batches()
     timed = sum(len(example.token_ids) for batch in batches[WARM_UP_STEPS:] for example in batch)
     everything = sum(len(example.token_ids) for example in lesson.examples)
-    own, bare = seconds["train_sft"], seconds["bare loop"]
-    about = f"{len(batches) - WARM_UP_STEPS} steps, {timed:,} tokens"
+    own, by_hand = seconds["train_sft"], seconds["bare loop"]
+    games = sum(map(len, batches[WARM_UP_STEPS:])) / timed
+
+    def about(name: str) -> str:
+        return f"{timed * games / statistics.median(seconds[name]):,.0f} games/s; last loss {losses[name]:.4f}"
+
+    times = f"{ratio_of(own, by_hand):.2f} times the bare loop"
     rates = [
-        rate_of("train_sft", timed, own, f"{about}; {ratio_of(own, bare):.2f} of the bare loop"),
-        rate_of("bare loop", timed, bare, about),
+        rate_of("train_sft", timed, own, f"{about('train_sft')}; {times}"),
+        rate_of("bare loop", timed, by_hand, about("bare loop")),
         rate_of("train_sft, all of it", everything, whole, f"{len(batches)} steps, set-up and saving included"),
     ]
     return rates, *trained[0]
 
 
-def bare_loop(lesson: Lesson) -> float:
-    """One epoch by hand; the seconds after the warm-up."""
+def last_loss(directory: Path) -> float:
+    """The last loss in the metrics of a run, a mean over the steps since the line before."""
+    lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return float([row["loss"] for row in map(json.loads, lines) if "loss" in row][-1])
+
+
+def bare_loop(lesson: Lesson) -> tuple[float, float]:
+    """One epoch by hand; the seconds after the warm-up, and the mean loss of the steps that `last_loss` covers."""
     settings = lesson.settings
-    model, codec = load_model(ModelSettings(), SEED)
+    model, codec = load_model(CONFIG.model, SEED)
     optimizer = make_optimizer(model, settings.optimizer)
     batches = lesson.batches()
     scheduler = make_scheduler(optimizer, settings.optimizer, len(batches))
     device, bf16 = model.device, wants_bf16(settings.precision)
     model.train()
-    started = 0.0
+    started, losses = 0.0, []
     for step, batch in enumerate(batches):
         if step == WARM_UP_STEPS:
             started = time.perf_counter()
@@ -190,6 +190,7 @@ def bare_loop(lesson: Lesson) -> float:
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             logits = model(input_ids=ids, use_cache=False).logits[:, :-1][learnt]  # (N, V)
         loss = cross_entropy(logits.float(), ids[:, 1:][learnt])
+        losses.append(loss.item())  # as transformers reads it
         loss.backward()
         clip_grad_norm_(model.parameters(), settings.optimizer.max_grad_norm)
         optimizer.step()
@@ -197,17 +198,15 @@ def bare_loop(lesson: Lesson) -> float:
         optimizer.zero_grad()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - started
+    covered = len(losses) % settings.logging_steps or settings.logging_steps
+    return time.perf_counter() - started, statistics.fmean(losses[-covered:])
 
 
 def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
     """A few GRPO steps of the quickstart's size; the first is left out."""
     settings = GRPOTraining(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
-    run = Run.create(directory, CONFIG, lesson.split)
-    setup = GameSetup(
-        GameContext(lesson.words, lesson.split, CONFIG.game.prompter(lesson.words.word_length), lesson.solver),
-        lesson.split.train,
-    )
+    run = Run.create(directory, CONFIG, lesson.context.split)
+    setup = GameSetup(lesson.context, lesson.context.split.train)
     cpu: list[float] = []
     wall: list[float] = []
 

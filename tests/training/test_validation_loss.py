@@ -207,8 +207,7 @@ def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(fini
 def test_the_teacher_plays_each_validation_secret_once_and_repeats_no_chance_of_the_training_games(
     sixty, split, solver, traces
 ) -> None:
-    settings, teacher = TraceSettings(outside_choice=3), SolverTeacher(solver)
-    settings = settings.model_copy(update={"teacher": settings.teacher.model_copy(update={"reveal_rate": 0.4})})
+    settings, teacher = TraceSettings(pseudo_secrets=True), SolverTeacher(solver)
     played = list(validation_traces(split, teacher, settings, 0))
     assert [trace.secret for trace in played] == list(split.val)
     assert played == list(validation_traces(split, teacher, settings, 0))

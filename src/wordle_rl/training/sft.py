@@ -38,7 +38,10 @@ from wordle_rl.training.branches import BranchCollator
 from wordle_rl.training.checkpoints import drop_checkpoints, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
+from wordle_rl.training.prefixes import share_prefixes
+from wordle_rl.training.shared_forward import shared_logits, takes_shared_prefixes
 from wordle_rl.training.trainer import (
+    Part,
     RunCallback,
     WholeCheckpoints,
     is_sharded,
@@ -127,10 +130,12 @@ def fit_games(
     validation: Sequence[Example] = (),
     seed: int = 0,
     report_to: Sequence[str] = (),
+    part: Part = (0, 1),
 ) -> GameSFTTrainer:
     """Train on the examples from the last checkpoint on, as `train_sft` does, without saving the result.
 
-    Where an example has branches, the model's attention must take them, see `training.branches.takes_branches`.
+    `part` is the part of the schedule that this training is. Where an example has branches, the model's attention must
+    take them, see `training.branches.takes_branches`.
     """
     attention = model.config.get_text_config()._attn_implementation
     collator = BranchCollator(codec.pad_id, attention) if any(e.position_ids for e in examples) else None
@@ -156,7 +161,7 @@ def fit_games(
     if validation and settings.validations_per_epoch:
         trainer.add_callback(ValidationTimes(settings.validations_per_epoch))
     trainer.lengths = [len(example.token_ids) for example in examples]
-    train_epochs(trainer, model, settings.optimizer, checkpoints)
+    train_epochs(trainer, model, settings.optimizer, checkpoints, part)
     if settings.save_each_epoch:
         saver.save_at(settings.epochs)
     return trainer
@@ -193,7 +198,8 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
 
     TRL's tiled head saves the memory of logits over a large vocabulary. Over a few hundred tokens there is nothing to
     save, and computing only the positions with a loss is a little faster on a CPU (docs/results.md). Games are padded
-    on the right, which a causal model does not attend to, so no attention mask is needed either but for branches.
+    on the right, which a causal model does not attend to, so no attention mask is needed either but for branches. Where
+    the model takes it, what games of a batch have in common is computed once (`training.shared_forward`).
     """
 
     lengths: Sequence[int]
@@ -216,7 +222,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         """The summed cross-entropy of the trained tokens over `num_items_in_batch`."""
         if return_outputs or not self._is_small(model):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-untyped-call]
-        logits, targets, _ = _learnt_logits(model, inputs)
+        logits, targets, _ = self._learnt_logits(model, inputs)
         count = len(targets) if num_items_in_batch is None else num_items_in_batch
         loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / max(int(count), 1)
         if len(targets):  # else all rows are fillers
@@ -225,6 +231,23 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes
         return loss
+
+    def _learnt_logits(
+        self, model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits (N, V) and tokens (N,) where there is a loss, and where that is, shape (B, T - 1)."""
+        following = inputs["labels"][:, 1:]
+        learnt = following != -100  # (B, T - 1)
+        if "position_ids" not in inputs and learnt.any() and takes_shared_prefixes(model):
+            batch = share_prefixes(inputs["input_ids"], inputs["labels"])
+            return (
+                shared_logits(model, batch, torch.bfloat16 if self.args.bf16 else torch.float32),
+                batch.targets,
+                learnt,
+            )
+        branches = {name: inputs[name] for name in ("position_ids", "attention_mask") if "position_ids" in inputs}
+        logits = model(input_ids=inputs["input_ids"], use_cache=False, **branches).logits[:, :-1][learnt].float()
+        return logits, following[learnt], learnt
 
     def _is_small(self, model: torch.nn.Module) -> bool:
         vocabulary: int = self.accelerator.unwrap_model(model).config.get_text_config().vocab_size
@@ -242,7 +265,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             if self._is_small(model):
-                logits, targets, learnt = _learnt_logits(model, inputs)
+                logits, targets, learnt = self._learnt_logits(model, inputs)
                 losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
                 right = logits.argmax(-1) == targets
             else:
@@ -257,15 +280,6 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
             found: dict[str, float] = super().evaluate(*args, **kwargs)
         self.model.train()  # type: ignore[union-attr]  # there is one
         return found
-
-
-def _learnt_logits(model: torch.nn.Module, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits (N, V) and targets (N,) of the tokens that are trained on, and which those are, (B, T - 1)."""
-    targets = inputs["labels"][:, 1:]  # (B, T - 1)
-    learnt = targets != -100
-    branches = {name: inputs[name] for name in ("position_ids", "attention_mask") if "position_ids" in inputs}
-    logits = model(input_ids=inputs["input_ids"], use_cache=False, **branches).logits[:, :-1][learnt].float()
-    return logits, targets[learnt], learnt
 
 
 class EpochOrder(LengthGroupedSampler):
