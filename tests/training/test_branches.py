@@ -10,9 +10,15 @@ from training_fixtures import small_model
 
 from wordle_rl.data.dataset import Example
 from wordle_rl.training.branches import BranchCollator, branched, takes_branches, visible
-from wordle_rl.training.sft import _learnt_logits, as_dataset
+from wordle_rl.training.sft import as_dataset
 
 SEQUENCE = [40, 41, 42, 43, 44, 45, 46]
+
+
+def learnt_logits(model, inputs) -> tuple:
+    """Logits and tokens where there is a loss."""
+    following = inputs.pop("labels")[:, 1:]
+    return model(**inputs).logits[:, :-1][following != -100], following[following != -100]
 
 
 def picture(position_ids: list[int]) -> list[str]:
@@ -40,6 +46,15 @@ def test_one_prefix_needs_no_branch() -> None:
     assert branched(SEQUENCE, [3], [7, 8]) == Example([40, 41, 42, 7, 8], [0, 0, 0, 1, 1])
 
 
+def test_the_sequence_itself_may_be_trained_on_too() -> None:
+    row = branched(SEQUENCE, [2, 4], [7, 8], [0, 0, 1, 0, 0, 1, 0])
+    assert row.token_ids == [40, 41, 42, 43, 44, 45, 43, 7, 8, 41, 7, 8]
+    assert row.loss_mask == [0, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1]
+    assert row.position_ids == [0, 1, 2, 3, 4, 5, 3, 4, 5, 1, 2, 3]
+    assert branched(SEQUENCE, [6], [7], [1, 0, 0, 0, 0, 0, 0]).token_ids == [*SEQUENCE[:6], SEQUENCE[5], 7]
+    assert branched(SEQUENCE, [3], [7], [0] * 7) == branched(SEQUENCE, [3], [7])
+
+
 def test_branches_are_told_apart_whatever_their_lengths() -> None:
     """In rising order the second branch would begin at the position after the end of the first."""
     row = branched(SEQUENCE, [2, 4, 6], [7])
@@ -61,14 +76,14 @@ def test_every_token_has_the_probability_of_a_row_of_its_own(forks, size, pad) -
     for fork in reversed(forks):
         logits = model(input_ids=torch.tensor([[*SEQUENCE[:fork], *continuation]])).logits[0]
         expected.append(logits[fork - 1 : fork - 1 + size])
-    found, targets, _ = _learnt_logits(model, BranchCollator(0, "eager")(list(as_dataset(batch))))
+    found, targets = learnt_logits(model, BranchCollator(0, "eager")(list(as_dataset(batch))))
     assert targets.tolist() == continuation * len(forks)
     assert torch.allclose(found, torch.cat(expected), atol=1e-4)
 
 
 def test_both_kinds_of_attention_agree() -> None:
     batch = list(as_dataset([branched(SEQUENCE, [2, 4, 7], [7, 8]), branched(SEQUENCE, [3, 5], [9, 8])]))
-    found = [_learnt_logits(MODELS[name], BranchCollator(0, name)(batch))[0] for name in ("eager", "sdpa")]
+    found = [learnt_logits(MODELS[name], BranchCollator(0, name)(batch))[0] for name in ("eager", "sdpa")]
     assert torch.allclose(*found, atol=1e-4)
 
 

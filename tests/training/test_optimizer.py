@@ -123,6 +123,19 @@ def test_the_schedule_moves_both_parts_of_muon_and_survives_a_restore(tokenizer)
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.008, 4e-4])
 
 
+def test_the_parts_of_a_schedule_together_are_the_schedule() -> None:
+    settings = OptimizerSettings(schedule="linear", warmup_steps=3, learning_rate=1.0)
+    rates = []
+    for part in range(4):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        scheduler = make_scheduler(optimizer, settings, 5, (part, 4))
+        for _ in range(5):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+    assert rates == pytest.approx([rate_factor(settings, step, 20) for step in range(20)])
+
+
 @given(
     st.sampled_from(["constant", "linear", "cosine", "stable_decay"]),
     st.floats(0, 0.9),

@@ -96,7 +96,7 @@ class SharedSettings(Section):
     sampling: TokenSampling = TokenSampling()
     """Sampling of the policy's tokens."""
     optimizer: RLOptimizerSettings = RLOptimizerSettings()
-    """Optimizer and schedule; by rounds, both start again in each round."""
+    """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
     precision: Precision = "auto"
     """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
     gradient_checkpointing: bool = False
@@ -276,9 +276,10 @@ class RoundSettings(Section):
 class ExpertIterationSettings(RoundSettings):
     """Expert iteration, fine-tuning on the policy's own games: settings that only it has."""
 
-    labels: Literal["wins", "secret"] = "wins"
+    labels: Literal["wins", "secret", "clues"] = "wins"
     """Tokens to train on: `wins`, the replies of the best won games; `secret`, on every board of every game but the
-    empty one, the word that would have won there. The second learns from losses, and needs no groups."""
+    empty one, the word that would have won there; `clues`, these and the game's own guesses after the first that all
+    earlier marks allowed. The last two learn from losses, and need no groups."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)

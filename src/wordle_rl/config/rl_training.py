@@ -99,9 +99,10 @@ class ExpertIterationTraining(ExpertIterationSettings, RoundTraining):
     def check(self) -> None:
         """Refuse a choice among games where all of them are trained on."""
         super().check()
-        if self.labels == "secret" and "keep_per_group" in self.model_fields_set:
+        if self.labels != "wins" and "keep_per_group" in self.model_fields_set:
             raise ValueError(
-                "expert_iteration.keep_per_group chooses among wins, and labels 'secret' take every game; leave it out"
+                f"expert_iteration.keep_per_group chooses among wins, and labels {self.labels!r} take every game; "
+                "leave it out"
             )
 
 

@@ -116,11 +116,11 @@ class RunConfig(Section):
                     f"rl.{name} is not for {ALGORITHM_NAMES[self.algorithm]}, which {instead}; leave it out, or "
                     "move it to the section of an algorithm that takes it"
                 )
-        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels == "secret"
+        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels != "wins"
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
-                "expert_iteration.labels 'secret' are guesses without thinking, which the model would forget; set "
-                'game.thinking to "off"'
+                f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, which the "
+                'model would forget; set game.thinking to "off"'
             )
         grpo, starts = self.grpo, self.rl.starts
         several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT

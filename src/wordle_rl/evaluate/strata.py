@@ -171,8 +171,8 @@ def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
     """Labels and mentions of words in rows of games.
 
-    A turn is a label unless its `taught` is false or it is given; with `secret_taught` the secret is one on every board
-    but the empty one.
+    A turn is a label unless its `taught` is false or it is given; the secret is one after each of the first
+    `boards_taught` turns.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
@@ -195,7 +195,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
                 if text:
                     named.update(wanted.intersection(words_of_text(text)))
             board.append((guess, turn.get("marks") or ""))
-            if game.get("secret_taught") and game.get("secret") in wanted:
+            if len(board) <= game.get("boards_taught", 0) and game.get("secret") in wanted:
                 labels.add((tuple(board), str(game["secret"])))
     return Shown(frozenset(labels), frozenset(named), complete)
 

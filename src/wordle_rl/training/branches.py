@@ -35,26 +35,34 @@ def takes_branches(model: PreTrainedModel) -> bool:
     return config._attn_implementation in {"eager", "sdpa"} and kinds == {"full_attention"}
 
 
-def branched(token_ids: Sequence[int], forks: Sequence[int], continuation: Sequence[int]) -> Example:
+def branched(
+    token_ids: Sequence[int], forks: Sequence[int], continuation: Sequence[int], loss_mask: Sequence[int] = ()
+) -> Example:
     """One row that trains the same continuation after several prefixes of a sequence, the longest prefix first.
 
     In this order no continuation begins at the position after the last one's end, so positions tell them apart.
 
     Args:
-        token_ids: The sequence; what follows its longest prefix is left out.
+        token_ids: The sequence; what follows its longest prefix and its last token with a loss is left out.
         forks: Lengths of the prefixes, rising, each at least 1.
         continuation: The tokens to train on.
+        loss_mask: 1 for each token of the sequence to train on as well; left out: none.
 
     Examples:
         >>> row = branched([5, 6, 7, 8], [2, 3], [1, 0])
         >>> row.token_ids, row.loss_mask, row.position_ids
         ([5, 6, 7, 1, 0, 6, 1, 0], [0, 0, 0, 1, 1, 0, 1, 1], [0, 1, 2, 3, 4, 1, 2, 3])
     """
-    longest, *earlier = reversed(forks)
     learnt = [1] * len(continuation)
-    ids = [*token_ids[:longest], *continuation]
-    mask, positions = [0] * longest + learnt, list(range(len(ids)))
-    for fork in earlier:
+    *earlier, longest = forks
+    if any(loss_mask):
+        last = len(loss_mask) - [*reversed(loss_mask)].index(1)
+        end = max(last, longest)
+        ids, mask, earlier = [*token_ids[:end]], [*loss_mask[:end]], [*forks]
+    else:
+        ids, mask = [*token_ids[:longest], *continuation], [0] * longest + learnt
+    positions = list(range(len(ids)))
+    for fork in reversed(earlier):
         ids += [token_ids[fork - 1], *continuation]
         mask += [0, *learnt]
         positions += range(fork - 1, fork + len(continuation))

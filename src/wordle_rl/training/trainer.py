@@ -130,9 +130,16 @@ def _numbers(logs: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return {name: value for name, value in logs.items() if is_number(value)}, lost
 
 
-def make_scheduler(optimizer: torch.optim.Optimizer, settings: OptimizerSettings, total_steps: int) -> LambdaLR:
-    """A scheduler that follows `rate_factor` for every parameter group."""
-    return LambdaLR(optimizer, lambda step: rate_factor(settings, step, total_steps))
+Part = tuple[int, int]
+"""Number of a part of a schedule, from 0, and how many equal parts it has."""
+
+
+def make_scheduler(
+    optimizer: torch.optim.Optimizer, settings: OptimizerSettings, num_steps: int, part: Part = (0, 1)
+) -> LambdaLR:
+    """A scheduler that follows `rate_factor` for every parameter group, over this part of the schedule."""
+    number, parts = part
+    return LambdaLR(optimizer, lambda step: rate_factor(settings, number * num_steps + step, parts * num_steps))
 
 
 def trainer_arguments(
@@ -220,9 +227,20 @@ def train_to_end(trainer: Trainer, checkpoint: str | None, total_steps: int) -> 
 
 
 def train_epochs(
-    trainer: WholeCheckpoints, model: torch.nn.Module, settings: OptimizerSettings, checkpoints: Path
+    trainer: WholeCheckpoints,
+    model: torch.nn.Module,
+    settings: OptimizerSettings,
+    checkpoints: Path,
+    part: Part = (0, 1),
 ) -> None:
     """Train for the epochs of the trainer's arguments with an optimizer of ours, from the last checkpoint on.
+
+    Args:
+        trainer: The trainer.
+        model: Its model.
+        settings: Optimizer and schedule.
+        checkpoints: Where its checkpoints are.
+        part: The part of the schedule that these epochs are.
 
     Raises:
         RunError: If the loss is not finite for too many steps in a row.
@@ -231,7 +249,7 @@ def train_epochs(
     steps_per_epoch = -(-len(trainer.get_train_dataloader()) // arguments.gradient_accumulation_steps)
     total_steps = max(1, math.ceil(steps_per_epoch * arguments.num_train_epochs))
     trainer.optimizer = make_optimizer(model, settings)
-    trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings, total_steps)
+    trainer.lr_scheduler = make_scheduler(trainer.optimizer, settings, total_steps, part)
     train_to_end(trainer, last_checkpoint(checkpoints), total_steps)
     if trainer.guard is not None:
         trainer.guard.check(checkpoints)

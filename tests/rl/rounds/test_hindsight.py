@@ -12,6 +12,7 @@ from training_fixtures import compact, make_run, rows, small_model
 from wordle_rl.config import ConfigError, ExpertIterationTraining, RunConfig
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate.strata import shown_in
+from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
 from wordle_rl.rl.setup import GameSetup
@@ -21,6 +22,7 @@ from wordle_rl.words.split import split_secrets
 SECRETS = ExpertIterationTraining.model_validate(
     SETTINGS.model_dump(exclude_unset=True, exclude={"keep_per_group"}) | {"labels": "secret", "group_size": 2}
 )
+CLUES = SECRETS.model_copy(update={"labels": "clues"})
 
 
 class Scene:
@@ -83,12 +85,44 @@ def test_one_round_makes_the_secret_likelier_where_it_was_missed(shape, sixty, c
     assert all(new > old + 0.1 for new, old in zip(after, before, strict=True))
 
 
-def test_rows_with_branches_and_rows_of_their_own_train_alike(sixty, codec, tokenizer, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("shape", Shape)
+def test_with_clues_own_guesses_are_learnt_where_all_earlier_marks_allowed_them(
+    shape, sixty, codec, tokenizer, tmp_path, seen
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
+    scene.train(CLUES)
+    games = [[scene.first, scene.second, scene.secret], [scene.first, scene.third, scene.second]]
+    allowed = [guess for game in games for turn, guess in enumerate(game) if turn and fits(guess, game[:turn], scene)]
+    assert scene.secret in allowed
+    assert len(allowed) < 4, "one of the guesses that could not be the secret is among these games"
+    [examples] = seen
+    expected = sorted(list(codec.reply_ids(say(word))) for word in [*allowed, *[scene.secret] * 4])
+    learnt = [i for e in examples for i, m in zip(e.token_ids, e.loss_mask, strict=True) if m]
+    size = len(expected[0])
+    assert sorted(learnt[start : start + size] for start in range(0, len(learnt), size)) == expected
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["labels"], row["own_guesses"]) == (4.0, float(len(allowed)))
+    taught = [turn["guess"] for game in rows(tmp_path / "labels.jsonl") for turn in game["turns"] if turn["taught"]]
+    assert sorted(taught) == sorted(allowed)
+    labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
+    assert len({board for board, _ in labels}) == 3, "the empty board and those after the end are no labels"
+
+
+def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
+    """True if a guess could be the secret by the marks of earlier ones."""
+    return all(score_guess(guess, word) == score_guess(scene.secret, word) for word in earlier)
+
+
+@pytest.mark.parametrize("settings", [SECRETS, CLUES], ids=["secret", "clues"])
+def test_rows_with_branches_and_rows_of_their_own_train_alike(
+    settings, sixty, codec, tokenizer, tmp_path, monkeypatch
+) -> None:
     whole, split = (Scene(sixty, codec, tokenizer, tmp_path / name) for name in ("whole", "split"))
-    whole.train()
+    whole.train(settings.model_copy(update={"batch_size": 16}))
     monkeypatch.setattr("wordle_rl.rl.rounds.hindsight.takes_branches", lambda _: False)
-    split.train(SECRETS.model_copy(update={"batch_size": 4}))
-    assert [rows(s.run.directory / "metrics.jsonl")[0]["own_examples"] for s in (whole, split)] == [2.0, 4.0]
+    split.train(settings.model_copy(update={"batch_size": 16}))
+    numbers = [rows(scene.run.directory / "metrics.jsonl")[0]["own_examples"] for scene in (whole, split)]
+    assert numbers == [2.0, 4.0 if settings is SECRETS else 6.0]
     for one, other in zip(whole.model.parameters(), split.model.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
 
@@ -116,7 +150,9 @@ def test_a_label_that_the_policy_could_not_say_is_refused(sixty, codec, tokenize
 
 def test_settings_that_do_not_go_with_it_are_refused() -> None:
     given = {"algorithm": "expert_iteration", "game": {"thinking": "off"}, "expert_iteration": {"labels": "secret"}}
-    assert RunConfig.model_validate(given).training.labels == "secret"
+    for labels in ("secret", "clues"):
+        found = RunConfig.model_validate({**given, "expert_iteration": {"labels": labels}})
+        assert found.training.labels == labels
     with pytest.raises(ValueError, match="guesses without thinking"):
         RunConfig.model_validate({**given, "game": {}})
     with pytest.raises(ValueError, match="keep_per_group chooses among wins"):

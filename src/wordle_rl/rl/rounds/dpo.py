@@ -91,7 +91,7 @@ class _BetterGuesses:
 
     def __init__(self, rounds: Rounds, settings: DPOTraining) -> None:
         self._model, self._codec, self._setup, self._settings = rounds.model, rounds.codec, rounds.setup, settings
-        self._run = rounds.run
+        self._rounds, self._run = rounds, rounds.run
         reference = copy.deepcopy(rounds.model).eval()
         # TRL replaces the head of a reference model, which fails on peft's wrapper.
         self._reference = reference.get_base_model() if has_adapters(reference) else reference
@@ -126,7 +126,8 @@ class _BetterGuesses:
                 guard=callback.guard,
             )
             trainer.remove_callback(PrinterCallback)
-            train_epochs(trainer, self._model, self._settings.optimizer, checkpoints)
+            part = (self._rounds.record.rounds, self._settings.rounds)
+            train_epochs(trainer, self._model, self._settings.optimizer, checkpoints, part)
 
     def _without_strict(self, board: Board, replies: list[Reply]) -> list[Reply]:
         """The replies that name no strict word, and none at a board on which one stands."""

@@ -14,6 +14,9 @@ the clues allow. No solver and no list of candidates is asked; whoever played th
 The boards of a game share their prefixes, so they are one row (`training.branches`). The empty board is no board to
 learn on: its label would be a secret drawn at random.
 
+With labels `clues` a game's own guesses are trained on, too, where all earlier marks allowed them: any player can check
+that with the board alone. Such guesses are those of the policy, so words that are never a secret stay among them.
+
 Source: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and Whiteson
 2018, arXiv:1801.03326.
 """
@@ -27,6 +30,9 @@ from pathlib import Path
 
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.data.dataset import Example
+from wordle_rl.env import PlayedTurn
+from wordle_rl.game import Outcome, Turn
+from wordle_rl.reward.clues import is_consistent
 from wordle_rl.rl.rounds.labels import names_strict, record_labels, secret_label
 from wordle_rl.rl.rounds.rounds import Numbers, Round, Rounds, Row, fit_round
 from wordle_rl.rl.setup import Scored
@@ -50,6 +56,7 @@ class RevealedSecrets:
     def __init__(self, name: str, rounds: Rounds, settings: ExpertIterationTraining) -> None:
         self._name, self._rounds = name, rounds
         self._one_row = takes_branches(rounds.model)
+        self._own_guesses = settings.labels == "clues"
         self._replies: dict[str, list[int]] = {}
         self._replay = rounds.replay(settings.replay_fraction, settings.groups_per_round * settings.group_size)
         budget = settings.sampling.max_completion_tokens
@@ -67,20 +74,30 @@ class RevealedSecrets:
             self._rounds.run,
             self._name,
             played.number,
-            (secret_label(game.trajectory.transcript, most) for game, most in zip(games, longest, strict=True)),
+            (
+                secret_label(game.trajectory.transcript, most, self._learnt_turns(game, most))
+                for game, most in zip(games, longest, strict=True)
+            ),
         )
         examples: list[Example] = []
-        num_labels = 0
+        num_labels = num_own = 0
         for game, most in zip(games, longest, strict=True):
             reply = self._reply_ids(game.trajectory.transcript.secret)
-            for token_ids, forks in _forks(game, most):
+            own_turns = self._learnt_turns(game, most)
+            num_own += len(own_turns)
+            for token_ids, forks, mask in _forks(game, most, own_turns):
                 num_labels += len(forks)
-                together = [forks] if self._one_row else [[fork] for fork in forks]
-                examples += [branched(token_ids, prefixes, reply) for prefixes in together]
+                if self._one_row:
+                    examples.append(branched(token_ids, forks, reply, mask))
+                    continue
+                examples += [branched(token_ids, [fork], reply) for fork in forks]
+                if any(mask):
+                    examples.append(Example([*token_ids], mask))
         own = len(examples)
         examples += self._replay(len(games), played.number)
         numbers = {
             "labels": float(num_labels),
+            **({"own_guesses": float(num_own)} if self._own_guesses else {}),
             "own_examples": float(own),
             "all_examples": float(len(examples)),
         }
@@ -96,6 +113,23 @@ class RevealedSecrets:
             self._replies[word] = list(self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, "")))
         return self._replies[word]
 
+    def _learnt_turns(self, game: Scored, longest_board: int) -> frozenset[int]:
+        """The own turns whose guesses are trained on: after the first turn of the game, all earlier marks allowed them.
+
+        The last one may be that at the longest board.
+        """
+        if not self._own_guesses:
+            return frozenset()
+        transcript, split = game.trajectory.transcript, self._rounds.setup.context.split
+        num_given = len(transcript.turns) - len(transcript.own_turns)
+        board = [played.turn for played in transcript.turns]
+        after_first = [*enumerate(transcript.turns)][max(1, num_given) : longest_board + 1]
+        return frozenset(
+            number - num_given
+            for number, played in after_first
+            if _allowed(played, board[:number]) and not names_strict([played], split)
+        )
+
     def _longest_board(self, game: Scored) -> int:
         """The number of turns on the last board to train on, before the last guess and any strict word."""
         split = self._rounds.setup.context.split
@@ -103,12 +137,27 @@ class RevealedSecrets:
         return sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), earlier))
 
 
-def _forks(game: Scored, longest_board: int) -> Iterator[tuple[Sequence[int], list[int]]]:
-    """Each token sequence of a game that has boards to learn on, and where in it their prompts end."""
+def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
+    """True if a reply was scored and its guess could have been the secret by all marks before it."""
+    sound = played.turn.outcome is Outcome.SCORED and not played.overlong
+    return sound and is_consistent(played.turn, board)
+
+
+def _forks(
+    game: Scored, longest_board: int, own_turns: frozenset[int]
+) -> Iterator[tuple[Sequence[int], list[int], list[int]]]:
+    """Each token sequence of a game that has boards to learn on, where in it their prompts end, and a loss mask of it.
+
+    The mask is 1 on the replies of these own turns.
+    """
     transcript = game.trajectory.transcript
     num_given = len(transcript.turns) - len(transcript.own_turns)
     for segment in game.trajectory.segments:
         prompt = len(segment.prompt_ids)
         forks = [prompt + start for turn, start, _ in segment.spans if 0 < num_given + turn <= longest_board]
+        mask = [0] * (prompt + len(segment.token_ids))
+        for turn, start, stop in segment.spans:
+            if turn in own_turns:
+                mask[prompt + start : prompt + stop] = [1] * (stop - start)
         if forks:
-            yield (*segment.prompt_ids, *segment.token_ids), forks
+            yield (*segment.prompt_ids, *segment.token_ids), forks, mask

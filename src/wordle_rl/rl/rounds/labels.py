@@ -7,7 +7,7 @@ be looked up afterwards what training showed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from wordle_rl.env import PlayedTurn, Transcript
@@ -36,15 +36,21 @@ def board_label(board: Sequence[Turn], guess: str, secret: str) -> dict[str, Any
     return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
 
 
-def secret_label(transcript: Transcript, longest_board: int) -> dict[str, Any]:
+def secret_label(transcript: Transcript, longest_board: int, own_turns: Collection[int] = ()) -> dict[str, Any]:
     """A game whose boards are trained on with its secret as the label, as a row.
 
     Args:
         transcript: The game.
         longest_board: Number of turns on the last board that is trained on.
+        own_turns: Numbers of the own turns whose guesses are trained on as well.
     """
-    turns = [_turn_row(played.turn, taught=False) for played in transcript.turns[:longest_board]]
-    return {"secret": transcript.secret, "secret_taught": True, "turns": turns}
+    num_given = len(transcript.turns) - len(transcript.own_turns)
+    last = max((num_given + turn + 1 for turn in own_turns), default=0)
+    turns = [
+        _turn_row(played.turn, taught=number - num_given in own_turns)
+        for number, played in enumerate(transcript.turns[: max(longest_board, last)])
+    ]
+    return {"secret": transcript.secret, "boards_taught": longest_board, "turns": turns}
 
 
 def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, Any]]) -> None:

@@ -332,7 +332,10 @@ def rounds_done(checkpoints: Path) -> int:
 
 
 def fit_round(rounds: Rounds, rows: Sequence[Row], callback: RunCallback, checkpoints: Path, seed: int) -> None:
-    """Fine-tune the policy on a round's examples as SFT does, from the last of the checkpoints on."""
+    """Fine-tune the policy on a round's examples as SFT does, from the last of the checkpoints on.
+
+    The optimizer's state is new in each round, the schedule of its rate spans them all.
+    """
     wanted = rounds.settings
     settings = SFTSettings(
         epochs=wanted.epochs,
@@ -344,7 +347,8 @@ def fit_round(rounds: Rounds, rows: Sequence[Row], callback: RunCallback, checkp
         logging_steps=1,
     )
     examples = [Example(**row) for row in rows]
-    fit_games(rounds.model, rounds.codec, examples, settings, checkpoints, callback, seed=seed)
+    part = (rounds.record.rounds, wanted.rounds)
+    fit_games(rounds.model, rounds.codec, examples, settings, checkpoints, callback, seed=seed, part=part)
 
 
 class _RoundCallback(RunCallback):
