@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ class Group:
         games: The games, without those that failed.
         reward_std: Standard deviation of their total rewards; with candidates, of a turn's values, averaged over turns.
         is_constant: Every advantage is zero: there is nothing to learn from the group.
-        failed: For each game whose player could not be asked to the end the reason.
+        failed: For each game that is no sample the reason: its player could not be asked to the end, or its reward is
+            not finite.
     """
 
     games: list[Scored]
@@ -35,7 +37,7 @@ class Group:
 def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOTraining) -> Group:
     """Score the games of a group and compare them.
 
-    A game whose player failed is no sample: it has no reward, and the baseline is that of the other games.
+    A game whose player failed, or whose reward is not finite, is no sample: the baseline is that of the other games.
 
     Args:
         group: Games that share a secret and an initial state.
@@ -43,13 +45,16 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
         setup: Words and solver.
         settings: `credit` and `scale_advantages`; with `turn_candidates` above 1, candidates are compared instead.
     """
-    failed = tuple(game.trajectory.error for game in group if game.trajectory.error is not None)
-    group = [game for game in group if game.trajectory.error is None]
-    rewards = [rubric.score(game.trajectory.transcript, setup.solver) for game in group]
+    failed = [game.trajectory.error for game in group if game.trajectory.error is not None]
+    played = [game for game in group if game.trajectory.error is None]
+    scored = [(game, rubric.score(game.trajectory.transcript, setup.solver)) for game in played]
+    finite = [(game, reward) for game, reward in scored if _is_finite(game, reward)]
+    failed += ["its reward is not finite"] * (len(scored) - len(finite))
+    group, rewards = [game for game, _ in finite], [reward for _, reward in finite]
     if len(group) < (2 if settings.turn_candidates == 1 else 1):  # nothing to compare with
         alone = [(0.0,) * len(reward.turn_rewards) for reward in rewards]
         games = [Scored(*of) for of in _zipped(group, rewards, alone, [None] * len(group))]
-        return Group(games, 0.0, is_constant=True, failed=failed)
+        return Group(games, 0.0, is_constant=True, failed=tuple(failed))
     if settings.turn_candidates > 1:
         live: list[int | None] = [None] * len(group)
         advantages = [candidate_advantages(game.candidate_values) for game in group]
@@ -59,7 +64,13 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
         advantages = _game_advantages(rewards, live, settings)
         std = statistics.pstdev(reward.total for reward in rewards)
     games = [Scored(*of) for of in _zipped(group, rewards, advantages, live)]
-    return Group(games, std, is_constant(advantages), failed)
+    return Group(games, std, is_constant(advantages), tuple(failed))
+
+
+def _is_finite(game: PlayedGame, reward: RewardBreakdown) -> bool:
+    """True if no turn and no candidate of a game earned infinity or no number."""
+    values = (reward.total, *reward.turn_rewards, *(value for turn in game.candidate_values for value in turn))
+    return all(map(math.isfinite, values))
 
 
 def _zipped(
