@@ -21,7 +21,7 @@ MINIMUM_TORCH ?= torch==2.11.0
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults test-minimum test-vllm test-integrations test-mlx test-verl check format docs \
+.PHONY: quickstart test test-all test-faults fuzz test-minimum test-vllm test-integrations test-mlx test-verl check format docs \
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
@@ -42,6 +42,12 @@ FAULTS := tests/faults
 
 test-faults: $(VENV)/.installed-dev  ## kill commands and start them again, fill their disks, delete their files: minutes
 	$(BIN)/pytest -m faults $(FAULTS) --kills $(KILLS) --kill-seed $(KILL_SEED)
+
+FUZZ_SECONDS := 180
+
+fuzz: .venv-fuzz/.installed  ## fuzz the readers, guided by coverage: FUZZ_SECONDS for each of five
+	for target in replies words jsonl traces config; do \
+	  .venv-fuzz/bin/python benchmarks/fuzz_coverage.py $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_vllm_real.py
@@ -113,6 +119,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
+.venv-fuzz/.installed:
+	$(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install --quiet --constraint constraints.txt --editable . atheris
 	touch $@
 
 .venv-supply/.installed:

@@ -77,7 +77,7 @@ def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
     """
     listed = ("--words", str(words))
     asked = (*listed, "--base-url", address)
-    many = ("--num-games", "12300", "--outside-choice", "2", "--teacher.opener", "None")
+    many = ("--num-games", "12300", "--pseudo-secrets", "--teacher.opener", "None")
     arguments = {
         "traces": ("traces", "--out", "games.jsonl", *listed, *many),
         "traces-openai": (*("traces", "--teacher", "openai", "--model", "m", "--out", "llm.jsonl"), *asked),
