@@ -145,7 +145,7 @@ def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
         ConfigError: If it does.
     """
     told = "the launch file shards the model (FSDP or ZeRO-3): "
-    if settings.engine != "vllm":
+    if not settings.plays_by_vllm:
         raise ConfigError(
             f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
             'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
