@@ -74,7 +74,7 @@ def check_takes_weights(server: str) -> None:
         ) from None
     if transfer is None:
         raise ConfigError(
-            f"{server} takes no weights; start it with --weight-transfer-config '{{\"backend\": \"nccl\"}}', as "
+            f'{server} takes no weights; start it with --weight-transfer-config \'{{"backend": "nccl"}}\', as '
             "scripts/vllm_server.sh does"
         )
     if mode != "processed_logprobs":
@@ -103,7 +103,9 @@ class ServerSampler:
 
     sampled_by: Literal["vllm"] = "vllm"
 
-    def __init__(self, server: str, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int) -> None:
+    def __init__(
+        self, server: str, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
+    ) -> None:
         self.codec, self.settings = codec, settings
         self._url, self._model = f"{server.rstrip('/')}/v1/completions", model
         self._seeds = random.Random(seed)

@@ -1,15 +1,22 @@
 """Laws of a vLLM server that plays for the trainer: it has the weights of the step, and nobody waits in vain."""
 
+import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+import served_training
 from fake_vllm import fake_vllm
 from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
 from grpo_training import SETTINGS, Training, update
+from served_training import STEPS, TURNS
+from torchrun import torchrun
 from training_fixtures import rows, small_model, weights_of
+from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.rl.grpo.vllm_server as server_module
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, VLLMSettings
@@ -176,3 +183,68 @@ def test_sharded_weights_may_be_sent_to_a_server() -> None:
 
 def test_options_of_an_engine_here_are_none_of_a_server() -> None:
     assert GRPOTraining(engine="http://box:8000", vllm=VLLMSettings()).server
+
+
+# --- two processes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_whose_games_end_at_different_turns_train_together(server, word_directory, tmp_path) -> None:
+    """One asks once a step, the other three times. With a gather for each call the second would wait for ever."""
+    out = tmp_path / "run"
+    started = torchrun(Path(served_training.__file__), word_directory, server.url, out)
+    try:
+        said, _ = started.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        raise
+    assert started.returncode == 0, said
+    asked = [json.loads((out / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert asked == [[4] * STEPS, [4] * TURNS * STEPS]
+    assert server.events.count("complete") == sum(map(sum, asked)), "nothing failed, and nothing was asked twice"
+    assert server.events.count("update_weights") == STEPS, "the first process alone sends them"
+    weights = [torch.load(out / f"rank{rank}.pt") for rank in (0, 1)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+    written = [row for row in rows(out / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-3)
+    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-2)
+    assert all(row["grad_norm"] > 0 for row in written)
+
+
+# --- the launch script ----------------------------------------------------------------------------------------------
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "vllm_server.sh"
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Run the script with a `vllm` that says how it was called: its arguments, then what its environment says."""
+    command = tmp_path / "bin" / "vllm"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "dev mode: $VLLM_SERVER_DEV_MODE"\n')
+    command.chmod(0o755)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
+        return subprocess.run([SCRIPT, *arguments], env=environment, capture_output=True, text=True, timeout=20)
+
+    return run
+
+
+def test_the_script_starts_a_server_as_trl_wants_it(launch) -> None:
+    """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
+    *said, mode = launch("a model/sft").stdout.splitlines()
+    assert said[:2] == ["serve", "a model/sft"]
+    options = dict(zip(said[2::2], said[3::2], strict=True))
+    wanted = build_command(ScriptArguments("a model/sft"))
+    imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
+    assert options == {**imposed, "--host": "127.0.0.1", "--port": "8000"}
+    assert mode == "dev mode: 1"
+
+
+def test_options_of_vllm_count_last_and_a_missing_model_is_named(launch) -> None:
+    said = launch("runs/mine/sft", "--port", "8001", "--max-model-len", "2048").stdout.splitlines()
+    assert said[-5:-1] == ["--port", "8001", "--max-model-len", "2048"]
+    done = launch()
+    assert done.returncode != 0
+    assert "usage: scripts/vllm_server.sh MODEL" in done.stderr

@@ -170,9 +170,7 @@ def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], 
         best.forget()
 
 
-def _check_before_training(
-    settings: GRPOTraining, setup: GameSetup, model: PreTrainedModel, codec: ChatCodec
-) -> None:
+def _check_before_training(settings: GRPOTraining, setup: GameSetup, model: PreTrainedModel, codec: ChatCodec) -> None:
     """Refuse a context without room for a reply, an engine that cannot play the model, a reference of another kind."""
     prompt_budget(model, settings.sampling)
     if settings.server:
