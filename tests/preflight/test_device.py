@@ -12,7 +12,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 from rich.console import Console
 from training_fixtures import write_config
 
-import wordle_rl.models.loading as modeling_module
+import wordle_rl.models.device as device_module
 from wordle_rl.config import ConfigError, VLLMSettings, load_config
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
@@ -133,7 +133,7 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory))
     device = Device(name, counted(config, rows=1) - 1)
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: device)
+    monkeypatch.setattr(device_module, "device_memory", lambda: device)
     with pytest.raises(ConfigError, match=rf"sft takes 0\.0 GiB .*, {name} has .*grpo takes") as caught:
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert "\n" not in str(caught.value)
@@ -145,7 +145,7 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
     word_directory: Path, tmp_path: Path, monkeypatch
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm='"dpo"'))
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
     with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, reference weights"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
@@ -154,16 +154,16 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
 def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
     just = Device("card", counted(config, rows=1))
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: just)
+    monkeypatch.setattr(device_module, "device_memory", lambda: just)
     Pipeline(config, tmp_path / "run", Console(quiet=True))("sft")
     assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
     less = replace(just, num_bytes=counted(config, rows=1) - 1)
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: less)
+    monkeypatch.setattr(device_module, "device_memory", lambda: less)
     with pytest.raises(ConfigError, match=r"^grpo takes"):  # of what is still ahead
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
 
 
 def test_what_is_finished_needs_no_room(finished_run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", 1))
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", 1))
     config = load_config(finished_run / "config.json")
     assert Pipeline(config, finished_run, Console(quiet=True))() is not None
