@@ -86,13 +86,16 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
         ConfigError: With the setting and its fix.
     """
     sharded = _is_sharded()
-    if "sft" in stages and sharded:
-        check_sharded(config.sft.optimizer, "sft")
+    if "sft" in stages:
+        check_offloaded(config.sft.optimizer, "sft")
+        if sharded:
+            check_sharded(config.sft.optimizer, "sft")
     if config.algorithm not in stages:
         return
     if config.algorithm != "grpo":
         check_alone(config.algorithm)
         return
+    check_offloaded(config.rl.optimizer, "rl")
     if config.grpo.engine == "vllm":
         check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
@@ -135,6 +138,24 @@ def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
     if optimizer.name == "muon":
         raise ConfigError(
             f"{section}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
+        )
+
+
+def check_offloaded(optimizer: OptimizerSettings, section: str) -> None:
+    """Refuse an optimizer in whose place accelerate silently puts DeepSpeed's Adam, where its state is in main memory.
+
+    Args:
+        optimizer: Optimizer and schedule.
+        section: `sft` or `rl`, for the message.
+
+    Raises:
+        ConfigError: If it is Muon, and the launch file moves it to main memory.
+    """
+    place = os.environ.get("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none")
+    if _is_set("ACCELERATE_USE_DEEPSPEED") and place != "none" and optimizer.name == "muon":
+        raise ConfigError(
+            f"{section}.optimizer.name 'muon' is none that DeepSpeed has in main memory, where the launch file puts "
+            "the optimizer; use adamw"
         )
 
 
