@@ -99,8 +99,8 @@ class SharedSettings(Section):
     optimizer: RLOptimizerSettings = RLOptimizerSettings()
     """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
     precision: Precision = "auto"
-    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it, but
-    fp32 on the GPU of a Mac."""
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it, but fp32
+    on the GPU of a Mac."""
     gradient_checkpointing: bool = False
     """Trade time for memory."""
     sample_games: int = Field(4, ge=0)

@@ -24,7 +24,7 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.endpoint.retry import Backoff, is_passing
 
 _MOST_AT_ONCE = 256
-"""Requests of one process that are on their way at once: what vLLM decodes together by default."""
+"""Requests of one process that are on their way at once; each holds a thread."""
 _TRIES = 4
 _TIMEOUT_S = 600.0
 _LOOK_S = 10.0
