@@ -48,6 +48,7 @@ def test_every_setting_of_version_1_has_its_name_of_today_or_is_said_to_be_gone(
     assert {text.partition(",")[0] for text in moved.values()} <= TODAY
     gone = {setting for setting in old if told[setting]} - moved.keys()
     expected = {(name, "reward", "over_steps") for name in ALGORITHM_NAMES} | {("sft", "compile")}
+    expected |= {("traces", "teacher", "outside_noise_rate")}
     assert gone == expected | {(name, "optimizer", "max_bad_steps") for name in ("sft", *ALGORITHM_NAMES)}
 
 

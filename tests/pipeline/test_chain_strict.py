@@ -38,9 +38,7 @@ WILD = TraceSettings(
     pseudo_secrets=True,
     slip_rate=0.5,
     narrate=True,
-    teacher=TeacherSettings(
-        random_opener_rate=0.5, noise_rate=0.4, outside_noise_rate=0.4, stray_rate=0.4, probe_gain=1
-    ),
+    teacher=TeacherSettings(random_opener_rate=0.5, noise_rate=0.4, stray_rate=0.4, probe_gain=1),
 )
 """A teacher that says whatever it may, as often as it can."""
 

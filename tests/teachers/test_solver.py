@@ -44,7 +44,7 @@ def num_turns(games: TeacherGames) -> np.ndarray:
 
 def won(games: TeacherGames) -> np.ndarray:
     """Whether each game found its secret, shape (num_games,)."""
-    return (games.guesses == games.secrets[:, None]).any(axis=1)
+    return (games.codes == encode_marks("GGGGG")).any(axis=1)
 
 
 def turns_of(games: TeacherGames, game: int) -> list[int]:
@@ -67,7 +67,7 @@ def narrowed(possible: Sequence[str], guess: str, code: int) -> list[str]:
 
 def check_game(words: WordList, games: TeacherGames, game: int) -> None:
     """Replay one game by the rules."""
-    secret = words.guesses[games.secrets[game]]
+    secret = games.secrets[game]
     board: list[tuple[str, int]] = []
     possible: Sequence[str] = words.answers
     for turn in turns_of(games, game):
@@ -283,9 +283,20 @@ def test_helping_processes_play_the_same_games(teacher: SolverTeacher) -> None:
             assert np.array_equal(getattr(alone, name), getattr(games, name)), name
 
 
-def test_words_that_are_not_listed_are_refused_by_name(teacher: SolverTeacher) -> None:
-    with pytest.raises(WordListError, match="secret 'qqqqq' is not in word list 'small'"):
-        teacher.play(["qqqqq"], PURE, seed=0)
+def test_letters_that_are_no_word_are_marked_by_the_rules_and_never_named(big_teacher: SolverTeacher) -> None:
+    secrets = ["crane", "qzxjv", "aaaaa", "slate", "crono"] * 5
+    games = big_teacher.play(secrets, WILD, seed=4)
+    assert games.secrets == tuple(secrets)
+    for game, secret in enumerate(secrets):
+        for guess, code in zip(games.guesses[game], games.codes[game], strict=True):
+            if guess >= 0:
+                assert code == encode_marks(score_guess(secret, big_teacher.words.guesses[guess]))
+    assert [bool(found) for found in won(games)] == [secret in ("crane", "slate") for secret in secrets]
+
+
+def test_what_cannot_be_played_is_refused_by_name(teacher: SolverTeacher) -> None:
+    with pytest.raises(WordListError, match="secret 'cranes' is no word of 5 letters"):
+        teacher.play(["crane", "cranes"], PURE, seed=0)
     with pytest.raises(WordListError, match="opener 'qqqqq'"):
         teacher.play(["crane"], PURE.model_copy(update={"opener": "qqqqq"}), seed=0)
     with pytest.raises(WordListError, match="no secrets"):
@@ -316,7 +327,7 @@ def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverT
     for game in range(len(games.secrets)):
         guesses = [words.guesses[games.guesses[game, turn]] for turn in turns_of(games, game)]
         for turn in turns_of(games, game)[: settings.max_turns - 1]:  # on the last one the teacher may still probe
-            boards.append(scored(words.guesses[games.secrets[game]], *guesses[:turn]))
+            boards.append(scored(games.secrets[game], *guesses[:turn]))
             played.append(Advice(guesses[turn], int(games.remaining[game, turn]), int(games.classes[game, turn])))
     assert big_teacher.advise(boards, settings) == played
     assert len(boards) > 200
@@ -364,7 +375,7 @@ def test_the_boards_of_a_thousand_games_are_labelled_in_seconds(
     boards = []
     for game in range(len(big_games.secrets)):
         guesses = [words.guesses[big_games.guesses[game, turn]] for turn in turns_of(big_games, game)]
-        board = scored(words.guesses[big_games.secrets[game]], *guesses)
+        board = scored(big_games.secrets[game], *guesses)
         boards += [board[:turn] for turn in range(len(board))]
     started = time.process_time()
     advised = big_teacher.advise(boards, PURE.model_copy(update={"probe_gain": 2}))

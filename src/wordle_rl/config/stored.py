@@ -39,6 +39,7 @@ _ENDED = {
     "compile": "dropped, it was slower",
     "outside_choice": "now traces.pseudo_secrets",
     "reveal_rate": "now traces.pseudo_secrets",
+    "outside_noise_rate": "dropped; traces.teacher.noise_rate is that of all games",
 }
 """Last part of a name in version 1 -> its end, in any section."""
 _GONE = {

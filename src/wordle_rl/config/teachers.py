@@ -21,8 +21,6 @@ class TeacherSettings(Section):
     """Chance per game that a random answer opens it."""
     noise_rate: float = Field(0.25, ge=0, le=1)
     """Chance of a random word that is still possible, instead of the best one."""
-    outside_noise_rate: float = Field(0.25, ge=0, le=1)
-    """`noise_rate` in games whose secret is outside the answers, where it also teaches words never a secret."""
     stray_rate: float = Field(0.05, ge=0, le=1)
     """Chance of a random listed word, possible or not; not trained on."""
     plan: Literal["classes", "tree"] = "classes"
@@ -36,8 +34,8 @@ class TeacherSettings(Section):
 
     def check(self) -> None:
         """Refuse rates that add up to more than 1."""
-        if max(self.noise_rate, self.outside_noise_rate) + self.stray_rate > 1:
-            raise ValueError("a noise rate and stray_rate together must not exceed 1")
+        if self.noise_rate + self.stray_rate > 1:
+            raise ValueError("noise_rate and stray_rate together must not exceed 1")
 
 
 class TraceSettings(Section):
@@ -59,6 +57,10 @@ class TraceSettings(Section):
     """In place of listed words the secrets outside the answers are letters, mostly no word, that earn the marks of an
     answer until it is named, and not then. Each answer is shown equally often so, held-out ones too, strict ones
     never; its wins are then coverage. Where there are no such letters a listed word is the secret."""
+    invented_rate: float = Field(0.0, ge=0, le=1)
+    """Fraction of games whose secret is an invented word: no listed one, of letters that follow each other as in the
+    list. It is named once no answer fits the board, so that a policy learns to spell what the marks say where it knows
+    no word."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training secrets that no teacher game has as its secret. Learning by play then trains on these
     alone, since no teacher game of theirs was trained on."""
@@ -69,6 +71,14 @@ class TraceSettings(Section):
     """Write the teacher's thinking into every turn."""
     teacher: TeacherSettings = TeacherSettings()
     """The solver teacher's play."""
+
+    def check(self) -> None:
+        """Refuse rates that add up to more than 1."""
+        if self.outside_rate + self.invented_rate > 1:
+            raise ValueError(
+                f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} are fractions "
+                "of the same games; together they must not exceed 1"
+            )
 
 
 class ServedName(NamedTuple):

@@ -17,7 +17,7 @@ from pathlib import Path
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.chat_rows import begins_otherwise, chat_traces, holds_chat
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Game, Rules
 from wordle_rl.words import WordList
@@ -122,11 +122,17 @@ class TracesFromFile:
 
 
 def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
-    """The first difference between a game and the same guesses played again by these rules, or None."""
-    if fault := unplayed(trace, words):
+    """The first difference between a game and the same guesses played again by these rules, or None.
+
+    The solver's secrets may be letters that are no word, and its last guess may name them.
+    """
+    made_up = trace.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
+    if (fault := unplayed(trace, words)) and not (made_up and fault == "unlisted_secret"):
         return fault
     game = Game(trace.secret, words, rules)
-    for turn in trace.turns:
+    for number, turn in enumerate(trace.turns, start=1):
+        if made_up and turn == TraceTurn(trace.secret, "G" * words.word_length, thinking=turn.thinking):
+            return None if number == len(trace.turns) and not game.over else "plays_on_after_win"
         if game.over:
             return "plays_on_after_win" if game.won else "too_many_turns"
         if not turn.outcome.broke_rules and turn.guess not in words:

@@ -14,6 +14,7 @@ from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.distributed import num_cores
 from wordle_rl.solver import Solver, decode_marks
+from wordle_rl.teachers.invented_words import Inventor
 from wordle_rl.teachers.pseudo_secrets import pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
 from wordle_rl.teachers.unfinished import UnfinishedGames
@@ -31,15 +32,28 @@ _MOST_HELPERS = 8
 """Processes at most: each holds its own matrices, about 150 MB."""
 
 
+_REFUSED_RATE = 0.35
+"""Chance per turn to spare that other letters which the marks allow are refused before an invented word is named. On a
+board that nothing known fits, a policy is often refused, and has to name something else."""
+
+
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
-    """The secrets of the teacher's games: training secrets, except those kept for learning by play, and words outside
-    the answers; never a held-out secret."""
+    """The secrets of the teacher's games: training secrets, except those kept for learning by play, words outside the
+    answers, and invented ones; never a held-out secret.
+
+    Raises:
+        WordListError: If no words can be invented.
+    """
     rng = random.Random(seed)
     num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
+    num_invented = round(settings.num_games * settings.invented_rate)
     taught, _ = split.shared(settings.rl_only_fraction)
-    rounds, rest = divmod(settings.num_games - num_outside, len(taught))
+    rounds, rest = divmod(settings.num_games - num_outside - num_invented, len(taught))
     secrets += list(taught) * rounds + rng.sample(taught, rest)
+    if num_invented:
+        inventor = Inventor(words)
+        secrets += [inventor.draw(rng) for _ in range(num_invented)]
     rng.shuffle(secrets)
     return secrets
 
@@ -81,8 +95,8 @@ def _chunk_of(
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:
         return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start), settings, seed, slips)
-    outside = [place for place, secret in enumerate(drawn) if secret not in words.answer_index]
-    num_before = sum(secret not in words.answer_index for secret in secrets[:start])
+    outside = [place for place, secret in enumerate(drawn) if _is_outside(secret, words)]
+    num_before = sum(_is_outside(secret, words) for secret in secrets[:start])
     secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
     answers = [secret_of.get(place, secret) for place, secret in enumerate(drawn)]
     games = teacher.play(answers, settings.teacher, seed + start)
@@ -95,6 +109,10 @@ def _chunk_of(
         games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start)
         found |= zip(without, _as_traces(words, games, settings, seed, slips), strict=True)
     return (trace for trace in found.values() if trace is not None)
+
+
+def _is_outside(secret: str, words: WordList) -> bool:
+    return secret in words.guess_index and secret not in words.answer_index
 
 
 def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[str]:
@@ -178,7 +196,7 @@ def _as_traces(
     words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
 ) -> Iterator[Trace]:
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
-    for secret, *rows in zip(games.secrets.tolist(), *(column.tolist() for column in columns), strict=True):
+    for secret, *rows in zip(games.secrets, *(column.tolist() for column in columns), strict=True):
         turns: list[TraceTurn] = []
         spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
         for guess, code, taught, remaining, classes in zip(*rows, strict=True):
@@ -194,7 +212,11 @@ def _as_traces(
                 probe = word not in words.answer_index or violates_clues(word, board_of(turns))
                 thinking = narration(turns, word, remaining, classes, probe=probe)
             turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
-        yield Trace(words.guesses[secret], tuple(turns), seed=seed)
+        if secret not in words.guess_index and spare > 0:
+            turns += _slips(secret, turns, words, _REFUSED_RATE, spare - 1, 0, rng)
+            thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
+            turns.append(TraceTurn(secret, "G" * words.word_length, thinking=thinking))
+        yield Trace(secret, tuple(turns), seed=seed)
 
 
 def _slips(
@@ -222,11 +244,13 @@ def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: i
     Args:
         turns: The turns before the guess.
         guess: The word played.
-        remaining: Number of answers possible before it.
+        remaining: Number of answers possible before it; 0: none, and the guess is an invented word.
         classes: Into how many classes it splits them; 0: it was not chosen for that.
         probe: The guess is not a possible answer; it was chosen for its classes alone.
     """
     known = describe_knowledge(knowledge_of(board_of(turns), len(guess)))
+    if remaining == 0:
+        return " ".join([*known, f"No word I know fits; {guess} is possible."])
     if remaining == 1:
         return " ".join([*known, f"Only {guess} fits."])
     count = f"{remaining} words are possible" if turns else f"Any of {remaining} words is possible"

@@ -4,8 +4,8 @@ Turns to learn from (`taught`) depend on the board and on chance, never on the s
 answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
 With `probe_gain` it also plays a word that cannot be the secret, if that makes that many more classes. A game whose
 secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
-boards that single out an answer although no game has it as its secret. With `plan` "tree" best play is that of the
-exact tree instead.
+boards that single out an answer although no game has it as its secret. Letters that are no word may be a secret, too.
+With `plan` "tree" best play is that of the exact tree instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class TeacherGames:
     """Games as arrays of shape (num_games, max_turns); guesses and codes are -1 where no turn was played.
 
     Attributes:
-        secrets: Indices into the guesses, shape (num_games,).
+        secrets: One per game.
         guesses: Indices into the guesses.
         codes: Marks as numbers (see `Solver`).
         taught: Whether the turn is one to learn from.
@@ -50,16 +50,12 @@ class TeacherGames:
         classes: Into how many classes the guess splits them, if it was chosen for that; else 0.
     """
 
-    secrets: Ints
+    secrets: tuple[str, ...]
     guesses: Ints
     codes: Ints
     taught: npt.NDArray[np.bool_]
     remaining: Ints
     classes: Ints
-
-    def take(self, rows: npt.NDArray[np.intp]) -> TeacherGames:
-        """The games with these row numbers, in that order."""
-        return TeacherGames(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +72,15 @@ class Advice:
 
 
 class _Task(NamedTuple):
-    """One batch of games: the arguments of `SolverTeacher.play` for some of its secrets, words as indices."""
+    """One batch of games: the arguments of `SolverTeacher.play` for some of its secrets."""
 
-    secrets: Ints
+    secrets: tuple[str, ...]
     settings: TeacherSettings
     opener: int
     seed: tuple[int, int]
 
 
-_Chunk = tuple[Ints, Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
+_Chunk = tuple[Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
 """The arrays of `TeacherGames` for the games of one task."""
 
 
@@ -132,23 +128,27 @@ class SolverTeacher:
         """Play one game per secret.
 
         Args:
-            secrets: Listed words.
+            secrets: Words of the list, or other letters of its length.
             settings: How far to stray from best play.
             seed: Seed of everything drawn at random.
 
         Raises:
-            WordListError: If there is no secret, or a secret or the opener is not listed.
+            WordListError: If there is no secret, one is strict or of another length, or the opener is not listed.
         """
         if not secrets:
             raise WordListError("the teacher was given no secrets; give at least one")
-        indices = np.array([self._listed("secret", secret) for secret in secrets], dtype=np.int32)
+        if strict := self.words.reserved.intersection(secrets):
+            raise WordListError(f"secret {min(strict)!r} is a strict word, which training never names; give another")
+        length = self.words.word_length
+        if odd := [secret for secret in secrets if len(secret) != length]:
+            raise WordListError(f"secret {odd[0]!r} is no word of {length} letters; give another")
         opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
-            _Task(indices[start : start + _CHUNK], settings, opener, (seed, start))
-            for start in range(0, len(indices), _CHUNK)
+            _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start))
+            for start in range(0, len(secrets), _CHUNK)
         ]
         chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
-        return TeacherGames(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+        return TeacherGames(tuple(secrets), *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
     def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
         """The teacher's guesses on boards, without noise.
@@ -208,7 +208,11 @@ class SolverTeacher:
         return int(self._answer_as_guess[np.argmax(bits)])
 
     def _play_chunk(self, task: _Task) -> _Chunk:
-        secrets, settings, opener, seed = task
+        _, settings, opener, seed = task
+        secrets = np.array([self.words.guess_index.get(secret, -1) for secret in task.secrets], dtype=np.int32)
+        unlisted = [secret for secret in task.secrets if secret not in self.words.guess_index]
+        codes_of_unlisted = marks_matrix(self.words.guesses, unlisted) if unlisted else self._codes[:, :0]
+        column = np.cumsum(secrets < 0) - 1  # of the unlisted ones
         rng = np.random.default_rng(seed)
         shape = (len(secrets), settings.max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -216,8 +220,6 @@ class SolverTeacher:
         classes = np.zeros(shape, np.int32)
         possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
         active = np.arange(len(secrets))
-        outside = ~self._is_answer[secrets]
-        noise = np.where(outside, settings.outside_noise_rate, settings.noise_rate)
         for turn in range(settings.max_turns):
             remaining[active, turn] = possible[active].sum(axis=1)
             active = active[remaining[active, turn] > 0]
@@ -227,15 +229,15 @@ class SolverTeacher:
                 chosen = self._openers(len(active), settings, opener, rng)
                 stray = np.zeros(len(active), np.bool_)
             else:
-                chosen, stray, classes[active, turn] = self._choose(
-                    possible[active], noise[active], settings, opener, rng
-                )
+                chosen, stray, classes[active, turn] = self._choose(possible[active], settings, opener, rng)
             code = self._codes[chosen, secrets[active]]
+            others = np.flatnonzero(secrets[active] < 0)
+            code[others] = codes_of_unlisted[chosen[others], column[active[others]]]
             guesses[active, turn], codes[active, turn] = chosen, code
             taught[active, turn] = ~stray
             possible[active] &= self._answer_codes[chosen] == code[:, None]
             active = active[chosen != secrets[active]]
-        return secrets, guesses, codes, taught, remaining, classes
+        return guesses, codes, taught, remaining, classes
 
     def _openers(self, count: int, settings: TeacherSettings, opener: int, rng: np.random.Generator) -> Ints:
         random = rng.choice(self._answer_as_guess, count)
@@ -244,7 +246,6 @@ class SolverTeacher:
     def _choose(
         self,
         possible: npt.NDArray[np.bool_],
-        noise: npt.NDArray[np.float64],
         settings: TeacherSettings,
         opener: int,
         rng: np.random.Generator,
@@ -255,7 +256,7 @@ class SolverTeacher:
         """
         draw = rng.random(len(possible))
         stray = draw < settings.stray_rate
-        noisy = ~stray & (draw < settings.stray_rate + noise)
+        noisy = ~stray & (draw < settings.stray_rate + settings.noise_rate)
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):

@@ -31,9 +31,7 @@ from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordListError
 
-PURE = TraceSettings(
-    num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, outside_noise_rate=0, stray_rate=0)
-)
+PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
 
 
 def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
