@@ -31,7 +31,7 @@ def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
 
 def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch) -> None:
     """None is started, for want of GPUs; each but vLLM's own is read by the parser that would read it."""
-    (text,) = blocks(EIGHT_GPUS, "text")
+    _, text = blocks(EIGHT_GPUS, "text")
     lines = text.replace("\\\n", " ").splitlines()
     (_, sft), (player, serve), (trainer, launch), (_, run) = map(split_variables, lines)
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
@@ -50,6 +50,31 @@ def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch
     assert asked == [Path("RUN"), Path("RUN"), (Path("RUN"), "http://localhost:8000")]
 
     assert serve[:3] == ["vllm", "serve", "RUN/sft"]
+    places = [variables["CUDA_VISIBLE_DEVICES"].split(",") for variables in (player, trainer)]
+    assert not set(places[0]) & set(places[1])
+    assert [len(place) for place in places] == [
+        int(serve[serve.index("--tensor-parallel-size") + 1]), launched.num_processes,
+    ]  # fmt: skip
+
+
+def test_the_commands_of_a_server_that_plays_go_together(tmp_path, monkeypatch) -> None:
+    text, _ = blocks(EIGHT_GPUS, "text")
+    (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    shutil.copy(ROOT / "configs" / "quickstart.toml", tmp_path / "CONFIG.toml")
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append((config, out)))
+    launched = launch_command_parser().parse_args(launch[2:])
+    assert (launched.module, launched.training_script) == (True, "wordle_rl.cli")
+    assert Path(launched.config_file).is_file()
+    assert [main(words) for words in (sft[1:], launched.training_script_args)] == [0, 0]
+    (first, _), (second, out) = asked
+    assert first == second, "a run directory has one set of settings"
+    assert second.grpo.server == "http://localhost:8000"
+
+    assert serve[:2] == ["scripts/vllm_server.sh", f"{out}/sft"]
+    assert "--port 8000" in (ROOT / serve[0]).read_text()
     places = [variables["CUDA_VISIBLE_DEVICES"].split(",") for variables in (player, trainer)]
     assert not set(places[0]) & set(places[1])
     assert [len(place) for place in places] == [

@@ -54,6 +54,24 @@ def test_an_evaluation_is_written_as_json_and_csv_and_read_by_compare(
     assert f"{csv_file} is no evaluation" in err
 
 
+def test_a_served_model_is_shown_by_its_alias_and_asked_for_by_its_name(
+    cli, serve: InitialState, word_directory, split, tmp_path: Path
+) -> None:
+    endpoint = serve(first_word(split))
+    name = "openai:mine=runs/quick/grpo"
+    asked = [name if each == "openai:org/m" else each for each in arguments(endpoint, word_directory)]
+    code, out, err = cli(*asked, "--out", tmp_path / "m.json", "--max-games", 1)
+    assert code == 0, err
+    assert {body["model"] for body in endpoint.requests} == {"runs/quick/grpo"}
+    kept = Evaluation.load(tmp_path / "m.json")
+    assert (kept.name, kept.player) == ("mine", "openai:mine=runs/quick/grpo"), "the file keeps both"
+    assert "mine" in out
+    for name in ("openai:=m", "openai:mine="):
+        code, _, err = cli("eval", "--player", name, "--base-url", endpoint.url, "--words", word_directory)
+        assert code == 2
+        assert "give ALIAS=MODEL, or MODEL alone" in err
+
+
 @pytest.mark.parametrize("thinking", ["required", "optional", "off"])
 def test_thinking_sent_apart_loses_no_game(thinking: str, cli, serve: InitialState, word_directory, split) -> None:
     endpoint = serve(lambda *_: chat(f"<guess>{split.test[0]}</guess>", reasoning_content="why"))

@@ -1,25 +1,29 @@
 """Laws of room: what cannot fit the device it is trained on is refused before anything is written, and nothing else."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from rich.console import Console
+from torch.distributed.fsdp import CPUOffloadPolicy
 from training_fixtures import write_config
 
-import wordle_rl.models.loading as modeling_module
-from wordle_rl.config import ConfigError, VLLMSettings, load_config
+import wordle_rl.models.device as device_module
+from wordle_rl.config import ConfigError, RunConfig, VLLMSettings, load_config
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.device import check_memory
 from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
-from wordle_rl.runs.distributed import Sharding, sharding
+from wordle_rl.runs.distributed import Sharding, check_processes, sharding
 
 GIB = 1024**3
 LAUNCHES = Path(__file__).parents[2] / "configs" / "accelerate"
@@ -60,9 +64,50 @@ def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
         ("fsdp2", Sharding(2, 2, 2)),
         ("deepspeed_zero2", Sharding(1, 2, 2)),
         ("deepspeed_zero3", Sharding(2, 2, 2)),
+        ("fsdp2_offload", Sharding(2, 2, 2, offloaded=True)),
+        ("deepspeed_zero2_offload", Sharding(1, 2, 2, offloaded=True)),
+        ("deepspeed_zero3_offload", Sharding(2, 2, 2, offloaded=True)),
     ],
 )
 def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, monkeypatch) -> None:
+    launch(name, monkeypatch)
+    assert sharding() == expected
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "fsdp2_offload"])
+def test_torch_is_given_the_offload_that_a_file_names(name: str, monkeypatch) -> None:
+    launch(name, monkeypatch)
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert isinstance(plugin.cpu_offload, CPUOffloadPolicy) == (name == "fsdp2_offload")
+
+
+@pytest.mark.parametrize(("stage", "places"), [(2, ("cpu", "none")), (3, ("cpu", "cpu"))])
+def test_deepspeed_is_given_the_offload_that_a_file_names(stage: int, places: tuple[str, str], monkeypatch) -> None:
+    """As accelerate's plugin reads it; what it writes for DeepSpeed needs DeepSpeed itself."""
+    launch(f"deepspeed_zero{stage}_offload", monkeypatch)
+    monkeypatch.setitem(sys.modules, "deepspeed", ModuleType("deepspeed"))
+    monkeypatch.setattr("accelerate.utils.dataclasses.is_deepspeed_available", lambda: True, raising=False)
+    plugin = DeepSpeedPlugin()
+    assert plugin.zero_stage == stage
+    assert (plugin.offload_optimizer_device, plugin.offload_param_device) == places
+    written = plugin.deepspeed_config["zero_optimization"]
+    assert (written["offload_optimizer"]["device"], written["offload_param"]["device"]) == places
+
+
+@pytest.mark.parametrize("name", ["deepspeed_zero2_offload", "deepspeed_zero3_offload"])
+def test_an_optimizer_that_deepspeed_would_replace_is_refused(name: str, monkeypatch) -> None:
+    launch(name, monkeypatch)
+    grpo = {"engine": "vllm"} if name == "deepspeed_zero3_offload" else {}
+    check_processes(RunConfig.model_validate({"grpo": grpo}), ("sft", "grpo"))
+    for section in ("sft", "rl"):
+        config = RunConfig.model_validate({"grpo": grpo, section: {"optimizer": {"name": "muon"}}})
+        with pytest.raises(ConfigError, match=rf"{section}.optimizer.name 'muon' is none that DeepSpeed has in main"):
+            check_processes(config, ("sft", "grpo"))
+
+
+def launch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the environment that `accelerate launch` with a file leaves to its processes."""
     arguments = ["--config_file", str(LAUNCHES / f"{name}.yaml"), "train.py"]
     args, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
     args.deepspeed_fields_from_accelerate_config = ""  # as the command itself fills in
@@ -70,7 +115,6 @@ def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, mon
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("WORLD_SIZE", "2")  # torchrun's part
-    assert sharding() == expected
 
 
 def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
@@ -133,7 +177,7 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory))
     device = Device(name, counted(config, rows=1) - 1)
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: device)
+    monkeypatch.setattr(device_module, "device_memory", lambda: device)
     with pytest.raises(ConfigError, match=rf"sft takes 0\.0 GiB .*, {name} has .*grpo takes") as caught:
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert "\n" not in str(caught.value)
@@ -145,7 +189,7 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
     word_directory: Path, tmp_path: Path, monkeypatch
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm='"dpo"'))
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
     with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, reference weights"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
@@ -154,16 +198,16 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
 def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
     just = Device("card", counted(config, rows=1))
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: just)
+    monkeypatch.setattr(device_module, "device_memory", lambda: just)
     Pipeline(config, tmp_path / "run", Console(quiet=True))("sft")
     assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
     less = replace(just, num_bytes=counted(config, rows=1) - 1)
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: less)
+    monkeypatch.setattr(device_module, "device_memory", lambda: less)
     with pytest.raises(ConfigError, match=r"^grpo takes"):  # of what is still ahead
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
 
 
 def test_what_is_finished_needs_no_room(finished_run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(modeling_module, "device_memory", lambda: Device("card", 1))
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", 1))
     config = load_config(finished_run / "config.json")
     assert Pipeline(config, finished_run, Console(quiet=True))() is not None

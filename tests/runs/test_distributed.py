@@ -1,11 +1,7 @@
 """Laws of two processes: they really train together, two times four is one times eight, and one of them writes."""
 
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import two_processes
 from grpo_training import Training
+from torchrun import torchrun
 from training_fixtures import compact, fast, rows, write_config
 from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both
 
@@ -28,18 +25,6 @@ from wordle_rl.runs.audit import audit
 from wordle_rl.runs.distributed import check_processes, is_first, num_processes, seed_for_all, wait_for_all
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
-
-
-def torchrun(*arguments: object) -> subprocess.Popen:
-    """Start two processes on the CPU."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(
-        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
 
 
 @pytest.fixture(scope="module")

@@ -105,6 +105,19 @@ def test_other_settings_make_other_games_and_want_another_file(other, told: str,
     assert buy(endpoint, "--max-secrets", 1, "--max-concurrent", 3, "--games-per-word", 2)[0] == 0
 
 
+def test_a_teacher_under_an_alias_is_named_by_it_and_stays_the_same_model(serve, buy, split) -> None:
+    endpoint = serve(guesser(split.train[0]))
+    assert buy(endpoint, "--max-secrets", 1, "--model", "mine=org/large")[0] == 0
+    assert [body["model"] for body in endpoint.requests] == ["org/large"] * len(endpoint.requests)
+    assert [row["teacher"] for row in rows(Path("t.jsonl"))] == ["mine"]
+    code, _, err = buy(endpoint, "--max-secrets", 2, "--model", "mine=org/small")
+    assert code == 2
+    assert "t.jsonl holds games of mine by other settings (model org/large there, org/small here)" in err
+    code, _, err = buy(endpoint, "--max-secrets", 2, "--model", "solver=org/small")
+    assert code == 2
+    assert "would pass for the solver's own" in err
+
+
 def test_games_of_another_word_list_want_another_file(serve, buy, split, small_words, tmp_path: Path) -> None:
     endpoint = serve(guesser(split.train[0]))
     assert buy(endpoint, "--max-secrets", 1)[0] == 0

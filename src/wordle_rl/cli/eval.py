@@ -57,8 +57,8 @@ def eval_player(
     """Play secrets and measure: six turns, strict dictionary, no retries.
 
     Args:
-        player: solver, consistent, random, openai:MODEL, a model or run directory, or a model of the hub (USER/NAME,
-            or USER/NAME@REVISION).
+        player: solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run
+            directory, or a model of the hub (USER/NAME, or USER/NAME@REVISION).
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the model's run, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it

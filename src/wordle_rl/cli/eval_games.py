@@ -25,7 +25,7 @@ from wordle_rl.evaluate import (
     save_csv,
     with_regret,
 )
-from wordle_rl.evaluate.players import Player
+from wordle_rl.evaluate.players import Player, shown_name
 from wordle_rl.models.directory import find_model, is_model, weights_mark
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import name_of
@@ -131,7 +131,7 @@ def _planned(who: Player, split: Split, source: Source, asked: EvalRequest, sett
     """The evaluation without its games."""
     conditions = replace(asked.conditions(who.prompter), boards=boards_name(settings, asked.seed))
     return Evaluation(
-        name=asked.name or Path(asked.player).name,
+        name=asked.name or shown_name(asked.player),
         player=who.label,
         parts=source.parts(split),
         rules=who.prompter.rules,

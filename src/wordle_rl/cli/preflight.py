@@ -28,13 +28,12 @@ def preflight(
     Args:
         settings: Config file and settings of the run.
         groups: Groups of games the model plays; 0: none, so that its weights are not needed.
-        memory_gib: With backend mlx: memory of the Mac that it is meant for, such as 16 or 48; None: this machine's.
+        memory_gib: With backend mlx, and with torch on a Mac: memory of the Mac that it is meant for, such as 16 or 48;
+            None: this machine's.
     """
     if groups < 0:
         raise ConfigError(f"groups {groups} must not be negative; 0 plays no games")
     config = settings.config()
-    if memory_gib is not None and config.backend != "mlx":
-        raise ConfigError('--memory-gib is for backend "mlx"; set it, or leave it out')
     look_at(config, groups, as_json, memory_gib)
 
 

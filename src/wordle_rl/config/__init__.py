@@ -49,7 +49,7 @@ from wordle_rl.config.rl_training import (
 )
 from wordle_rl.config.run import RunConfig, RunStage, Setting, setting_names
 from wordle_rl.config.stored import VERSION, VERSION_KEY, successor, upgraded
-from wordle_rl.config.teachers import LLMTeacherSettings, TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import LLMTeacherSettings, ServedName, TeacherSettings, TraceSettings, served_name
 from wordle_rl.config.training import (
     FixedRewardSettings,
     OptimizerSettings,
@@ -104,6 +104,7 @@ __all__ = [
     "SFTSettings",
     "SamplingSettings",
     "Section",
+    "ServedName",
     "Setting",
     "StartSettings",
     "TeacherSettings",
@@ -118,6 +119,7 @@ __all__ = [
     "load_config",
     "section_of",
     "seed_after",
+    "served_name",
     "setting_names",
     "stored_config",
     "successor",

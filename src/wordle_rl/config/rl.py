@@ -40,6 +40,7 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 _VLLM_IMPORTANCE_CAP = 2.0
+_ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
 
@@ -98,7 +99,8 @@ class SharedSettings(Section):
     optimizer: RLOptimizerSettings = RLOptimizerSettings()
     """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
     precision: Precision = "auto"
-    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it."""
+    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it, but fp32
+    on the GPU of a Mac."""
     gradient_checkpointing: bool = False
     """Trade time for memory."""
     sample_games: int = Field(4, ge=0)
@@ -155,10 +157,11 @@ class GRPOSettings(Section):
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
-    engine: Literal["transformers", "vllm"] = "transformers"
-    """Rollout engine: `transformers` with the trained model itself, or `vllm` with a copy of its weights."""
+    engine: str = "transformers"
+    """Rollout engine: `transformers` with the trained model itself, `vllm` with a copy of its weights in each process,
+    or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
     vllm: VLLMSettings = VLLMSettings()
-    """The vLLM engine, with engine `vllm`."""
+    """The vLLM engine, with engine `vllm`; a server has options of its own."""
     max_importance_ratio: float | None = Field(None, ge=0)
     """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
     at most this. 0: off. None: 2 with vLLM, else 0."""
@@ -209,12 +212,23 @@ class GRPOSettings(Section):
     def importance_cap(self) -> float:
         """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
         if self.max_importance_ratio is None:
-            return _VLLM_IMPORTANCE_CAP if self.engine == "vllm" else 0.0
+            return _VLLM_IMPORTANCE_CAP if self.plays_by_vllm else 0.0
         return self.max_importance_ratio
+
+    @property
+    def plays_by_vllm(self) -> bool:
+        """True if a vLLM engine plays, here or on a server."""
+        return self.engine != "transformers"
+
+    @property
+    def server(self) -> str:
+        """Address of the vLLM server that plays; empty: none does."""
+        return self.engine if _ADDRESS.fullmatch(self.engine) else ""
 
     def check(self) -> None:
         """Refuse settings of GRPO that contradict each other."""
         super().check()
+        self._check_engine()
         if self.turn_candidates > 1 and self.credit != "guess":
             raise ValueError(
                 f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
@@ -240,6 +254,18 @@ class GRPOSettings(Section):
             )
         self._check_alphas()
 
+    def _check_engine(self) -> None:
+        if self.engine not in {"transformers", "vllm"} and not self.server:
+            raise ValueError(
+                f"engine {self.engine!r} is none of transformers, vllm and the address of a vLLM server, such as "
+                "http://localhost:8000; give one of them"
+            )
+        if self.server and self.vllm != VLLMSettings():
+            raise ValueError(
+                f"vllm is for an engine in this process, and {self.server} was started with options of its own; "
+                "leave it out"
+            )
+
     def _check_alphas(self) -> None:
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
@@ -248,7 +274,7 @@ class GRPOSettings(Section):
             return
         if not self.validate_every_steps:
             raise ValueError("interpolation_alphas are chosen from by validation; set validate_every_steps")
-        if self.engine == "vllm":
+        if self.plays_by_vllm:
             raise ValueError(
                 "interpolation_alphas other than 1 are played by transformers; leave them out, or the engine"
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from wordle_rl.config.base import Count, Section
+from wordle_rl.config.base import ConfigError, Count, Section
 from wordle_rl.config.model import GameSettings
 from wordle_rl.words.split import SplitName
 
@@ -81,13 +81,40 @@ class TraceSettings(Section):
             )
 
 
+class ServedName(NamedTuple):
+    """A model behind an endpoint: the name it is shown under, and the one it is asked for by."""
+
+    alias: str
+    model: str
+
+
+def served_name(name: str) -> ServedName:
+    """Read `ALIAS=MODEL`; a name without an alias is its own.
+
+    Raises:
+        ConfigError: If one of both is empty.
+
+    Examples:
+        >>> served_name("mine=runs/quickstart/grpo")
+        ServedName(alias='mine', model='runs/quickstart/grpo')
+        >>> served_name("gpt-5").alias
+        'gpt-5'
+    """
+    alias, equals, model = name.partition("=")
+    if not equals:
+        return ServedName(name, name)
+    if not alias or not model:
+        raise ConfigError(f"{name!r} names no model under an alias; give ALIAS=MODEL, or MODEL alone")
+    return ServedName(alias, model)
+
+
 class LLMTeacherSettings(Section):
     """A language model as teacher, behind any OpenAI-compatible endpoint."""
 
     provider: str | None = None
     """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or an address; left out: local."""
     model: str = ""
-    """Model name as the endpoint knows it."""
+    """Model name as the endpoint knows it; `ALIAS=MODEL` asks for MODEL and names the teacher ALIAS in the file."""
     split: SplitName = "train"
     """Secrets to play."""
     words_file: Path | None = None

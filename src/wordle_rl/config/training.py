@@ -79,7 +79,7 @@ class SFTSettings(Section):
     optimizer: OptimizerSettings = OptimizerSettings()
     """Optimizer and schedule."""
     precision: Precision = "auto"
-    """`bf16` autocast or `fp32`; `auto`: bf16 where the processor computes in it."""
+    """`bf16` autocast or `fp32`; `auto`: bf16 where the processor computes in it, fp32 on the GPU of a Mac."""
     gradient_checkpointing: bool = False
     """Trade time for memory."""
     save_steps: int = Field(0, ge=0)

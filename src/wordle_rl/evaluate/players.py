@@ -19,6 +19,7 @@ from wordle_rl.config import (
     SamplingSettings,
     WordSettings,
     check_seed,
+    served_name,
 )
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.backends import find_backend
@@ -120,7 +121,8 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL`, a model or run directory, or USER/NAME of the hub.
+        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory, or
+            USER/NAME of the hub.
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
@@ -148,7 +150,7 @@ def make_player(
         return Player(name, _without_model(name, words, prompter, solver, seed), prompter)
     if name.startswith("openai:"):
         prompter = (game or GameSettings()).prompter(words.word_length)
-        served, bounds = name.removeprefix("openai:"), patience or PatienceSettings()
+        served, bounds = served_name(name.removeprefix("openai:")).model, patience or PatienceSettings()
         asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
         return Player(name, asked, prompter)
     directory = _find_player(name)
@@ -192,6 +194,13 @@ def _endpoint(
     return OpenAISampler(
         endpoint, model, sampling, patience, thinking, endpoint_default_sampling=endpoint_default_sampling
     )
+
+
+def shown_name(name: str) -> str:
+    """The name of a player in tables: an endpoint's model by its alias, any other path or name by its last part."""
+    if name.startswith("openai:") and "=" in name:
+        return served_name(name.removeprefix("openai:")).alias
+    return Path(name).name
 
 
 def model_sampler(

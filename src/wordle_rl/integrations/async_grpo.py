@@ -13,12 +13,10 @@ settings that say otherwise are refused. Its attention is FlashAttention 3, so t
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.request import urlopen
 
 import tyro
 from datasets import Dataset
@@ -43,6 +41,7 @@ from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_a
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.runs.logs import rewind
 from wordle_rl.samplers.base import check_vllm
+from wordle_rl.samplers.vllm_server import served_models
 from wordle_rl.training.checkpoints import last_checkpoint, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
@@ -246,16 +245,15 @@ def server_length(asynchronous: AsyncSettings, model: str) -> int:
         ConfigError: If nothing answers at the address, or it serves another model.
     """
     server = asynchronous.server
-    try:
-        with urlopen(f"{server.rstrip('/')}/v1/models", timeout=asynchronous.lookup_timeout_s) as reply:
-            served = {str(card["id"]): card["max_model_len"] for card in json.load(reply)["data"]}
-    except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something else
-        raise ConfigError(f"no vLLM server answers at {server}; start it, or correct --server") from None
+    models = served_models(server, timeout_s=asynchronous.lookup_timeout_s)
+    if models is None:
+        raise ConfigError(f"no vLLM server answers at {server}; start it, or correct --server")
+    served = {each.name: each.max_length for each in models}
     if model not in served:
         raise ConfigError(
             f"{server} serves {', '.join(served) or 'no model'}; start it with --served-model-name {model}"
         )
-    return int(served[model])
+    return served[model]
 
 
 def check_length(config: RunConfig, words: WordList, codec: ChatCodec, max_length: int) -> None:

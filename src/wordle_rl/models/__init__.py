@@ -3,6 +3,7 @@
 tiny.py       the embedded model: a small Qwen3-architecture model and its tokenizer, made here
 directory.py  model directories and the settings stored with them
 loading.py    load_model(), load_codec(), load_numbers(), save_model()
+device.py     device of this process: GPU, GPU of a Mac, processor
 numbers.py    `ModelNumbers`, `Device`: sizes for memory estimates
 adapters.py   LoRA and 4-bit bases
 multimodal.py the language part of a model that can also see

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,8 +36,9 @@ from wordle_rl.models.adapters import (
     num_four_bit,
     shape_adapters,
 )
+from wordle_rl.models.device import check_bf16, device_kind, device_of_process
 from wordle_rl.models.multimodal import language_config, load_language_model
-from wordle_rl.models.numbers import Device, ModelNumbers, main_memory_bytes
+from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.samplers.kv_cache import num_shared_layers
@@ -110,13 +110,6 @@ def _load_weights(settings: ModelSettings, device_map: str | None = None) -> Pre
     return model
 
 
-def device_of_process() -> torch.device:
-    """Device of this process: a GPU of its own if there is one."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-
-
 def attention_of(settings: ModelSettings) -> str | None:
     """The attention to use; None: the library's choice.
 
@@ -125,7 +118,7 @@ def attention_of(settings: ModelSettings) -> str | None:
     """
     attention = settings.attn_implementation
     if attention is None:
-        return None if torch.cuda.is_available() else "eager"
+        return None if device_kind() == "cuda" else "eager"
     if attention == "flash_attention_2":
         if find_spec("flash_attn") is None:
             raise ConfigError(
@@ -151,6 +144,8 @@ def check_packages(settings: ModelSettings) -> None:
         ConfigError: If something is missing; the message says how to get it.
     """
     attention_of(settings)
+    if settings.dtype == "bfloat16":
+        check_bf16('model.dtype "bfloat16"')
     if settings.load_in_4bit:
         four_bit_arguments(device_of_process())
     if settings.liger_kernels and find_spec("liger_kernel") is None:
@@ -335,14 +330,6 @@ def _largest(text: PreTrainedConfig, name: str) -> int | None:
         size = getattr(layer, name, None)
         sizes += size if isinstance(size, list) else [size or 0]
     return max(sizes, default=0) or None
-
-
-def device_memory() -> Device:
-    """Device that a model is trained on: the GPUs, else main memory."""
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
-        return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())
-    return Device("main memory", main_memory_bytes())
 
 
 def context_length(model: PreTrainedModel) -> int | None:

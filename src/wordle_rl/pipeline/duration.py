@@ -17,6 +17,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
+from wordle_rl.models.device import device_kind
 from wordle_rl.models.loading import load_model
 from wordle_rl.preflight.before_run import Todo
 from wordle_rl.preflight.teacher_sample import teacher_examples
@@ -40,7 +41,7 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
     if (
         config.backend != "torch"
         or config.model.path != "tiny"
-        or torch.cuda.is_available()
+        or device_kind() != "cpu"
         or not (todo.sft or todo.play)
     ):
         return {}

@@ -176,10 +176,14 @@ def _trackers(plan: Plan) -> list[Finding]:
 
 
 def _packages(plan: Plan) -> list[Finding]:
+    from wordle_rl.models.device import check_bf16
     from wordle_rl.models.loading import check_packages
 
     if plan.trains:
         check_packages(plan.config.model)
+    for section, precision in (("sft", plan.config.sft.precision), ("rl", plan.config.rl.precision)):
+        if precision == "bf16" and (section in plan.ahead or (section == "rl" and plan.plays)):
+            check_bf16(f'{section}.precision "bf16"')
     return []
 
 

@@ -100,14 +100,24 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
         model: Where the stages begin: the base model, or what SFT made of it.
         stages: `sft`, the name of the algorithm, `eval`; others are not counted.
     """
-    from wordle_rl.models.loading import device_memory, load_numbers
+    from wordle_rl.models.device import device_memory
+    from wordle_rl.models.loading import load_numbers
 
     if config.backend == "mlx":
         works = unified_works(config, load_numbers(model), None, None, num_secrets=1)
         return check_unified({stage: needed for stage, needed in works.items() if stage in stages}, unified_memory())
     memory = stage_memory(config, load_numbers(model), None, None, num_secrets=1)
     ahead: dict[MemoryStage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
+    if shares_memory(config):
+        return check_unified(ahead, unified_memory())
     return check_memory(ahead, device_memory(), engine_beside(config), sharding())
+
+
+def shares_memory(config: RunConfig) -> bool:
+    """True if the GPU of a run shares the main memory of the machine: a Mac's, by MLX or by torch."""
+    from wordle_rl.models.device import device_kind
+
+    return config.backend == "mlx" or device_kind() == "mps"
 
 
 def engine_beside(config: RunConfig) -> VLLMSettings | None:

@@ -160,13 +160,13 @@ def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -
     micro = grpo.micro_batch_size or games
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.rules.max_replies if row_per_turn else 1
-    plays = grpo.engine != "vllm"
+    plays = not grpo.plays_by_vllm
     return replace(
         _trained(grpo, micro * rows_per_game, length, half),
         cached_games=games if plays else 0,
         group_size=grpo.group_size if plays else 0,
         reference=grpo.beta > 0,
-        engine=not plays,
+        engine=grpo.engine == "vllm",
     )
 
 

@@ -55,12 +55,14 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
 
 def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
     """Check that vLLM is installed where it is to play, and can play the model; `adapts`: model.path is an adapter."""
-    grpo = config.grpo.engine if config.algorithm == "grpo" and not config.grpo.is_skipped else "transformers"
-    asked = [name for name, engine in (("grpo", grpo), ("eval", config.eval.engine)) if engine == "vllm"]
+    plays = config.algorithm == "grpo" and not config.grpo.is_skipped and config.grpo.plays_by_vllm
+    asked = {"grpo": config.grpo.engine} if plays else {}
+    if config.eval.engine == "vllm":
+        asked["eval"] = config.eval.engine
     findings = []
     if asked:
         try:
-            check_vllm(" and ".join(f'{name}.engine "vllm"' for name in asked))
+            check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
         except ConfigError as error:
             findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":

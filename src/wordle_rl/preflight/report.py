@@ -17,7 +17,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.models.backends import find_backend
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.device import check_memory, engine_beside, stage_memory
+from wordle_rl.preflight.device import check_memory, engine_beside, shares_memory, stage_memory
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.preflight.template import sample_game, token_text
@@ -133,21 +133,24 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
     Args:
         config: Every setting.
         num_groups: Groups of games the model plays; 0: none, so that its weights are not needed.
-        memory_gib: With backend mlx: memory of the machine that is meant; None: this one's.
+        memory_gib: With backend mlx, and with torch on a Mac: memory of the machine that is meant; None: this one's.
 
     Raises:
         ConfigError: If there is no way to look, because torch is missing or the words are.
     """
     try:
-        from wordle_rl.models.loading import device_memory
+        from wordle_rl.models.device import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
+    unified = shares_memory(config)
+    if memory_gib is not None and not unified:
+        raise ConfigError('--memory-gib is for backend "mlx", and for torch on a Mac; leave it out')
     planned = _Planned(Plan.whole(config, ValidationFile.of(config).context))
     numbers, codec, _ = planned.plan.model
     report = Preflight(tuple(findings_of(planned.plan)), numbers)
     if numbers is None:
         return report
-    report = replace(report, device=unified_memory(memory_gib) if config.backend == "mlx" else device_memory())
+    report = replace(report, device=unified_memory(memory_gib) if unified else device_memory())
     if codec is not None:
         report = _with_texts(report, codec, planned)
     report = _with_memory(report, numbers, planned)
@@ -224,7 +227,10 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
             memory = stage_memory(config, numbers, *lengths, num_secrets)
         except ConfigError:  # of a package or a kernel, a finding already
             return report
-        found = check_memory(memory, report.device, engine_beside(config), sharding())
+        if shares_memory(config):
+            found = check_unified(memory, report.device)
+        else:
+            found = check_memory(memory, report.device, engine_beside(config), sharding())
     known = {finding.message for finding in report.findings if finding.level == "problem"}
     more = [finding for finding in found if finding.message not in known]
     return replace(report, findings=(*report.findings, *more), memory=memory)

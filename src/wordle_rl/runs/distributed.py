@@ -86,13 +86,16 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
         ConfigError: With the setting and its fix.
     """
     sharded = _is_sharded()
-    if "sft" in stages and sharded:
-        check_sharded(config.sft.optimizer, "sft")
+    if "sft" in stages:
+        check_offloaded(config.sft.optimizer, "sft")
+        if sharded:
+            check_sharded(config.sft.optimizer, "sft")
     if config.algorithm not in stages:
         return
     if config.algorithm != "grpo":
         check_alone(config.algorithm)
         return
+    check_offloaded(config.rl.optimizer, "rl")
     if config.grpo.engine == "vllm":
         check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
@@ -138,6 +141,24 @@ def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
         )
 
 
+def check_offloaded(optimizer: OptimizerSettings, section: str) -> None:
+    """Refuse an optimizer in whose place accelerate silently puts DeepSpeed's Adam, where its state is in main memory.
+
+    Args:
+        optimizer: Optimizer and schedule.
+        section: `sft` or `rl`, for the message.
+
+    Raises:
+        ConfigError: If it is Muon, and the launch file moves it to main memory.
+    """
+    place = os.environ.get("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none")
+    if _is_set("ACCELERATE_USE_DEEPSPEED") and place != "none" and optimizer.name == "muon":
+        raise ConfigError(
+            f"{section}.optimizer.name 'muon' is none that DeepSpeed has in main memory, where the launch file puts "
+            "the optimizer; use adamw"
+        )
+
+
 def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
     """Refuse GRPO that needs whole weights on each process where they are sharded over processes.
 
@@ -145,7 +166,7 @@ def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
         ConfigError: If it does.
     """
     told = "the launch file shards the model (FSDP or ZeRO-3): "
-    if settings.engine != "vllm":
+    if not settings.plays_by_vllm:
         raise ConfigError(
             f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
             'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'

@@ -77,6 +77,8 @@ def hardware() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         facts["accelerator"] = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    elif torch is not None and torch.backends.mps.is_available():
+        facts["accelerator"] = "Apple GPU (Metal)"
     return facts
 
 

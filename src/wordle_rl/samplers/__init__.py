@@ -11,6 +11,7 @@ Each backend is imported from its own module.
     drawing.py       the next token of every row
     constrain.py     completions whose guess can only be a listed word
     vllm.py          a vLLM engine in this process
+    vllm_server.py   a vLLM server, asked for tokens
     endpoint/        models behind an OpenAI-compatible server
     run_async.py     asynchronous work from synchronous code
 """

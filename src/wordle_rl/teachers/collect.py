@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after
+from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_files import SettingsFile, TraceFile, write_csv_files
 from wordle_rl.runs import exclusive_lock
@@ -107,7 +107,8 @@ def collect(
     """
     if not settings.model:
         raise ConfigError("name the teacher with --model, as the endpoint knows it")
-    if settings.model == "solver":
+    teacher_name, served = served_name(settings.model)
+    if teacher_name == "solver":
         raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
@@ -117,18 +118,18 @@ def collect(
             console.print(
                 f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
             )
-        asked, record = _asked_for(words, settings), SettingsFile(path)
-        if any(model == settings.model for _, _, model in file.finished):
-            record.check(settings.model, asked)
+        asked, record = {**_asked_for(words, settings), "model": served}, SettingsFile(path)
+        if any(model == teacher_name for _, _, model in file.finished):
+            record.check(teacher_name, asked)
         jobs = [
             Job(secret, seed_after(seed, number)) for number in range(settings.games_per_word) for secret in secrets
         ]
-        missing = [job for job in jobs if (job.secret, job.seed, settings.model) not in file.finished]
-        teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, settings.model))
+        missing = [job for job in jobs if (job.secret, job.seed, teacher_name) not in file.finished]
+        teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, teacher_name))
         try:
             if missing:
                 teacher.check()
-                _play(teacher, missing, file, lambda: record.keep(settings.model, asked), console)
+                _play(teacher, missing, file, lambda: record.keep(teacher_name, asked), console)
         finally:
             if csv_directory is not None:
                 write_csv_files(path, csv_directory)
@@ -144,7 +145,7 @@ def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
 def _play(
     teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, on_finished: Callable[[], None], console: Console
 ) -> None:
-    with show_progress(console, teacher.settings.model, len(jobs)) as advance:
+    with show_progress(console, served_name(teacher.settings.model).alias, len(jobs)) as advance:
 
         def keep(trace: Trace) -> None:
             if trace.error is None:

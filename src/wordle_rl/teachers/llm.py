@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings
+from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Guess
@@ -147,7 +147,7 @@ class LLMTeacher:
         waiting, settings = iter(jobs), self.settings
         async with EndpointClient(
             self.endpoint,
-            model=settings.model,
+            model=served_name(settings.model).model,
             max_completion_tokens=settings.max_completion_tokens,
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -204,7 +204,7 @@ class LLMTeacher:
         return Trace(
             secret=job.secret,
             turns=_turns_of(env, replies, self.endpoint.without_key),
-            teacher=self.settings.model,
+            teacher=served_name(self.settings.model).alias,
             seed=job.seed,
             error=error,
             prompt_tokens=spent.prompt_tokens if spent.known else 0,

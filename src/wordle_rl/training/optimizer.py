@@ -12,6 +12,7 @@ from torch.optim import AdamW, Optimizer
 
 from wordle_rl.config import OptimizerSettings, Precision
 from wordle_rl.models.adapters import adapters_to_float32
+from wordle_rl.models.device import autocasts_to_bf16
 from wordle_rl.training.muon import GroupedMuon
 
 
@@ -49,12 +50,10 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
 
 
 def wants_bf16(precision: Precision) -> bool:
-    """True if to train under bfloat16 autocast; `auto` asks the processor."""
+    """True if to train under bfloat16 autocast; `auto` asks the device."""
     if precision != "auto":
         return precision == "bf16"
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return autocasts_to_bf16()
 
 
 class MuonWithAdamW(Optimizer):

@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings, Precision
+from wordle_rl.models.device import device_kind
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
@@ -151,7 +152,8 @@ def trainer_arguments(
         "learning_rate": optimizer.learning_rate,
         "max_grad_norm": optimizer.max_grad_norm,
         "bf16": wants_bf16(precision),
-        "use_cpu": not torch.cuda.is_available(),
+        "use_cpu": device_kind() == "cpu",
+        "dataloader_pin_memory": device_kind() != "mps",  # there is no other memory to copy to, and torch warns
         "gradient_checkpointing": gradient_checkpointing,
         "seed": seed,
         "disable_tqdm": True,

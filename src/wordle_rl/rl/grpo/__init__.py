@@ -11,6 +11,7 @@
     gather.py                metrics and states of several processes as one
     micro_batches.py         rows of similar length share a backward pass
     vllm.py                  a vLLM engine colocated with the training
+    vllm_server.py           a vLLM server that gets the weights of each step
     checkpoint_selection.py  which weights of a run are kept
 
 Begin with train.py, rollouts.py and trainer.py.

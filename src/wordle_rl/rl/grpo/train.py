@@ -29,6 +29,7 @@ from wordle_rl.rl.grpo.rollouts import GroupRollouts, rewind_games
 from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
 from wordle_rl.rl.grpo.validation import Validation
 from wordle_rl.rl.grpo.vllm import check_colocated, release_engine, vllm_arguments
+from wordle_rl.rl.grpo.vllm_server import check_server, leave_server, server_arguments
 from wordle_rl.rl.grpo.weight_store import TorchWeights
 from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs import STEPS, BufferedRun, Run
@@ -99,7 +100,7 @@ def train_grpo(
         RunError: If the loss is not finite for too many steps in a row.
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
-    _check_before_training(settings, model)
+    _check_before_training(settings, setup, model, codec)
     directory = run.directory / "grpo"
     checkpoints = directory / "checkpoints"
     if is_first():
@@ -126,7 +127,7 @@ def train_grpo(
         _check_launch(trainer, settings, has_adapters(model))
         best = None
         if settings.validate_every_steps:
-            player = trainer.open_sampler if settings.engine == "vllm" else None
+            player = trainer.open_sampler if settings.plays_by_vllm else None
             sampling, shown = settings.sampling, settings.sample_games
             validation = Validation(model, codec, setup, sampling, log, shown, player, rollouts.reward_of)
             every, alphas = settings.validate_every_steps, settings.interpolation_alphas
@@ -152,8 +153,8 @@ def train_grpo(
     log.detach_trackers()
     if best is not None:
         best.take_best(trainer.state.global_step or settings.steps)  # 0: nothing was left to train
-    if settings.engine == "vllm":
-        release_engine(trainer)
+    if settings.plays_by_vllm:
+        (leave_server if settings.server else release_engine)(trainer)
     save_trained(trainer, codec, directory)
     if is_first():
         _tidy(directory, best, on_saved)
@@ -169,10 +170,12 @@ def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], 
         best.forget()
 
 
-def _check_before_training(settings: GRPOTraining, model: PreTrainedModel) -> None:
+def _check_before_training(settings: GRPOTraining, setup: GameSetup, model: PreTrainedModel, codec: ChatCodec) -> None:
     """Refuse a context without room for a reply, an engine that cannot play the model, a reference of another kind."""
     prompt_budget(model, settings.sampling)
-    if settings.engine == "vllm":
+    if settings.server:
+        check_server(settings, model, setup.words, setup.prompter, codec)
+    elif settings.plays_by_vllm:
         check_colocated(settings, model)
     if settings.beta and not has_adapters(model) and _reads_a_part(model):
         raise ConfigError(
@@ -203,7 +206,9 @@ def _engine_arguments(
     settings: GRPOTraining, setup: GameSetup, codec: ChatCodec, context: int | None
 ) -> dict[str, Any]:
     """TRL's settings of vLLM; none where it does not play."""
-    if settings.engine != "vllm":
+    if settings.server:
+        return server_arguments(settings.server)
+    if not settings.plays_by_vllm:
         return {}
     return vllm_arguments(settings, setup.words, setup.prompter, codec, context)
 

@@ -36,6 +36,7 @@ from wordle_rl.rl.grpo.layout import Rows
 from wordle_rl.rl.grpo.micro_batches import by_length, trimmed
 from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
 from wordle_rl.rl.grpo.vllm import colocated_player, send_weights
+from wordle_rl.rl.grpo.vllm_server import server_player
 from wordle_rl.rl.setup import prompt_budget
 from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.distributed import is_first
@@ -101,6 +102,10 @@ class WordleGRPOTrainer(WholeCheckpoints, GRPOTrainer):
     @contextmanager
     def open_sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
         """A sampler over the current weights, and the longest prompt that leaves room for a completion."""
+        if server := self._settings.server:
+            with server_player(self, server, self._codec, sampling, seed) as served:
+                yield served
+            return
         if self.use_vllm:
             with colocated_player(self, self._codec, sampling, seed) as player:
                 yield player

@@ -82,6 +82,8 @@ def check_colocated(settings: GRPOSettings, model: PreTrainedModel) -> None:
 def send_weights(trainer: GRPOTrainer) -> float:
     """Give the engine the weights of this step, unless it has them; every process must call this.
 
+    A server gets them from the first process alone, and the others wait until it has them.
+
     Returns:
         The seconds it took.
 
@@ -90,10 +92,14 @@ def send_weights(trainer: GRPOTrainer) -> float:
     """
     generation, step = trainer.vllm_generation, trainer.state.global_step
     started = time.perf_counter()
-    if step != trainer._last_loaded_step or generation._llm_weights_sleeping:
-        _check_takes_weights(trainer)
+    colocated = trainer.vllm_mode == "colocate"
+    if step != trainer._last_loaded_step or (colocated and generation._llm_weights_sleeping):
+        if colocated:
+            _check_takes_weights(trainer)
         generation.sync_weights()
         trainer._last_loaded_step = step
+        if not colocated:
+            trainer.accelerator.wait_for_everyone()
     return time.perf_counter() - started
 
 

@@ -1,0 +1,124 @@
+"""Laws of the device: a GPU, else the GPU of a Mac, else the processor; nothing is asked of Metal that it has not.
+
+No Mac is here: torch is told that it is on one, and what would run there is looked at, or run on the processor.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training_fixtures import write_config
+
+import wordle_rl.models.loading as loading_module
+from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, load_config
+from wordle_rl.models.device import check_bf16, device_kind, device_memory, device_of_process
+from wordle_rl.models.loading import attention_of, check_packages, load_model
+from wordle_rl.models.numbers import Device
+from wordle_rl.preflight.device import check_memory, check_room
+from wordle_rl.preflight.memory import MemoryEstimate
+from wordle_rl.preflight.unified_memory import unified_memory
+from wordle_rl.runs.provenance import hardware
+from wordle_rl.training.optimizer import wants_bf16
+from wordle_rl.training.trainer import trainer_arguments
+
+
+@pytest.fixture
+def mac(monkeypatch):
+    """A Mac, as far as torch is asked; called with False, one whose system is too old for bfloat16."""
+
+    def be(has_bf16: bool = True) -> None:
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+        monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: has_bf16 or major < 14)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    be()
+    return be
+
+
+def arguments(tmp_path) -> dict:
+    return trainer_arguments(OptimizerSettings(), "auto", False, tmp_path, 0)
+
+
+def test_a_mac_plays_and_trains_on_its_gpu(mac, tmp_path) -> None:
+    assert device_kind() == "mps"
+    assert device_of_process() == torch.device("mps")
+    given = arguments(tmp_path)
+    assert not given["use_cpu"], "transformers then takes the GPU by itself"
+    assert not given["dataloader_pin_memory"]
+    assert attention_of(ModelSettings()) == "eager", "as on a processor, which tests run"
+    assert hardware()["accelerator"] == "Apple GPU (Metal)"
+    assert device_memory().name == "main memory"
+
+
+def test_a_gpu_of_its_own_comes_first_and_a_processor_last(mac, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert device_of_process() == torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device_of_process() == torch.device("cpu")
+    assert arguments(tmp_path)["use_cpu"]
+
+
+def test_several_processes_of_a_mac_train_on_its_processor(mac, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert device_of_process() == torch.device("cpu")
+    assert arguments(tmp_path)["use_cpu"]
+
+
+def test_models_are_put_where_this_process_computes(monkeypatch) -> None:
+    monkeypatch.setattr(loading_module, "device_of_process", lambda: torch.device("meta"))  # any that is not the usual
+    assert load_model(ModelSettings(), 0)[0].device.type == "meta"
+
+
+def test_a_mac_trains_in_float32_unless_bfloat16_is_asked_for(mac, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    assert [wants_bf16(precision) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert wants_bf16("auto"), "the processor here would"
+
+
+def test_bfloat16_is_refused_before_macos_14(mac, cli, tmp_path, word_directory) -> None:
+    check_bf16("x")
+    check_packages(ModelSettings(dtype="bfloat16"))
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    mac(has_bf16=False)
+    check_packages(ModelSettings())
+    with pytest.raises(ConfigError, match=r'model.dtype "bfloat16" needs macOS 14 or newer'):
+        check_packages(ModelSettings(dtype="bfloat16"))
+    for section in ("sft", "rl"):
+        code, _, err = cli("run", config, "--out", tmp_path / "out", f"--{section}.precision", "bf16")
+        assert code == 2
+        assert f'{section}.precision "bf16" needs macOS 14 or newer on the GPU of a Mac; use float32 (fp32)' in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_would_swap_is_refused_before_it_begins(mac, monkeypatch, tmp_path, word_directory, cli) -> None:
+    path = write_config(tmp_path / "mini.toml", word_directory)
+    config = load_config(path)
+    assert check_room(config, config.model, {"sft", "grpo"}) == []
+    tiny = unified_memory(0.001)
+    monkeypatch.setattr("wordle_rl.preflight.device.unified_memory", lambda: tiny)
+    found = check_room(config, config.model, {"sft", "grpo"})
+    assert {finding.level for finding in found} == {"problem"}, "elsewhere a rough total is a warning"
+    assert all("it would swap" in finding.message for finding in found)
+    code, _, err = cli("run", path, "--out", tmp_path / "out")
+    assert code == 2
+    assert "it would swap" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_memory_of_another_mac_may_be_asked_about(mac, tmp_path, word_directory, cli) -> None:
+    path = write_config(tmp_path / "mini.toml", word_directory)
+    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 16)
+    assert code == 0
+    assert "unified memory of 16 GiB" in out
+    code, out, err = cli("preflight", path, "--groups", 0, "--memory-gib", 0.001)
+    assert code == 2
+    assert "it would swap" in out + err
+
+
+def test_a_rough_total_stays_a_warning_where_there_is_memory_of_its_own() -> None:
+    rough = MemoryEstimate(1, 0, 0, 0, 10, 0, 0, 0)
+    assert [finding.level for finding in check_memory({"sft": rough}, Device("card", 5))] == ["warning"]

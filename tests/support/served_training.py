@@ -1,0 +1,90 @@
+"""What each process of a GRPO training does whose games a vLLM server plays; `test_vllm_server` starts two of them.
+
+Games of the first process end after one turn, those of the second after three: they ask different numbers of times.
+
+torchrun --nproc-per-node 2 tests/support/served_training.py WORDS SERVER OUT
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from contexts import context_for
+from fake_vllm import fake_vllm
+from fake_vllm_server import without_nccl
+from group_games import Schedule
+from training_fixtures import compact, fast
+
+import wordle_rl.rl.grpo.train as grpo_module
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.rl.grpo.play import GroupPlayer
+from wordle_rl.rl.grpo.rollouts import GroupRollouts
+from wordle_rl.rl.grpo.train import train_grpo
+from wordle_rl.rl.setup import GameSetup
+from wordle_rl.runs import Run
+from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
+from wordle_rl.samplers.vllm_server import ServerSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
+
+SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
+STEPS, TURNS = 3, 3
+
+
+def by_length(_transcript, turn) -> float:
+    return len(turn.reply) % 5 / 4
+
+
+class Paying(GroupRollouts):
+    """Rewards that differ within a group of games that nobody wins."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.schedule = Schedule(by_length)
+
+
+def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int]]:
+    """Train a model from nothing; it, and the number of requests of each call to the sampler."""
+    asked: list[int] = []
+    sample = ServerSampler.sample
+
+    def counted(self, requests):
+        asked.append(len(requests))
+        return sample(self, requests)
+
+    ServerSampler.sample = counted  # type: ignore[method-assign]
+    if is_first():
+        GroupPlayer.should_stop = lambda *_: True  # type: ignore[method-assign]
+    grpo_module.GroupRollouts = Paying  # type: ignore[misc]
+    tokenizer, word_list = make_tokenizer(), load_words(words)
+    model = make_model(tokenizer, **SIZE, seed=0)
+    if is_first():
+        Run.create(out, RunConfig(), split_secrets(word_list))
+    wait_for_all()
+    settings = GRPOTraining(
+        steps=STEPS, groups_per_step=1, group_size=4, precision="fp32", optimizer=fast(), max_refills=0,
+        sampling=SamplingSettings(max_completion_tokens=6), engine=server,
+    )  # fmt: skip
+    context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list, use_cache=False))
+    train_grpo(model, ChatCodec(tokenizer), GameSetup(context, word_list.answers), settings, Run(out))
+    return model, asked
+
+
+if __name__ == "__main__":
+    sys.modules["vllm"] = fake_vllm()
+    out = Path(sys.argv[3])
+    with pytest.MonkeyPatch.context() as patch:
+        without_nccl(patch)
+        trained, asked = train(sys.argv[1], sys.argv[2], out)
+    torch.save(trained.state_dict(), out / f"rank{process_index()}.pt")
+    (out / f"rank{process_index()}.json").write_text(json.dumps(asked))
+    leave_process_group()
+    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end.
+    sys.stdout.flush()
+    os._exit(0)
