@@ -61,7 +61,7 @@ def test_the_commands_of_a_server_that_plays_go_together(tmp_path, monkeypatch) 
     text, _ = blocks(EIGHT_GPUS, "text")
     (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    shutil.copy(ROOT / "configs" / "quickstart.toml", tmp_path / "CONFIG.toml")
+    shutil.copy(ROOT / "configs" / "recipes" / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
     monkeypatch.chdir(tmp_path)
     asked = []
     monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append((config, out)))
