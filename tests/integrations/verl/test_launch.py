@@ -1,11 +1,7 @@
 """A whole training by `wordle-rl verl` on a CPU: two processes on two Ray nodes, resumed where an epoch ends."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +9,7 @@ import pytest
 pytest.importorskip("verl")
 
 from training_fixtures import write_config
+from verl_cluster import train
 from verl_games import verl_run
 
 from wordle_rl.cli import main
@@ -22,49 +19,12 @@ from wordle_rl.runs import read_jsonl
 
 pytestmark = pytest.mark.slow
 
-SUPPORT = Path(__file__).parents[2] / "support"
-PROCESSOR = {"VERL_USE_EXTERNAL_MODULES": "verl_cpu", "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
 GROUPS, EPOCH = 24, 2
 """Secrets a step, and steps in which all training secrets of the small list have been played."""
-
-OVERRIDES = (
-    "trainer.device=cpu",
-    "actor_rollout_ref.actor.strategy=fsdp2",
-    "critic.strategy=fsdp2",
-    "actor_rollout_ref.model.use_remove_padding=false",
-    "actor_rollout_ref.actor.use_torch_compile=false",
-    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=false",
-    "data.dataloader_num_workers=0",
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
-)
-SIZES = ("--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """Address of two Ray nodes on this machine, each with a place for one training process."""
-    from ray.cluster_utils import Cluster
-
-    kept = {name: os.environ.get(name) for name in (*PROCESSOR, "PYTHONPATH")}
-    os.environ.update(PROCESSOR, PYTHONPATH=os.pathsep.join([*filter(None, [kept["PYTHONPATH"]]), str(SUPPORT)]))
-    node = {"num_cpus": 16, "num_gpus": 1, "object_store_memory": 200_000_000}
-    nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-    try:
-        nodes.add_node(**node)
-        yield nodes.address
-    finally:
-        nodes.shutdown()
-        for name, value in kept.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
-
-
-def train(config: Path, run: Path, address: str, *overrides: str) -> None:
-    """Carry out the command in a process of its own."""
-    words = ("verl", config, "--out", run, *SIZES, "--validate-every-steps", "2", "--overrides")
-    command = [sys.executable, "-m", "wordle_rl", *map(str, words), *OVERRIDES]
-    command += [f"++ray_kwargs.ray_init.address={address}", *overrides]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+OPTIONS = (
+    "--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160",
+    "--validate-every-steps", "2", "--val-batch-size", "1",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +37,11 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
     run = verl_run(directory / "run", word_directory, **changes)
     config = write_config(directory / "mini.toml", word_directory, **changes)
     assert load_config(config).grpo.steps == 4
-    train(config, run, cluster, "trainer.total_training_steps=2")
+    train(config, run, cluster, "trainer.total_training_steps=2", options=OPTIONS)
     assert last_weights(run).parents[1].name == "global_step_2"
     shutil.copytree(run / "grpo", directory / "after_two")
     shutil.rmtree(run / "grpo")
-    train(config, run, cluster)
+    train(config, run, cluster, options=OPTIONS)
     return run
 
 
