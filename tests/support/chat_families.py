@@ -79,9 +79,7 @@ def _byte_pairs(texts: tuple[str, ...] = ()) -> str:
     return str(tokenizer.to_str())
 
 
-def family_tokenizer(
-    name: str, template: str | None = None, texts: tuple[str, ...] = ()
-) -> PreTrainedTokenizerFast:
+def family_tokenizer(name: str, template: str | None = None, texts: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
     """A family's tokenizer in small, with its published template or the one given; few tokens for texts it has seen."""
     family = {**FAMILIES, **ENCODED_ALONE}[name]
     tokenizer = Tokenizer.from_str(_byte_pairs(texts))

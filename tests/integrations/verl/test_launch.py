@@ -13,8 +13,9 @@ from verl_cluster import train
 from verl_games import verl_run
 
 from wordle_rl.cli import main
-from wordle_rl.config import load_config
+from wordle_rl.env import WordleEnv
 from wordle_rl.integrations.verl.checkpoint import last_weights
+from wordle_rl.integrations.verl.play import run_games
 from wordle_rl.runs import read_jsonl
 
 pytestmark = pytest.mark.slow
@@ -23,20 +24,19 @@ GROUPS, EPOCH = 24, 2
 """Secrets a step, and steps in which all training secrets of the small list have been played."""
 OPTIONS = (
     "--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160",
-    "--validate-every-steps", "2", "--val-batch-size", "1",
+    "--validate-every-steps", "2", "--val-batch-size", "1", "--epochs", "2",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def trained(cluster, tmp_path_factory, word_directory) -> Path:
-    """A run of four steps, stopped after the second, where an epoch ends."""
+    """A run of two epochs of two steps each, stopped where the first one ends."""
     directory = tmp_path_factory.mktemp("verl")
-    changes = {"grpo__steps": "4", "grpo__groups_per_step": str(GROUPS), "grpo__save_steps": "2"}
+    changes = {"grpo__groups_per_step": str(GROUPS), "grpo__save_steps": "2"}
     changes["model__attn_implementation"] = '"eager"'
     changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
     config = write_config(directory / "mini.toml", word_directory, **changes)
-    assert load_config(config).grpo.steps == 4
     train(config, run, cluster, "trainer.total_training_steps=2", options=OPTIONS)
     assert last_weights(run).parents[1].name == "global_step_2"
     shutil.copytree(run / "grpo", directory / "after_two")
@@ -73,6 +73,19 @@ def test_each_validation_shows_every_validation_secret_with_its_board_and_reward
         earned = [turn["reward"] for turn in row["turns"]]
         assert row["reward"] == pytest.approx(sum(earned), abs=1e-3)
         assert all({"guess", "marks", "components"} <= set(turn) for turn in row["turns"])
+
+
+def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
+    games = run_games(trained, str(trained / "sft"))
+    rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn["given"] for turn in row["turns"])]
+    assert {row["stage"] for row in rows} == {"grpo", "validation"}
+    for row in rows:
+        env = WordleEnv(row["secret"], games.context.words, games.context.prompter)
+        for turn in row["turns"]:
+            env.step(turn["reply"])
+        reward = games.rubric.score(env.transcript, games.context.solver)
+        assert row["reward"] == pytest.approx(reward.total, abs=1e-3)
+        assert [turn["reward"] for turn in row["turns"]] == pytest.approx(reward.turn_rewards, abs=1e-3)
 
 
 def test_every_component_of_the_reward_is_logged_each_step(trained) -> None:
