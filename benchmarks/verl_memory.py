@@ -35,9 +35,11 @@ OPTIONS = (
 def held_by(process: psutil.Process) -> tuple[float, int, int]:
     """Proportional set size in MiB, threads and open files of a process; nothing of one that has ended."""
     try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return 0.0, 0, 0
         pss = process.memory_full_info().pss
         return pss / 2**20, process.num_threads(), process.num_fds()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+    except psutil.NoSuchProcess:  # of which a zombie is one
         return 0.0, 0, 0
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 SUPPORT = Path(__file__).parent
 PROCESSOR = {"VERL_USE_EXTERNAL_MODULES": "verl_cpu", "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
+PATIENCE = {"RAY_worker_register_timeout_seconds": "600"}
+"""A worker of Ray imports torch and verl before it registers, which takes long on a busy machine."""
 OVERRIDES = (
     "trainer.device=cpu",
     "actor_rollout_ref.actor.strategy=fsdp2",
@@ -45,7 +47,7 @@ def ray_nodes(count: int) -> Iterator[str]:
 def environment() -> Mapping[str, str]:
     """Variables of every process that is to find the platform."""
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(SUPPORT)])
-    return {**os.environ, **PROCESSOR, "PYTHONPATH": path}
+    return {**os.environ, **PROCESSOR, **PATIENCE, "PYTHONPATH": path}
 
 
 def command(config: Path, run: Path, address: str, options: tuple[str, ...], overrides: tuple[str, ...]) -> list[str]:
