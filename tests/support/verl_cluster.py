@@ -9,8 +9,8 @@ from pathlib import Path
 
 SUPPORT = Path(__file__).parent
 PROCESSOR = {"VERL_USE_EXTERNAL_MODULES": "verl_cpu", "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
-PATIENCE = {"RAY_worker_register_timeout_seconds": "600"}
-"""A worker of Ray imports torch and verl before it registers, which takes long on a busy machine."""
+PATIENCE = {"RAY_worker_register_timeout_seconds": "600", "RAY_worker_niceness": "0"}
+"""Ray's workers import torch and verl before they register, and stand behind every other process unless told not to."""
 OVERRIDES = (
     "trainer.device=cpu",
     "actor_rollout_ref.actor.strategy=fsdp2",

@@ -75,6 +75,18 @@ def test_each_validation_shows_every_validation_secret_with_its_board_and_reward
         assert all({"guess", "marks", "components"} <= set(turn) for turn in row["turns"])
 
 
+def test_verls_own_files_hold_goal_word_board_and_reward_of_every_validation_game(trained) -> None:
+    secrets = json.loads((trained / "manifest.json").read_text())["split"]["val"]
+    for step in (0, 2, 4):
+        rows = list(read_jsonl(trained / "verl" / "validation" / f"{step}.jsonl"))
+        assert sorted(row["secret"] for row in rows) == sorted(secrets)
+        for row in rows:
+            game = json.loads(row["game"])
+            assert game["secret"] == row["secret"] == row["gts"]
+            assert row["score"] == pytest.approx(game["reward"], abs=1e-3)
+            assert len(game["turns"]) == game["turns_used"]
+
+
 def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
     games = run_games(trained, str(trained / "sft"))
     rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn["given"] for turn in row["turns"])]
