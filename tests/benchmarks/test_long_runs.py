@@ -20,7 +20,7 @@ def run(*arguments: str) -> dict:
 
 def test_growth_is_that_after_the_first_quarter(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from long_runs import Reading, draw, growth
+    from readings import Reading, draw, growth
 
     rising = [Reading(number, 100 + 100 * (number >= 10) + number, 4, 8) for number in range(1, 41)]
     assert growth(rising)["memory"] == pytest.approx((240 - 211) / 211)

@@ -66,23 +66,23 @@ def published_template(name: str) -> str:
 
 
 @cache
-def _byte_pairs() -> str:
-    """A small byte-pair tokenizer, as JSON."""
+def _byte_pairs(texts: tuple[str, ...] = ()) -> str:
+    """A small byte-pair tokenizer, as JSON; one that has seen `texts` needs few tokens for them."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     lines = [message["content"] for style in Style for message in Prompter(style=style).opening()]
     trainer = trainers.BpeTrainer(
-        vocab_size=360, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=900 if texts else 360, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    tokenizer.train_from_iterator(lines * 3, trainer)
+    tokenizer.train_from_iterator([*lines * 3, *texts * 10], trainer)
     return str(tokenizer.to_str())
 
 
-def family_tokenizer(name: str, template: str | None = None) -> PreTrainedTokenizerFast:
-    """A family's tokenizer in small, with its published template or the one given."""
+def family_tokenizer(name: str, template: str | None = None, texts: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """A family's tokenizer in small, with its published template or the one given; few tokens for texts it has seen."""
     family = {**FAMILIES, **ENCODED_ALONE}[name]
-    tokenizer = Tokenizer.from_str(_byte_pairs())
+    tokenizer = Tokenizer.from_str(_byte_pairs(texts))
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in family.special])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in family.added])
     fast = PreTrainedTokenizerFast(

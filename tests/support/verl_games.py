@@ -69,9 +69,9 @@ def play_recorded(
 
 
 def teach_openers(model: PreTrainedModel, codec: ChatCodec, context: GameContext, steps: int = 60) -> None:
-    """Teach every answer as a first guess, so that sampled games differ in what they earn."""
+    """Teach sixty answers as a first guess, so that sampled games differ in what they earn."""
     prompt = codec.prompt_ids(context.prompter.opening())
-    rows = [prompt + codec.reply_ids(context.prompter.reply(word)) for word in context.words.answers]
+    rows = [prompt + codec.reply_ids(context.prompter.reply(word)) for word in context.words.answers[:60]]
     ids = torch.tensor(rows)  # (words, tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):

@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 from scripted import say
 from verl.protocol import DataProto
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+from verl.trainer.ppo.core_algos import compute_gae_advantage_return, compute_grpo_outcome_advantage
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl_games import RecordedServer, make_loop, play_recorded, verl_run
 
@@ -82,6 +82,16 @@ def test_verls_own_estimator_gives_game_credit(batch, scale) -> None:
     theirs, _ = compute_grpo_outcome_advantage(rewards, mask, index, norm_adv_by_std_in_grpo=scale)
     ours = credited("game", rewards, mask, index, scale=scale)
     assert torch.allclose(theirs[:-1], ours[:-1], atol=1e-4)
+
+
+def test_a_critic_is_taught_the_reward_of_this_turn_and_of_all_later_ones(batch) -> None:
+    _, ours, rewards, mask, _ = batch
+    _, returns = compute_gae_advantage_return(rewards, torch.zeros_like(rewards), mask, gamma=1.0, lam=1.0)
+    games = batch[0]
+    for row, game in enumerate(ours):
+        earned = games.score(game).turn_rewards
+        for turn, (_, start, stop) in enumerate(game.segments[0].spans):
+            assert returns[row, start:stop].tolist() == pytest.approx([sum(earned[turn:])] * (stop - start), abs=1e-5)
 
 
 @pytest.mark.parametrize("credit", ["turn", "guess"])

@@ -1,11 +1,7 @@
 """A whole training by `wordle-rl verl` on a CPU: two processes on two Ray nodes, resumed where an epoch ends."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,75 +9,39 @@ import pytest
 pytest.importorskip("verl")
 
 from training_fixtures import write_config
+from verl_cluster import train
 from verl_games import verl_run
 
 from wordle_rl.cli import main
-from wordle_rl.config import load_config
+from wordle_rl.env import WordleEnv
 from wordle_rl.integrations.verl.checkpoint import last_weights
+from wordle_rl.integrations.verl.play import run_games
 from wordle_rl.runs import read_jsonl
 
 pytestmark = pytest.mark.slow
 
-SUPPORT = Path(__file__).parents[2] / "support"
-PROCESSOR = {"VERL_USE_EXTERNAL_MODULES": "verl_cpu", "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1"}
 GROUPS, EPOCH = 24, 2
 """Secrets a step, and steps in which all training secrets of the small list have been played."""
-
-OVERRIDES = (
-    "trainer.device=cpu",
-    "actor_rollout_ref.actor.strategy=fsdp2",
-    "critic.strategy=fsdp2",
-    "actor_rollout_ref.model.use_remove_padding=false",
-    "actor_rollout_ref.actor.use_torch_compile=false",
-    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=false",
-    "data.dataloader_num_workers=0",
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
-)
-SIZES = ("--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """Address of two Ray nodes on this machine, each with a place for one training process."""
-    from ray.cluster_utils import Cluster
-
-    kept = {name: os.environ.get(name) for name in (*PROCESSOR, "PYTHONPATH")}
-    os.environ.update(PROCESSOR, PYTHONPATH=os.pathsep.join([*filter(None, [kept["PYTHONPATH"]]), str(SUPPORT)]))
-    node = {"num_cpus": 16, "num_gpus": 1, "object_store_memory": 200_000_000}
-    nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-    try:
-        nodes.add_node(**node)
-        yield nodes.address
-    finally:
-        nodes.shutdown()
-        for name, value in kept.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
-
-
-def train(config: Path, run: Path, address: str, *overrides: str) -> None:
-    """Carry out the command in a process of its own."""
-    words = ("verl", config, "--out", run, *SIZES, "--validate-every-steps", "2", "--overrides")
-    command = [sys.executable, "-m", "wordle_rl", *map(str, words), *OVERRIDES]
-    command += [f"++ray_kwargs.ray_init.address={address}", *overrides]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+OPTIONS = (
+    "--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160",
+    "--validate-every-steps", "2", "--val-batch-size", "1", "--epochs", "2",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def trained(cluster, tmp_path_factory, word_directory) -> Path:
-    """A run of four steps, stopped after the second, where an epoch ends."""
+    """A run of two epochs of two steps each, stopped where the first one ends."""
     directory = tmp_path_factory.mktemp("verl")
-    changes = {"grpo__steps": "4", "grpo__groups_per_step": str(GROUPS), "grpo__save_steps": "2"}
+    changes = {"grpo__groups_per_step": str(GROUPS), "grpo__save_steps": "2"}
     changes["model__attn_implementation"] = '"eager"'
     changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
     config = write_config(directory / "mini.toml", word_directory, **changes)
-    assert load_config(config).grpo.steps == 4
-    train(config, run, cluster, "trainer.total_training_steps=2")
+    train(config, run, cluster, "trainer.total_training_steps=2", options=OPTIONS)
     assert last_weights(run).parents[1].name == "global_step_2"
     shutil.copytree(run / "grpo", directory / "after_two")
     shutil.rmtree(run / "grpo")
-    train(config, run, cluster)
+    train(config, run, cluster, options=OPTIONS)
     return run
 
 
@@ -113,6 +73,31 @@ def test_each_validation_shows_every_validation_secret_with_its_board_and_reward
         earned = [turn["reward"] for turn in row["turns"]]
         assert row["reward"] == pytest.approx(sum(earned), abs=1e-3)
         assert all({"guess", "marks", "components"} <= set(turn) for turn in row["turns"])
+
+
+def test_verls_own_files_hold_goal_word_board_and_reward_of_every_validation_game(trained) -> None:
+    secrets = json.loads((trained / "manifest.json").read_text())["split"]["val"]
+    for step in (0, 2, 4):
+        rows = list(read_jsonl(trained / "verl" / "validation" / f"{step}.jsonl"))
+        assert sorted(row["secret"] for row in rows) == sorted(secrets)
+        for row in rows:
+            game = json.loads(row["game"])
+            assert game["secret"] == row["secret"] == row["gts"]
+            assert row["score"] == pytest.approx(game["reward"], abs=1e-3)
+            assert len(game["turns"]) == game["turns_used"]
+
+
+def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
+    games = run_games(trained, str(trained / "sft"))
+    rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn["given"] for turn in row["turns"])]
+    assert {row["stage"] for row in rows} == {"grpo", "validation"}
+    for row in rows:
+        env = WordleEnv(row["secret"], games.context.words, games.context.prompter)
+        for turn in row["turns"]:
+            env.step(turn["reply"])
+        reward = games.rubric.score(env.transcript, games.context.solver)
+        assert row["reward"] == pytest.approx(reward.total, abs=1e-3)
+        assert [turn["reward"] for turn in row["turns"]] == pytest.approx(reward.turn_rewards, abs=1e-3)
 
 
 def test_every_component_of_the_reward_is_logged_each_step(trained) -> None:

@@ -104,6 +104,11 @@ OTHERS = [
     ({}, {"validate_every_steps": 0}, {"trainer.test_freq": -1, "trainer.val_before_train": False}),
     ({}, {"tool": True}, {"actor_rollout_ref.rollout.agent.default_agent_loop": "wordle_tool"}),
     ({}, {"overrides": ("trainer.project_name=mine",)}, {"trainer.project_name": "mine"}),
+    (
+        {},
+        {"overrides": ("actor_rollout_ref.model.enable_activation_offload=true",)},
+        {"actor_rollout_ref.model.enable_activation_offload": True},
+    ),
     ({"grpo": {"beta": 0.0}}, {}, {"actor_rollout_ref.actor.use_kl_loss": False}),
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"credit": "guess"}}, {}, {"algorithm.adv_estimator": "wordle_guess"}),
@@ -111,9 +116,11 @@ OTHERS = [
     ({"grpo": {"sequence_importance": True}}, {}, {"actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"}),
     ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"save_steps": 7}}, {}, {"trainer.save_freq": 7}),
+    ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
     ({"rl": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
     ({"rl": {"sampling": {"temperature": 0.8}}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     ({"report_to": ["tensorboard"]}, {}, {"trainer.logger": ["console", "tensorboard"]}),
+    ({"report_to": []}, {}, {"trainer.logger": ["console"]}),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
     (
         {"model": {"template_kwargs": {"enable_thinking": False}}},
@@ -140,7 +147,8 @@ def test_another_value_arrives_too(changes, verl, expected) -> None:
 
 
 def test_ppo_trains_a_critic_of_the_same_model(tmp_path, word_directory) -> None:
-    run = verl_run(tmp_path / "run", word_directory, grpo__groups_per_step="8")
+    changes = {"grpo__groups_per_step": "8", "model__attn_implementation": '"eager"'}
+    run = verl_run(tmp_path / "run", word_directory, **changes)
     config = load_config(run / "config.json")
     grpo = type(config.grpo)(**config.grpo.model_dump(include={"steps", "groups_per_step", "save_steps"}))
     config = RunConfig(**{**dict(config), "grpo": grpo})
@@ -150,6 +158,10 @@ def test_ppo_trains_a_critic_of_the_same_model(tmp_path, word_directory) -> None
     assert need_critic(found)
     assert found.critic.model.path == found.actor_rollout_ref.model.path
     assert found.critic.optim.lr == 2e-5
+    assert found.critic.ppo_mini_batch_size == found.actor_rollout_ref.actor.ppo_mini_batch_size == 8
+    assert found.critic.fsdp.param_offload is found.critic.fsdp.optimizer_offload is True
+    for model in (found.critic.model, found.actor_rollout_ref.model):
+        assert model.override_config.attn_implementation == "eager"
     validate_config(found, use_reference_policy=False, use_critic=True)
 
 

@@ -8,6 +8,7 @@ launch.py      a training from a run's config to a run's model
 commands.py    `wordle-rl verl`
 main.py        the process on Ray that drives the training
 trainer.py     verl's trainer, which also writes our metrics and games
+critic.py      verl's worker of a critic, with the attention of the config
 checkpoint.py  its last checkpoint as the run's model
 dataset.py     secrets as the parquet files that verl reads
 play.py        what every game of a run is played with; one game, asked of a server turn by turn

@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
 import transfer_queue as tq
 from omegaconf import DictConfig
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from wordle_rl.integrations.verl.critic import CriticWorker
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.rl.setup import Scored, measured, transcript_row
 from wordle_rl.runs import Run, read_jsonl
@@ -51,6 +54,12 @@ class WordleTrainer(PPOTrainerSync):
         self._run = Run(Path(config.wordle.run_directory))
         self._games: RunGames = run_games(self._run.directory, config.actor_rollout_ref.model.path)
         self._num_wins: int | None = None
+
+    def _init_resource_pool_mgr(self) -> None:
+        """verl's processes, with our worker in the place of its critic."""
+        super()._init_resource_pool_mgr()
+        if Role.Critic in self.role_worker_mapping:
+            self.role_worker_mapping[Role.Critic] = ray.remote(CriticWorker)
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int

@@ -148,7 +148,7 @@ def _engine(config: RunConfig, training: GRPOTraining) -> Tree:
 
 def _critic(config: RunConfig, training: GRPOTraining, verl: VerlSettings, model: str) -> Tree:
     return {
-        "model": {"path": model, "enable_gradient_checkpointing": training.gradient_checkpointing},
+        "model": _model(config, training, model),
         "optim": {**_optimizer(training), "lr": verl.critic_learning_rate},
         "grad_clip": training.optimizer.max_grad_norm,
         "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),

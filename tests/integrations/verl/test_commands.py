@@ -1,0 +1,89 @@
+"""Laws of `wordle-rl verl` before it trains: its overrides, and the scripts that launch it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl")
+
+from training_fixtures import write_config
+from verl_games import verl_run
+
+from wordle_rl.integrations.verl.settings import VerlSettings
+
+SCRIPTS = Path(__file__).parents[3] / "scripts" / "verl"
+RECORDING = '#!/usr/bin/env bash\necho "$(basename "$0") $* [${RAY_AUTH_MODE-}|${RAY_AUTH_TOKEN_PATH-}]" >> "$CALLS"\n'
+
+
+def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_directory, cli) -> None:
+    changes = {"grpo__groups_per_step": "8"}
+    run = verl_run(tmp_path / "run", word_directory, **changes)
+    config = write_config(tmp_path / "mini.toml", word_directory, **changes)
+    code, shown, said = cli("verl", config, "--out", run, "--nodes", "4", "--max-response-tokens", "60", "--show")
+    assert code == 0
+    assert {"++trainer.nnodes=4", "++data.train_batch_size=8", "++data.max_response_length=60"} <= set(shown.split())
+    assert "may come to" in said
+    assert not (run / "grpo").exists()
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """Start a script beside programs that only write down how they were called; exit code, calls and messages."""
+    programs, calls, token = tmp_path / "bin", tmp_path / "calls", tmp_path / "auth_token"
+    programs.mkdir()
+    token.write_text("0123")
+    for name in ("wordle-rl", "ray", "sleep"):
+        (programs / name).write_text(RECORDING)
+    # The cluster has as many nodes as somebody has waited for.
+    (programs / "python").write_text('#!/usr/bin/env bash\ngrep -c "^sleep" "$CALLS" || true\n')
+    for program in programs.iterdir():
+        program.chmod(0o755)
+
+    def start(script: str, *arguments: str, **variables: str) -> tuple[int, list[str], str]:
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        given = {**os.environ, "PATH": path, "CALLS": str(calls), "RAY_AUTH_TOKEN_PATH": str(token), **variables}
+        given.pop("RAY_AUTH_MODE", None)
+        done = subprocess.run([SCRIPTS / script, *arguments], env=given, capture_output=True, text=True, check=False)
+        return done.returncode, calls.read_text().splitlines() if calls.exists() else [], done.stderr
+
+    return start
+
+
+@pytest.mark.parametrize("script", ["one_gpu.sh", "eight_gpus.sh"])
+def test_a_script_gives_the_command_options_that_it_has(launched, script) -> None:
+    code, [call], _ = launched(script, "my.toml", "runs/my", "--seed", "3")
+    assert code == 0
+    assert call.startswith("wordle-rl verl my.toml --out runs/my ")
+    assert "--seed 3" in call
+    names = {word.removeprefix("--").replace("-", "_") for word in call.split() if word.startswith("--")}
+    assert names - set(VerlSettings.model_fields) <= {"out", "report_to", "seed"}
+
+
+def test_the_first_of_several_machines_waits_for_the_others_and_trains(launched) -> None:
+    machines = {"NODE_RANK": "0", "NODES": "3", "HEAD": "10.0.0.1"}
+    code, calls, _ = launched("nodes.sh", "my.toml", "runs/my", **machines)
+    assert code == 0
+    assert [call.split()[0] for call in calls] == ["ray", "sleep", "sleep", "sleep", "wordle-rl", "ray"]
+    assert calls[0].startswith("ray start --head --node-ip-address 10.0.0.1 --port 6379 --num-gpus 8")
+    assert calls[4].startswith("wordle-rl verl my.toml --out runs/my --nodes 3 --gpus-per-node 8")
+    assert calls[5].startswith("ray stop")
+
+
+def test_another_machine_joins_the_first_one(launched) -> None:
+    code, [call], _ = launched("nodes.sh", NODE_RANK="1", NODES="3", HEAD="10.0.0.1", GPUS_PER_NODE="4")
+    assert code == 0
+    assert call.startswith("ray start --address 10.0.0.1:6379 --num-gpus 4 --block")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_every_machine_asks_for_the_token(launched, tmp_path, rank) -> None:
+    given = {"NODE_RANK": rank, "NODES": "0", "HEAD": "10.0.0.1"}
+    _, calls, _ = launched("nodes.sh", "my.toml", "runs/my", **given)
+    assert all(call.endswith(f"[token|{tmp_path / 'auth_token'}]") for call in calls)
+    (tmp_path / "calls").unlink()
+    (tmp_path / "auth_token").write_text("")
+    code, calls, said = launched("nodes.sh", "my.toml", "runs/my", **given)
+    assert (code, calls) == (2, [])
+    assert "no token" in said
