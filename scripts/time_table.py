@@ -97,7 +97,8 @@ def gpu_of(options: argparse.Namespace) -> Gpu:
 
 def gpu_table(models: dict[str, Model], gpu: Gpu, known: TokenCosts | None = None) -> Iterator[str]:
     """Seconds of a step of 512 x 8 games of 4,096 tokens and of an epoch of SFT, by model and GPUs, in markdown."""
-    yield "| model | GPUs | games at once on each | rollout, s | log-probabilities, s | training, s | step, min | SFT, s |"
+    headings = ("model", "GPUs", "games at once on each", "rollout, s", "log-probabilities, s", "training, s")
+    yield f"| {' | '.join(headings)} | step, min | SFT, s |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, model in models.items():
         for gpus in GPUS:
@@ -148,9 +149,7 @@ def check_lines(run: Path, known: TokenCosts | None, prompt: float | None, feedb
     else:
         costs = known
     refilled = 1.0 if settings.max_refills else 0.0
-    found = compare_steps(
-        rows, costs, StepSize.of(settings, refilled), prompt, feedback, config.game.max_turns
-    )
+    found = compare_steps(rows, costs, StepSize.of(settings, refilled), prompt, feedback, config.game.max_turns)
     yield "| part | predicted, s | measured, s | ratio |"
     yield "|---|---|---|---|"
     for one in [*found, *([epoch] if epoch else [])]:

@@ -227,8 +227,8 @@ def gpu_costs(
 ) -> TokenCosts:
     """Costs of a model on GPUs by arithmetic: nothing is measured.
 
-    A token takes 6 operations a parameter in training and 2 where it is read; attention is left out. A pass that samples
-    one token of every game reads the weights in bfloat16 and the caches of the games, half grown on average.
+    A token takes 6 operations a parameter in training and 2 where it is read; attention is left out. A pass that
+    samples one token of every game reads the weights in bfloat16 and the caches of the games, half grown on average.
 
     Args:
         gpu: What one of them does.
