@@ -113,7 +113,7 @@ def sft_seconds_per_token(
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits, targets, _ = learnt_logits(model, inputs, bf16=bf16)
                 loss = torch.nn.functional.cross_entropy(logits, targets)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 
@@ -200,7 +200,7 @@ def _learn(model: PreTrainedModel, batches: Sequence[_MicroBatch], bf16: bool) -
             (logprobs.exp() * logprobs).sum(-1)
         chosen = logprobs.gather(-1, ids[:, 1:, None])[..., 0]  # (B, T - 1)
         loss = -(chosen * sampled[:, 1:]).sum() / sampled.sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
 
 def _update_seconds(
