@@ -125,7 +125,7 @@ def divided(costs: TokenCosts, devices: int) -> TokenCosts:
 def prediction_lines(config: RunConfig, turns: float | None, reply: float | None) -> Iterator[str]:
     """The costs on this machine, and what they make of a config."""
     settings = grpo_of(config)
-    costs, game, teacher = measured_here(config, Path())
+    costs, game, teacher = measured_here(config, None)
     game = dataclasses.replace(game, turns=turns or game.turns, reply=reply or game.reply)
     yield from cost_lines(costs, game)
     parts = grpo_step_seconds(costs, game, StepSize.of(settings))
@@ -177,18 +177,18 @@ def grpo_of(config: RunConfig) -> GRPOTraining:
     return config.training
 
 
-def measured_here(config: RunConfig, directory: Path) -> tuple[TokenCosts, GameTokens, float]:
+def measured_here(config: RunConfig, directory: Path | None) -> tuple[TokenCosts, GameTokens, float]:
     """Costs on this machine, tokens of a played game, and of a teacher game.
 
-    The model is that of `directory`/sft where it is there, which is the run's own; else that of `model.path`.
+    The model is that of a run's `directory`/sft where it is there; else that of `model.path`.
     """
     from wordle_rl.config.context import GameContext
     from wordle_rl.models.loading import load_model
     from wordle_rl.pipeline.cost_probe import measure
     from wordle_rl.preflight.teacher_sample import teacher_examples
 
-    trained = directory / "sft"
-    model_settings = config.model_at(trained) if config.start == "sft" and trained.is_dir() else config.model
+    trained = directory / "sft" if directory and config.start == "sft" else None
+    model_settings = config.model_at(trained) if trained and trained.is_dir() else config.model
     context = GameContext.of(config)
     model, codec = load_model(model_settings, config.seed)
     examples = teacher_examples(config, context, codec)

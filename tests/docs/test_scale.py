@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from wordle_rl.config import RunConfig
+from wordle_rl.pipeline.token_costs import GameTokens, TokenCosts
 from wordle_rl.preflight.memory import cache_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,20 @@ def test_the_prediction_for_a_recorded_run_is_that_of_the_formula(times, tmp_pat
     assert found["training"][:2] == pytest.approx([sum(training) / 2, (14.1543 + 13.6244) / 2], abs=1e-3)
     for predicted, measured, ratio in (found["rollout"], found["training"], found["step"]):
         assert ratio == pytest.approx(predicted / measured, abs=6e-3)
+
+
+def test_a_config_is_predicted_from_measured_costs(times, capsys, monkeypatch) -> None:
+    costs = TokenCosts(prefill_s=0.001, decode_s=0.01, training_s=0.003, sft_s=0.002, update_s=0.5)
+    monkeypatch.setattr(times, "measured_here", lambda *_: (costs, GameTokens(4, 6, 12, 5), 50.0))
+    times.main([str(ROOT / "configs" / "quickstart.toml"), "--turns", "4", "--reply-tokens", "8"])
+    rates, game, step, epoch = capsys.readouterr().out.splitlines()
+    assert "read 1,000, sampled 100" in rates
+    assert "4.00 turns, 8.00 tokens a reply" in game
+    rollout = 32 * (4 * 0.001 + 16 * (3 * 5 * 0.001 + 32 * 0.01))
+    training = 32 * 16 * (4 + 15 + 32) * 0.003
+    assert step.startswith(f"GRPO step: {rollout + training + 0.5:.2f} s (rollout {rollout:.2f} s, ")
+    assert step.endswith("40 of them")
+    assert epoch.startswith(f"SFT epoch: {100_000 * 50 * 0.002:.1f} s")
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
