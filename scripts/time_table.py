@@ -170,11 +170,14 @@ def grpo_of(config: RunConfig) -> GRPOTraining:
     """The config's GRPO settings.
 
     Raises:
-        SystemExit: If it trains otherwise.
+        SystemExit: If it trains otherwise, or samples several candidates a turn.
     """
-    if not isinstance(config.training, GRPOTraining):
+    settings = config.training
+    if not isinstance(settings, GRPOTraining):
         raise SystemExit(f"algorithm {config.algorithm} has no GRPO steps to predict; take a config with grpo")
-    return config.training
+    if settings.turn_candidates > 1:
+        raise SystemExit(f"grpo.turn_candidates {settings.turn_candidates} is not in the formula; set it to 1")
+    return settings
 
 
 def measured_here(config: RunConfig, directory: Path | None) -> tuple[TokenCosts, GameTokens, float]:

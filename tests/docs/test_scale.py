@@ -135,6 +135,17 @@ def test_a_config_is_predicted_from_measured_costs(times, capsys, monkeypatch) -
     assert epoch.startswith(f"SFT epoch: {100_000 * 50 * 0.002:.1f} s")
 
 
+@pytest.mark.parametrize(("line", "message"), [
+    ('algorithm = "dagger"\n', "take a config with grpo"),
+    ('[grpo]\nturn_candidates = 2\ncredit = "guess"\n', "set it to 1"),
+])  # fmt: skip
+def test_what_the_formula_does_not_cover_is_refused(times, tmp_path, line, message) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(line)
+    with pytest.raises(SystemExit, match=message):
+        times.main([str(path)])
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--model", "Qwen3-4B", "--decode-tokens-per-s", "5"], "belong together"),
     (["--check", "run", *RATES_OF_ONE], "--prompt-tokens"),
