@@ -105,7 +105,7 @@ def test_the_prediction_for_a_recorded_run_is_that_of_the_formula(times, tmp_pat
     times.main(["--check", str(run), *rates, *tokens])
     lines = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines()[2:]]
     found = {name.strip(): [float(number) for number in numbers] for name, *numbers in lines}
-    turns = (6 - 0.18333333333333335, 6 - 0.17708333333333334)
+    turns = (6 - 0.18333333333333332, 6 - 0.125)
     replies, redrawn = (8.002680965147453, 8.025245441795231), (0.0625, 0.1875)
     rollout, training = [], []
     for t, reply, again in zip(turns, replies, redrawn, strict=True):
