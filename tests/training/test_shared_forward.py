@@ -4,7 +4,7 @@ import pytest
 from sft_training import SETTINGS, torch
 from training_fixtures import make_run, rows, small_model, weights_of
 
-import wordle_rl.training.sft as sft_module
+import wordle_rl.training.shared_forward as shared_forward_module
 from wordle_rl.models.tiny import make_model
 from wordle_rl.training.prefixes import SharedBatch, share_prefixes
 from wordle_rl.training.sft import train_sft
@@ -60,10 +60,10 @@ def test_a_training_is_the_same_both_ways(
 ) -> None:
     settings = SETTINGS.model_copy(update={"precision": precision})
     models, calls = [small_model(tokenizer), small_model(tokenizer)], []
-    monkeypatch.setattr(sft_module, "shared_logits", lambda *a: calls.append(a) or shared_logits(*a))
+    monkeypatch.setattr(shared_forward_module, "shared_logits", lambda *a: calls.append(a) or shared_logits(*a))
     train_sft(models[0], codec, examples, settings, make_run(tmp_path / "shared", sixty))
     taken = len(calls)
-    monkeypatch.setattr(sft_module, "takes_shared_prefixes", lambda _: False)
+    monkeypatch.setattr(shared_forward_module, "takes_shared_prefixes", lambda _: False)
     train_sft(models[1], codec, examples, settings, make_run(tmp_path / "own", sixty))
     assert taken == len(calls) == len(rows(tmp_path / "own" / "metrics.jsonl"))
     losses = [[row["loss"] for row in rows(tmp_path / name / "metrics.jsonl")] for name in ("shared", "own")]

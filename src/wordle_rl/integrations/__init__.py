@@ -4,6 +4,7 @@ games.py               games by split and index, paid turn by turn; what the fil
 gymnasium_env.py       Gymnasium: `Wordle-v0`
 verifiers_taskset.py   verifiers 0.4, and so prime-rl: taskset and environment
 skyrl_env.py           SkyRL: a `BaseTextEnv`, and rows
+skyrl_train.py         the launch of its trainer: configuration, data, environment
 nemo_gym_server.py     NeMo Gym: a resources server, and rows
 token_env.py           games over token ids, without any package
 tinker_env.py          Tinker: the same in its cookbook's types

@@ -38,8 +38,7 @@ from wordle_rl.training.branches import BranchCollator
 from wordle_rl.training.checkpoints import drop_checkpoints, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import held_interrupt
-from wordle_rl.training.prefixes import share_prefixes
-from wordle_rl.training.shared_forward import shared_logits, takes_shared_prefixes
+from wordle_rl.training.shared_forward import learnt_logits
 from wordle_rl.training.trainer import (
     Part,
     RunCallback,
@@ -222,7 +221,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         """The summed cross-entropy of the trained tokens over `num_items_in_batch`."""
         if return_outputs or not self._is_small(model):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[no-untyped-call]
-        logits, targets, _ = self._learnt_logits(model, inputs)
+        logits, targets, _ = learnt_logits(model, inputs, bf16=self.args.bf16)
         count = len(targets) if num_items_in_batch is None else num_items_in_batch
         loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum") / max(int(count), 1)
         if len(targets):  # else all rows are fillers
@@ -231,23 +230,6 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * self.accelerator.num_processes
         return loss
-
-    def _learnt_logits(
-        self, model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits (N, V) and tokens (N,) where there is a loss, and where that is, shape (B, T - 1)."""
-        following = inputs["labels"][:, 1:]
-        learnt = following != -100  # (B, T - 1)
-        if "position_ids" not in inputs and learnt.any() and takes_shared_prefixes(model):
-            batch = share_prefixes(inputs["input_ids"], inputs["labels"])
-            return (
-                shared_logits(model, batch, torch.bfloat16 if self.args.bf16 else torch.float32),
-                batch.targets,
-                learnt,
-            )
-        branches = {name: inputs[name] for name in ("position_ids", "attention_mask") if "position_ids" in inputs}
-        logits = model(input_ids=inputs["input_ids"], use_cache=False, **branches).logits[:, :-1][learnt].float()
-        return logits, following[learnt], learnt
 
     def _is_small(self, model: torch.nn.Module) -> bool:
         vocabulary: int = self.accelerator.unwrap_model(model).config.get_text_config().vocab_size
@@ -265,7 +247,7 @@ class GameSFTTrainer(WholeCheckpoints, SFTTrainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             if self._is_small(model):
-                logits, targets, learnt = self._learnt_logits(model, inputs)
+                logits, targets, learnt = learnt_logits(model, inputs, bf16=self.args.bf16)
                 losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
                 right = logits.argmax(-1) == targets
             else:

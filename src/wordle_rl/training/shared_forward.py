@@ -8,6 +8,7 @@ logits agree with those of its own forward pass up to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,7 +16,29 @@ from torch import Tensor, nn
 from torch.nn import functional as nnf
 from transformers import Qwen3ForCausalLM
 
-from wordle_rl.training.prefixes import SharedBatch
+from wordle_rl.training.prefixes import SharedBatch, share_prefixes
+
+
+def learnt_logits(model: nn.Module, inputs: Mapping[str, Tensor], *, bf16: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits where there is a loss, by this pass where the model takes it, else by its own.
+
+    Args:
+        model: Any causal language model.
+        inputs: `input_ids` and `labels`, shape (B, T), -100 where there is no loss; with branches `position_ids` and
+            `attention_mask` too.
+        bf16: Matrix products in bfloat16.
+
+    Returns:
+        Logits (N, V), tokens (N,), and where these are, shape (B, T - 1).
+    """
+    following = inputs["labels"][:, 1:]
+    learnt = following != -100  # (B, T - 1)
+    if "position_ids" not in inputs and learnt.any() and takes_shared_prefixes(model):
+        batch = share_prefixes(inputs["input_ids"], inputs["labels"])
+        return shared_logits(model, batch, torch.bfloat16 if bf16 else torch.float32), batch.targets, learnt
+    branches = {name: inputs[name] for name in ("position_ids", "attention_mask") if "position_ids" in inputs}
+    logits = model(input_ids=inputs["input_ids"], use_cache=False, **branches).logits[:, :-1][learnt].float()
+    return logits, following[learnt], learnt
 
 
 def takes_shared_prefixes(model: nn.Module) -> bool:
