@@ -10,6 +10,7 @@ from wordle_rl.preflight.findings import Finding
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
 from wordle_rl.words import WordList
 
+
 def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
     """A conversation of three turns with thinking where that is allowed; in state shape its last turn alone."""
     secret, *others = (words.answers[place] for place in (0, len(words.answers) // 2, -1))
