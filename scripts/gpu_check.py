@@ -35,14 +35,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = {
-    "torch": (2, 11),
-    "transformers": (5, 17),
-    "trl": (1, 16),
-    "datasets": (4, 7),
-    "accelerate": (1, 10),
-    "peft": (0, 18),
-}
-"""Packages and their lowest release, as in pyproject.toml; images with CUDA often come without the last four."""
+    "torch": (2, 11), "transformers": (5, 17), "trl": (1, 16), "datasets": (4, 7), "accelerate": (1, 10),
+    "peft": (0, 18), "numpy": (1, 26), "pydantic": (2, 11), "tyro": (1, 0), "rich": (13, 9),
+}  # fmt: skip
+"""Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
+PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]
+"""Where the package and `rollouts` are: this checkout is measured, installed or not."""
 QWEN_1_7B = {
     "vocab_size": 151_936, "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "max_position_embeddings": 4096,
@@ -53,7 +51,7 @@ TINY = {
     "head_dim": 16, "intermediate_size": 64, "max_position_embeddings": 4096,
 }  # fmt: skip
 SHORTER = (
-    "--traces.num-games 120000 --sft.epochs 2 --grpo.steps 40 --grpo.validate-every-steps 20 "
+    "--traces.num-games 120000 --sft.epochs 2 --grpo.steps 30 --grpo.validate-every-steps 15 "
     "--grpo.interpolation-alphas 1"
 )
 SMALLER = (
@@ -121,6 +119,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=560.0, help="time for all of it")
     parser.add_argument("--stage", choices=("weights", "play"), help=argparse.SUPPRESS)  # the call of a stage
     options = parser.parse_args()
+    sys.path[:0] = PATHS
     if fault := missing() or misplaced(options.out, options.small, inside=options.stage is not None):
         print(f"error: {fault}", file=sys.stderr)
         return 2
@@ -138,8 +137,6 @@ def missing() -> str:
     if old:
         wanted = " ".join(f"'{name}>={'.'.join(map(str, NEEDED[name]))}'" for name in old)
         return f"{', '.join(old)}: not installed or too old; pip install {wanted}"
-    if find_spec("wordle_rl") is None:
-        return f"wordle_rl is not installed; pip install --no-deps --editable {ROOT} with numpy, pydantic, tyro, rich"
     return ""
 
 
@@ -192,7 +189,7 @@ def run_stage(stage: Stage, left: float) -> Result:
         return Result(stage.name, "skipped", reason=f"{max(left, 0):.0f} s left, it needs {stage.least_s:.0f}")
     command = [sys.executable, *stage.command]
     result = Result(stage.name, "done", command=shlex.join(["python", *stage.command]))
-    paths = [str(ROOT / "benchmarks"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [*PATHS, *filter(None, [os.environ.get("PYTHONPATH")])]
     started, limit = time.monotonic(), min(stage.most_s, left)
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     try:
@@ -246,9 +243,9 @@ def stages(out: Path, small: bool) -> tuple[Stage, ...]:
     dtype = () if small else ("--model.dtype", "bfloat16")
     weights = ("--model.path", str(out / "weights"), *dtype)
     found = (
-        Stage("embedded", (*run, "configs/gpu.toml", "--out", str(gpu), *changed), 120, 300, lambda: of_run(gpu)),
+        Stage("embedded", (*run, "configs/gpu.toml", "--out", str(gpu), *changed), 120, 270, lambda: of_run(gpu)),
         Stage("weights", (*own, "--stage", "weights"), 30, 60, dict),
-        Stage("play", (*own, "--stage", "play"), 60, 120, lambda: read(out / "play.json"), "weights"),
+        Stage("play", (*own, "--stage", "play"), 60, 150, lambda: read(out / "play.json"), "weights"),
         Stage(
             "sft", (*run, str(settings), "--out", str(qwen), "--until", "sft", *weights), 60, 90, lambda: of_sft(qwen),
             "weights",
@@ -313,13 +310,14 @@ def make_weights(out: Path, small: bool) -> None:
 
 
 def play_games(out: Path, small: bool) -> None:
-    """Time two batches of games after one to warm up; every reply runs to its limit, as random weights hardly stop."""
-    import torch
+    """Time batches of games after a small one to warm up; random weights hardly ever end a reply.
+
+    The figures are written after each batch, so that those of an interrupted stage are not lost.
+    """
     from rollouts import Played, Table, ours
 
     from wordle_rl.config import GameSettings, ModelSettings, SamplingSettings
     from wordle_rl.models.loading import load_codec, load_model
-    from wordle_rl.pipeline.memory import memory_now
     from wordle_rl.samplers.transformers import TransformersSampler
     from wordle_rl.samplers.vllm import make_engine
     from wordle_rl.words import load_words
@@ -330,30 +328,36 @@ def play_games(out: Path, small: bool) -> None:
         print("play: vLLM is not installed (pip install 'vllm>=0.22,<0.32'); our own sampler plays", flush=True)
     sampling = SamplingSettings(max_completion_tokens=8 if small else 128, max_batch_size=256)
     started, words = time.perf_counter(), load_words()
-    model: Any
     prompter = GameSettings(style="compact").prompter(words.word_length)
+    model: Any = None  # the engine alone holds the weights
     if engine == "vllm":
-        codec, model = load_codec(settings)[0], None  # the engine alone holds the weights
+        codec = load_codec(settings)[0]
         sampler: Any = make_engine(out / "weights", codec, sampling)
     else:
         model, codec = load_model(settings, 0)
         sampler = TransformersSampler(model, codec, sampling, 0)
-    loaded = time.perf_counter() - started
+    figures: dict[str, Any] = {"engine": engine, "seconds_to_load": round(time.perf_counter() - started, 1)}
     log: list[Played] = []
-    secrets = words.answers[: 8 if small else 256]
-    job = ours(Table(words, prompter, model, codec), secrets, log, sampler)
-    seconds = [job() for _ in range(3)][1:]
-    rates = [played.tokens / s for played, s in zip(log[1:], seconds, strict=True)]
-    figures = {"engine": engine, "games": len(secrets), "tokens": [played.tokens for played in log[1:]]}
-    figures |= {"tokens_per_s": [round(rate, 1) for rate in rates], "seconds_to_load": round(loaded, 1)}
-    if torch.cuda.is_available():
-        free, total = torch.cuda.mem_get_info()
-        figures |= {"device_used_gib": round((total - free) / 2**30, 2), "device_total_gib": round(total / 2**30, 2)}
-    else:
-        figures |= {"peak_gib": round(memory_now().peak_gib, 3)}
-    if not all(math.isfinite(rate) and rate > 0 for rate in rates):
-        raise RuntimeError(f"no tokens were sampled: {figures}")
-    (out / "play.json").write_text(json.dumps(figures), encoding="utf-8")
+    table, secrets = Table(words, prompter, model, codec), words.answers[: 8 if small else 128]
+    ours(table, secrets[:8], log, sampler)()
+    rates: list[float] = []
+    for _ in range(3):
+        seconds = ours(table, secrets, log, sampler)()
+        rates.append(round(log[-1].tokens / seconds, 1))
+        figures |= {"games": len(secrets), "tokens": log[-1].tokens, "tokens_per_s": rates, **memory_in_use()}
+        (out / "play.json").write_text(json.dumps(figures), encoding="utf-8")
+
+
+def memory_in_use() -> dict[str, float]:
+    """GiB in use on the GPU by all processes, and all that it has; elsewhere the most that this process has had."""
+    import torch
+
+    from wordle_rl.pipeline.memory import memory_now
+
+    if not torch.cuda.is_available():
+        return {"peak_gib": round(memory_now().peak_gib, 3)}
+    free, total = torch.cuda.mem_get_info()
+    return {"device_used_gib": round((total - free) / 2**30, 2), "device_total_gib": round(total / 2**30, 2)}
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ def test_every_stage_runs_with_small_models_and_leaves_a_record(tmp_path: Path) 
     assert trained["sft held_out"]["games"] == trained["grpo held_out"]["games"] == 4
     played = stages["play"]["figures"]
     assert (played["engine"], played["games"]) == ("transformers", 8)
+    assert len(played["tokens_per_s"]) == 3
     assert min(played["tokens_per_s"]) > 0
     assert played["peak_gib"] > 0
     learnt = stages["sft"]["figures"]
