@@ -36,7 +36,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = {
     "torch": (2, 11), "transformers": (5, 17), "trl": (1, 16), "datasets": (4, 7), "accelerate": (1, 10),
-    "peft": (0, 18), "numpy": (1, 26), "pydantic": (2, 11), "tyro": (1, 0), "rich": (13, 9),
+    "peft": (0, 18), "numpy": (2, 0), "pydantic": (2, 11), "tyro": (1, 0), "rich": (13, 9),
 }  # fmt: skip
 """Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
 PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]

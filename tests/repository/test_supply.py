@@ -69,6 +69,11 @@ def test_the_lowest_torch_that_is_tested_is_the_lowest_that_is_allowed() -> None
     assert Version(asked.removeprefix("torch==")) == lowest
 
 
+def test_the_lowest_numpy_is_one_that_pyarrow_imports_with() -> None:
+    (asked,) = [Requirement(line) for line in project()["dependencies"] if line.startswith("numpy")]
+    assert not asked.specifier.contains("1.26.4")
+
+
 def test_no_lowest_version_of_tensorboard_brings_tensorflow() -> None:
     """2.16.0 requires a nightly tf-keras, 2.16.1 tf-keras: both install TensorFlow, which nothing here uses."""
     extras = project()["optional-dependencies"]
