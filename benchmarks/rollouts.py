@@ -58,6 +58,7 @@ from wordle_rl.models.tiny import END, REPLY
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run
+from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
@@ -215,9 +216,11 @@ def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], r
     return rates
 
 
-def ours(table: Table, secrets: Sequence[str], log: list[Played]) -> Callable[[], float]:
-    """A job that plays one batch with our rollout."""
-    sampler = TransformersSampler(table.model, table.codec, SAMPLING)
+def ours(
+    table: Table, secrets: Sequence[str], log: list[Played], sampler: Sampler | None = None
+) -> Callable[[], float]:
+    """A job that plays one batch with our rollout; `sampler`: another than ours with the settings of these games."""
+    sampler = sampler or TransformersSampler(table.model, table.codec, SAMPLING)
     starts = [InitialState(secret) for secret in secrets]
 
     def job() -> float:

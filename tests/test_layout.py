@@ -8,7 +8,7 @@ PACKAGE = TESTS.parent / "src" / "wordle_rl"
 FILES = sorted(TESTS.rglob("test_*.py"))
 SHARED = sorted([*(TESTS / "support").glob("*.py"), *TESTS.rglob("conftest.py")])
 
-NO_ROOMS = {"benchmarks", "docs", "examples", "faults", "repository"}
+NO_ROOMS = {"benchmarks", "docs", "examples", "faults", "repository", "scripts"}
 """Directories of tests about what lies beside the package."""
 
 NO_FILES = {"test_imports.py", "test_language.py", "test_layout.py"}

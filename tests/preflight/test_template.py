@@ -47,6 +47,18 @@ def test_prompts_that_open_or_close_thoughts_must_suit_the_game() -> None:
         assert check_template(codec, game, thinking) == []
 
 
+def test_forms_of_thinking_that_a_model_was_not_made_for_are_noted() -> None:
+    game = [Message(role="user", content="a"), Message(role="assistant", content="b")]
+    (silent,) = check_template(codec_of("qwen3", enable_thinking=False), game, Thinking.OPTIONAL)
+    assert silent.level == "note"
+    assert "taught without thinking" in silent.message
+    (at_once,) = check_template(codec_of("qwen3"), game, Thinking.OFF)
+    assert at_once.level == "note"
+    assert "model.template_kwargs.enable_thinking to false" in at_once.message
+    for name in ("qwen2.5", "llama3", "gemma3"):  # without thinking of their own
+        assert check_template(codec_of(name), game, Thinking.OFF) == []
+
+
 def test_a_tokenizer_that_reads_pieces_otherwise_than_the_whole_is_warned_of(small_words) -> None:
     codec = codec_of("qwen2.5")
     codec.tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("_")

@@ -69,6 +69,21 @@ def test_the_lowest_torch_that_is_tested_is_the_lowest_that_is_allowed() -> None
     assert Version(asked.removeprefix("torch==")) == lowest
 
 
+def test_the_lowest_numpy_is_one_that_pyarrow_imports_with() -> None:
+    (asked,) = [Requirement(line) for line in project()["dependencies"] if line.startswith("numpy")]
+    assert not asked.specifier.contains("1.26.4")
+
+
+def test_no_lowest_version_of_tensorboard_brings_tensorflow() -> None:
+    """2.16.0 requires a nightly tf-keras, 2.16.1 tf-keras: both install TensorFlow, which nothing here uses."""
+    extras = project()["optional-dependencies"]
+    asked = [
+        Requirement(line) for name in ("trackers", "dev") for line in extras[name] if line.startswith("tensorboard")
+    ]
+    assert len(asked) == 2
+    assert [str(each) for each in asked if each.specifier.contains("2.16.1")] == []
+
+
 def test_vulnerabilities_are_asked_for_with_hashes_and_an_unread_package_is_an_error() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(

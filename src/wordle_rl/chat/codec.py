@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.templates import chat_template_of, read_frame, render
-from wordle_rl.prompt import Message
+from wordle_rl.prompt import Message, Thinking
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -77,6 +77,13 @@ class ChatCodec:
         Where the prompt ends in an opened thought, they continue it.
         """
         return [*self._cached(self.frame.spoken(text)), *self.turn_end_ids]
+
+    def taught(self, reply: str, thinking: Thinking) -> str:
+        """A teacher's reply as the model itself would write it under its template, see `Frame.taught`.
+
+        Where thinking is off, which the grammar of replies then holds against an empty thought too, it stays as it is.
+        """
+        return reply if thinking is Thinking.OFF else self.frame.taught(reply)
 
     def closed(self, completion: Sequence[int]) -> list[int]:
         """The ids that must follow a completion cut off before its closing token (none if it closed itself)."""

@@ -15,7 +15,7 @@ _SAMPLE_GAMES = 64
 
 def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
     """Tokens of the longest completion that only guesses an answer, the closing token included."""
-    replies = [prompter.reply(word) for word in words.answers]
+    replies = [codec.taught(prompter.reply(word), prompter.thinking) for word in words.answers]
     codec.warm(replies, ())
     return max(len(codec.reply_ids(reply)) for reply in replies)
 

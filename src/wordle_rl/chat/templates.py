@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _USER = "\N{SECTION SIGN}user\N{SECTION SIGN}"
 _REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
+_THOUGHT = "\N{SECTION SIGN}thought\N{SECTION SIGN}"
 _OPENED = re.compile(r"<think>\s*$")
+_CLOSED = re.compile(r"<think>\s*</think>\s*$")
+_THINKING = re.compile(r"<think>(.*?)</think>\s*", re.DOTALL)
 _NO_THOUGHT = "\n</think>\n\n"
 _CHANGES = re.compile(r"\{#- Training variant: (.*?)\. -#\}")
 
@@ -51,7 +54,9 @@ class Frame:
     `turn_end` is the text of the token that closes a reply. A feedback message stands between `bridge_head` and
     `bridge_tail`, which asks for the next reply; `answer_end` is the part of the tail that stays when none is asked
     for. `opened` is the beginning of a reply that the tail already holds, such as `<think>` and a line break: the
-    policy is not asked to write it, yet it is part of the reply.
+    policy is not asked to write it, yet it is part of the reply. `thought` is the text before and after the thinking
+    of a reply (`reasoning_content`), as the model was made to write it; None if the template shows no thinking in
+    tags of `<think>`.
     """
 
     turn_end: str
@@ -59,6 +64,27 @@ class Frame:
     bridge_tail: str
     answer_end: str
     opened: str = ""
+    thought: tuple[str, str] | None = None
+
+    @property
+    def closes_thought(self) -> bool:
+        """True if the prompt itself holds an empty thought, so that the model was made to reply without thinking."""
+        return _CLOSED.search(self.bridge_tail) is not None
+
+    def taught(self, reply: str) -> str:
+        """A teacher's reply with its thinking in the model's own form, that of the template.
+
+        A reply without thinking becomes one with an empty thought, as the template writes it. Where the prompt closes
+        the thought, the reply has none.
+        """
+        thinking = _THINKING.match(reply)
+        said = reply[thinking.end() :] if thinking else reply
+        if self.closes_thought:
+            return said
+        if self.thought is None:
+            return reply
+        before, after = self.thought
+        return before + (thinking[1].strip() if thinking else "") + after + said
 
     def spoken(self, reply: str) -> str:
         """The part of a reply that the policy writes itself, without what the prompt has opened for it.
@@ -132,7 +158,28 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
     finished = render(tokenizer, template, dialogue[:2], variables, ask=False).split(_REPLY)[-1]
     closing = _first_token_text(tokenizer, _common_prefix(between, finished))
     opened = _OPENED.search(tail)
-    return Frame(closing, between[len(closing) :], tail, answer_end, opened.group() if opened else "")
+    head = opened.group() if opened else ""
+    thought = _thought_form(tokenizer, template, variables, head)
+    return Frame(closing, between[len(closing) :], tail, answer_end, head, thought)
+
+
+def _thought_form(
+    tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any], opened: str
+) -> tuple[str, str] | None:
+    """Text around the thinking of a reply that follows a prompt, read off a message with `reasoning_content`.
+
+    A template that opens thoughts, yet takes none in a message (DeepSeek-R1's), is taken to close them like the others.
+    """
+    question = _message("user", "a")
+    reply = cast("Message", {**_message("assistant", _REPLY), "reasoning_content": _THOUGHT})
+    prompt = render(tokenizer, template, [question], variables)
+    rendered = render(tokenizer, template, [question, reply], variables, ask=False)
+    if rendered.startswith(prompt) and _THOUGHT in rendered:
+        before, rest = rendered[len(prompt) - len(opened) :].split(_THOUGHT, 1)
+        after = rest.split(_REPLY)[0]
+        if before.strip() == "<think>" and after.strip() == "</think>":
+            return before, after
+    return (opened, _NO_THOUGHT) if opened else None
 
 
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:
@@ -254,9 +301,14 @@ _FOLD_SYSTEM = """\
 _TAIL = """\
 {% for turn in kept.turns[kept.first:] %}
 {%- set said = turn.content if turn.content is string else turn.content | map(attribute='text') | join %}
-{%- if turn.role == 'assistant' %}{%- generation %}{{- SPOKEN + TURN_END }}{%- endgeneration %}
+{%- if turn.role == 'assistant' %}THINKING{%- generation %}{{- SPOKEN + TURN_END }}{%- endgeneration %}
 {%- else %}{{- BRIDGE_HEAD + said | trim + ANSWER_END }}
 {%- if kept.ask or not loop.last %}{{- QUESTION }}{%- endif %}{%- endif %}{%- endfor %}"""
+
+# Clients that send thinking apart from the rest of a reply get it in the model's own form.
+_THINKING_APART = """\
+{%- if turn.reasoning_content is string %}\
+{%- set said = BEFORE + turn.reasoning_content | trim + AFTER + said | trim %}{%- endif %}"""
 
 
 def _wrapped(template: str, frame: Frame, no_system: bool) -> str:
@@ -267,7 +319,10 @@ def _wrapped(template: str, frame: Frame, no_system: bool) -> str:
         for opening in ("<think>", frame.opened):
             start = _literal(opening)
             spoken = f"(said[{len(opening)}:] if said.startswith({start}) else {spoken})"
+    before, after = map(_literal, frame.thought or ("", ""))
+    apart = _THINKING_APART.replace("BEFORE", before).replace("AFTER", after)
     pieces = {
+        "THINKING": apart if frame.thought else "",
         "SPOKEN": spoken,
         "TURN_END": _literal(frame.turn_end),
         "BRIDGE_HEAD": _literal(frame.bridge_head),

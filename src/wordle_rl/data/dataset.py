@@ -91,14 +91,15 @@ def encode_traces(
     """Turn traces into token sequences exactly as a rollout would produce them.
 
     In transcript shape a game is one sequence in which only taught replies have loss mask 1; in state shape every
-    taught turn is a sequence. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
+    taught turn is a sequence. Thinking stands in the model's own form, that of its template; conversations of others
+    stay as they are. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
     `on_progress` is called with the number of traces done.
     """
     encoded = Encoded()
     stream = iter(traces)
     done = 0
     while chunk := list(islice(stream, _CHUNK)):
-        games = [(trace, dialogue) for trace in chunk for dialogue in _dialogues(trace, prompter)]
+        games = [(trace, dialogue) for trace in chunk for dialogue in _taught_dialogues(trace, prompter, codec)]
         _warm(codec, [dialogue for _, dialogue in games])
         for trace, dialogue in games:
             ids, mask = codec.encode_game(dialogue)
@@ -124,6 +125,14 @@ def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
     if prompter.shape is Shape.STATE:
         return list(turn_conversations(trace, prompter))
     return [conversation(trace, prompter)] if trace.turns else []
+
+
+def _taught_dialogues(trace: Trace, prompter: Prompter, codec: ChatCodec) -> list[list[Message]]:
+    dialogues = _dialogues(trace, prompter)
+    if not trace.messages:
+        for message in (message for dialogue in dialogues for message in dialogue if message["role"] == "assistant"):
+            message["content"] = codec.taught(message["content"], prompter.thinking)
+    return dialogues
 
 
 def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:

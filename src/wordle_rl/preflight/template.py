@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
@@ -10,8 +9,6 @@ from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
 from wordle_rl.words import WordList
-
-_CLOSED_THOUGHT = re.compile(r"<think>\s*</think>\s*$")
 
 
 def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
@@ -51,12 +48,28 @@ def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking
                 "or model.template_kwargs.enable_thinking to false if the template knows that",
             )
         )
-    if _CLOSED_THOUGHT.search(codec.frame.bridge_tail) and thinking is Thinking.REQUIRED:
+    if codec.frame.closes_thought and thinking is Thinking.REQUIRED:
         findings.append(
             Finding(
                 "problem",
                 'the chat template closes every thought before the reply, but game.thinking is "required"; set it to '
                 '"off", or leave model.template_kwargs.enable_thinking out',
+            )
+        )
+    if codec.frame.closes_thought and thinking is Thinking.OPTIONAL:
+        findings.append(
+            Finding(
+                "note",
+                "the chat template closes every thought before the reply: teacher games are taught without thinking; "
+                "leave model.template_kwargs.enable_thinking out to teach it",
+            )
+        )
+    if codec.frame.thought and not codec.frame.opened and thinking is Thinking.OFF:
+        findings.append(
+            Finding(
+                "note",
+                'the model thinks before it replies, but game.thinking is "off": it has to learn to reply at once; '
+                "set model.template_kwargs.enable_thinking to false, so that the prompt closes the thought",
             )
         )
     return findings

@@ -12,6 +12,7 @@ from contexts import context_for
 from dagger_settings import SETTINGS
 from grpo_training import close
 from scripted import say, scripted
+from template_checks import codec_of
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 from wordle_rl.chat.codec import mask_picture
@@ -200,6 +201,19 @@ def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> 
     assert counted > 20
     silent, _, _ = labelled(sixty, codec, games, Prompter(Style.ENGLISH, thinking=Thinking.OFF), aloud)
     assert not any("think" in text for text in silent.values())
+
+
+def test_a_model_that_thinks_is_taught_in_the_form_of_its_template(sixty) -> None:
+    native, prompter = codec_of("qwen3"), Prompter(Style.ENGLISH)
+    for narrate in (True, False):
+        traces = PURE.model_copy(update={"narrate": narrate})
+        games = games_of(sixty, native, sixty.answers[:2], lambda *_: say(sixty.answers[30]), prompter)
+        texts, _, _ = labelled(sixty, native, games, prompter, traces)
+        assert texts
+        for text in texts.values():
+            said = prompter.parse(text)
+            assert bool(said.thinking) == narrate
+            assert text == f"<think>\n{said.thinking}\n</think>\n\n<guess>{said.word}</guess>"
 
 
 def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_teacher) -> None:

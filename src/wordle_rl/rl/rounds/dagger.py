@@ -201,7 +201,7 @@ class Labeller:
             scored = [TraceTurn(turn.guess, turn.marks) for turn in board if turn.guess and turn.marks]
             probe = advice.guess not in self._words.answer_index or violates_clues(advice.guess, board)
             thinking = narration(scored, advice.guess, advice.remaining, advice.classes, probe=probe)
-        return self._prompter.reply(advice.guess, thinking)
+        return self._codec.taught(self._prompter.reply(advice.guess, thinking), self._prompter.thinking)
 
 
 def examples_of(labels: Sequence[Label]) -> list[Example]:

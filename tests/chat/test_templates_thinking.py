@@ -1,0 +1,210 @@
+"""Laws of a teacher's thinking: taught in the form in which the model itself was made to write it.
+
+The oracle is the makers' own template, given the thinking of a reply apart (`reasoning_content`). It shows the thinking
+of the last reply alone; TRL's template for training shows that of every reply.
+"""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from chat_families import family_tokenizer, published_template
+
+from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.chat.lengths import longest_reply
+from wordle_rl.chat.templates import training_template
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.prompt import Guess, Message, Prompter, Shape, Style, Thinking
+from wordle_rl.words import WordList
+
+THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
+GUESSES = (("crane", "YGGXG"), ("grace", "XGGYG"), ("trace", "GGGGG"))
+TRACE = Trace(
+    "trace",
+    tuple(TraceTurn(guess, marks, thinking=said) for (guess, marks), said in zip(GUESSES, THOUGHTS, strict=True)),
+)
+STYLES = (Style.ENGLISH, Style.COMPACT, Style.TEXTARENA)
+# Templates by which models think, and whether their prompts open the thought.
+THINKERS = {"qwen3": False, "qwen3_5_think": True, "qwen3_6": True}
+ON = ({}, {"enable_thinking": True})
+
+
+def tokenizer_of(template: str):
+    return family_tokenizer("qwen3", published_template(template))
+
+
+def trained_codec(template: str, variables: dict[str, bool]) -> ChatCodec:
+    """The codec of a model as it is loaded, with the template that is saved with it."""
+    tokenizer = tokenizer_of(template)
+    tokenizer.chat_template = training_template(tokenizer, variables)
+    return ChatCodec(tokenizer, variables)
+
+
+def thought_apart(prompter: Prompter) -> list[dict[str, str]]:
+    """The game as a client of a chat server holds it: the thinking of each reply beside its content."""
+    messages: list[dict[str, str]] = [dict(message) for message in prompter.opening()]
+    board = TRACE.board()
+    for count, turn in enumerate(TRACE.turns, start=1):
+        content = turn.guess.join(prompter.guess_tags)
+        messages.append({"role": "assistant", "content": content, "reasoning_content": turn.thinking})
+        if count < len(board):
+            messages.append(dict(prompter.feedback(board[:count])))
+    return messages
+
+
+def rendered(tokenizer, messages, *, ask: bool = False, **variables: bool) -> list[int]:
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask, **variables)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def sampled_runs(token_ids: list[int], loss_mask: list[int]) -> list[list[int]]:
+    """The tokens of each trained reply."""
+    runs: list[list[int]] = []
+    for before, (token, trained) in zip([0, *loss_mask], zip(token_ids, loss_mask, strict=True), strict=False):
+        if trained:
+            runs = runs if before else [*runs, []]
+            runs[-1].append(token)
+    return runs
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("variables", ON, ids=["unset", "on"])
+@pytest.mark.parametrize("template", THINKERS)
+def test_each_taught_reply_is_what_the_makers_template_renders(template: str, variables, style: Style) -> None:
+    """Turn by turn, the thinking of the reply given apart; also of the reply that has none."""
+    prompter = Prompter(style=style)
+    stock, codec = tokenizer_of(template), trained_codec(template, variables)
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    replies = sampled_runs(example.token_ids, example.loss_mask)
+    messages = thought_apart(prompter)
+    ends = [end for end, message in enumerate(messages, start=1) if message["role"] == "assistant"]
+    assert len(ends) == len(replies) == 3
+    for end, reply in zip(ends, replies, strict=True):
+        prompt = rendered(stock, messages[: end - 1], ask=True, **variables)
+        whole = rendered(stock, messages[:end], **variables)
+        assert whole[: len(prompt)] == prompt
+        assert whole[len(prompt) : len(prompt) + len(reply)] == reply
+        assert len(whole) - len(prompt) - len(reply) <= 1  # the line break after the closing token
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("variables", ON, ids=["unset", "on"])
+def test_a_taught_game_is_the_one_that_trl_s_training_template_renders(variables, style: Style) -> None:
+    prompter, codec = Prompter(style=style), trained_codec("qwen3", variables)
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    oracle = tokenizer_of("qwen3_training").apply_chat_template(
+        thought_apart(prompter), return_dict=True, return_assistant_tokens_mask=True, **variables
+    )
+    length = len(example.token_ids)
+    assert oracle["input_ids"][:length] == example.token_ids
+    # TRL trains the line break after the closing token too, which no sampler would ever sample.
+    after_end = [0, *(token in codec.stop_ids for token in oracle["input_ids"])]
+    sampled = [int(m and not end) for m, end in zip(oracle["assistant_masks"], after_end, strict=False)]
+    assert sampled == [*example.loss_mask, 0]
+
+
+def test_the_mask_is_the_thought_the_guess_and_the_end() -> None:
+    prompter, codec = Prompter(style=Style.COMPACT), trained_codec("qwen3", {})
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    asked = "<|im_start|>assistant\n"
+    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
+        f"<|im_start|>user\n5x6<|im_end|>\n{asked}"
+        "⟦<think>\nr and a?\nSo crane.\n</think>\n\n<guess>crane</guess><|im_end|>⟧\n"
+        f"<|im_start|>user\ncYrGaGnXeG<|im_end|>\n{asked}⟦<think>\n\n</think>\n\n<guess>grace</guess><|im_end|>⟧\n"
+        f"<|im_start|>user\ngXrGaGcYeG<|im_end|>\n{asked}"
+        "⟦<think>\nOnly trace fits.\n</think>\n\n<guess>trace</guess><|im_end|>⟧"
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("thinking", [Thinking.OFF, Thinking.OPTIONAL])
+@pytest.mark.parametrize("template", THINKERS)
+def test_where_the_prompt_closes_the_thought_only_the_guess_is_taught(template: str, thinking, style: Style) -> None:
+    """Also of a teacher that thinks: a second thought after the closed one is no form of the model's."""
+    variables = {"enable_thinking": False}
+    prompter, codec = Prompter(style=style, thinking=thinking), trained_codec(template, variables)
+    assert codec.frame.closes_thought
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    replies = sampled_runs(example.token_ids, example.loss_mask)
+    assert [codec.text_of(reply) for reply in replies] == [guess.join(prompter.guess_tags) for guess, _ in GUESSES]
+    stock, messages = tokenizer_of(template), thought_apart(prompter)
+    opening = rendered(stock, messages[: -len(GUESSES) * 2 + 1], ask=True, **variables)
+    assert example.token_ids[: len(opening)] == opening
+    closed = codec.encode("<think>\n\n</think>\n\n")
+    assert opening[-len(closed) :] == closed
+
+
+@pytest.mark.parametrize("template", THINKERS)
+@pytest.mark.parametrize("thinking", [Thinking.OPTIONAL, Thinking.REQUIRED])
+@pytest.mark.parametrize("style", STYLES)
+def test_taught_replies_are_read_as_the_guess_and_the_thought(style: Style, thinking, template: str) -> None:
+    prompter, codec = Prompter(style=style, thinking=thinking), trained_codec(template, {})
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
+    assert [prompter.parse(text) for text in said] == [
+        Guess(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)
+    ]
+    assert codec.frame.opened == ("<think>\n" if THINKERS[template] else "")
+    assert all(text.startswith("<think>\n") for text in said)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_a_turn_of_its_own_is_taught_in_the_same_form(shape: Shape) -> None:
+    prompter, codec = Prompter(shape=shape, thinking=Thinking.REQUIRED), trained_codec("qwen3", {})
+    examples = encode_traces([TRACE], prompter, codec, 10**6).examples
+    said = [codec.text_of(reply) for each in examples for reply in sampled_runs(each.token_ids, each.loss_mask)]
+    assert said[0] == "<think>\nr and a?\nSo crane.\n</think>\n\n<guess>crane</guess>"
+    assert said[1] == "<think>\n\n</think>\n\n<guess>grace</guess>"
+
+
+def test_a_server_given_the_thinking_apart_reads_what_was_trained() -> None:
+    prompter, codec = Prompter(), trained_codec("qwen3", {})
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    messages = thought_apart(prompter)
+    served = rendered(codec.tokenizer, messages)
+    assert served[: len(example.token_ids)] == example.token_ids
+    # Servers that cut thinking from a reply leave the line breaks between it and the guess.
+    cut = [{**message, "content": "\n\n" + message["content"]} if "reasoning_content" in message else message
+           for message in messages]  # fmt: skip
+    assert rendered(codec.tokenizer, cut) == served
+
+
+@pytest.mark.parametrize("template", ["qwen2_5", "qwen3_instruct_2507"])
+def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template: str) -> None:
+    prompter, codec = Prompter(), trained_codec(template, {})
+    assert codec.frame.thought is None
+    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
+    assert said == [prompter.reply(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)]
+
+
+def test_the_form_is_read_off_the_template_and_not_assumed() -> None:
+    assert trained_codec("nemotron_3_nano", {}).frame.thought == ("<think>\n", "\n</think>\n")
+    assert trained_codec("nemotron_3_nano", {"enable_thinking": False}).frame.closes_thought
+
+
+def test_thinking_that_is_off_gets_no_empty_thought_since_replies_must_not_hold_one() -> None:
+    prompter, codec = Prompter(thinking=Thinking.OFF), trained_codec("qwen3", {})
+    assert codec.taught(prompter.reply("crane"), prompter.thinking) == "<guess>crane</guess>"
+
+
+def test_conversations_of_others_stay_as_they_were_written() -> None:
+    messages = (
+        *Prompter().opening(),
+        Message(role="assistant", content="<think>as I write</think><guess>trace</guess>"),
+    )
+    codec = trained_codec("qwen3", {})
+    trace = Trace("trace", (TraceTurn("trace", "GGGGG"),), messages=messages)
+    (example,) = encode_traces([trace], Prompter(), codec, 10**6).examples
+    (reply,) = sampled_runs(example.token_ids, example.loss_mask)
+    assert codec.text_of(reply) == messages[-1]["content"]
+
+
+def test_the_shortest_reply_of_a_model_that_thinks_has_room_for_its_empty_thought(small_words: WordList) -> None:
+    plain, native = trained_codec("qwen2_5", {}), trained_codec("qwen3", {})
+    empty = len(native.encode("<think>\n\n</think>\n\n"))
+    lengths = [longest_reply(small_words, Prompter(), codec) for codec in (plain, native)]
+    assert lengths[1] - lengths[0] == empty
+    off = Prompter(thinking=Thinking.OFF)
+    assert longest_reply(small_words, off, native) == longest_reply(small_words, off, plain)
