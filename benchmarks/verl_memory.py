@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped, unused-ignore]
 from measure import hardware
 from readings import Reading, draw, growth
 
@@ -64,9 +64,9 @@ def range_of(readings: Sequence[Reading]) -> float:
 def training(steps: int, every_s: float) -> Iterator[Reading]:
     """Readings of a whole `wordle-rl verl` while it trains."""
     sys.path.insert(0, str(SUPPORT))
-    from training_fixtures import write_config
-    from verl_cluster import command, environment, ray_nodes
-    from verl_games import verl_run
+    from training_fixtures import write_config  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from verl_cluster import command, environment, ray_nodes  # type: ignore[import-not-found, unused-ignore]
+    from verl_games import verl_run  # type: ignore[import-not-found, unused-ignore]
 
     changes = {"grpo__steps": str(steps), "grpo__save_steps": "50", "model__attn_implementation": '"eager"'}
     root = psutil.Process()

@@ -41,12 +41,12 @@ NEEDED = {
 """Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
 PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 """Where the package and `rollouts` are: this checkout is measured, installed or not."""
-QWEN_1_7B = {
+QWEN_1_7B: dict[str, Any] = {
     "vocab_size": 151_936, "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "max_position_embeddings": 4096,
 }  # fmt: skip
 """Numbers of its config.json, but for the context, which is as long as our games."""
-TINY = {
+TINY: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
     "head_dim": 16, "intermediate_size": 64, "max_position_embeddings": 4096,
 }  # fmt: skip
@@ -295,7 +295,8 @@ def make_weights(out: Path, small: bool) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.models.loading import device_of_process, save_model
+    from wordle_rl.models.device import device_of_process
+    from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
 
     tokenizer = make_tokenizer()
@@ -306,7 +307,7 @@ def make_weights(out: Path, small: bool) -> None:
     torch.manual_seed(0)
     with device_of_process():
         model = Qwen3ForCausalLM(config)
-    save_model(model.to(config.dtype), ChatCodec(tokenizer), out / "weights")
+    save_model(model.to(torch.float32 if small else torch.bfloat16), ChatCodec(tokenizer), out / "weights")
 
 
 def play_games(out: Path, small: bool) -> None:
