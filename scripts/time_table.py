@@ -137,7 +137,11 @@ def prediction_lines(config: RunConfig, turns: float | None, reply: float | None
 
 
 def check_lines(run: Path, known: TokenCosts | None, prompt: float | None, feedback: float | None) -> Iterator[str]:
-    """Predicted and measured seconds of a run, and their ratio."""
+    """Predicted and measured seconds of a run, and their ratio.
+
+    Raises:
+        SystemExit: If the run has nothing to compare with.
+    """
     config, rows = stored_config(run / "config.json"), list(read_jsonl(run / "metrics.jsonl"))
     settings = grpo_of(config)
     epoch: Comparison | None = None
@@ -148,8 +152,13 @@ def check_lines(run: Path, known: TokenCosts | None, prompt: float | None, feedb
         yield from cost_lines(costs, game)
     else:
         costs = known
-    refilled = 1.0 if settings.max_refills else 0.0
-    found = compare_steps(rows, costs, StepSize.of(settings, refilled), prompt, feedback, config.game.max_turns)
+    step = StepSize.of(settings, redrawn=1.0 if settings.max_refills else 0.0)
+    found: list[Comparison] = []
+    if epoch is None or any(row.get("stage") == "grpo" for row in rows):
+        try:
+            found = compare_steps(rows, costs, step, prompt, feedback, config.game.max_turns)
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
     yield "| part | predicted, s | measured, s | ratio |"
     yield "|---|---|---|---|"
     for one in [*found, *([epoch] if epoch else [])]:

@@ -111,7 +111,7 @@ def test_the_prediction_for_a_recorded_run_is_that_of_the_formula(times, tmp_pat
     for t, reply, again in zip(turns, replies, redrawn, strict=True):
         fed_back, sampled = (t - 1) * 4.11, t * reply
         rollout.append(16 * (1 + again) * (4 / 500 + 8 * (fed_back / 500 + sampled / 200)))
-        training.append(16 * 8 * (4 + fed_back + sampled) / 700)
+        training.append((4 + fed_back + sampled) * (16 * 8 / 700 + 64 / 500))
     assert list(found) == ["rollout", "training", "update", "step"]
     assert found["rollout"][:2] == pytest.approx(
         [sum(rollout) / 2, (8.03827715600005 + 9.415867359000003) / 2], abs=1e-3
@@ -129,7 +129,7 @@ def test_a_config_is_predicted_from_measured_costs(times, capsys, monkeypatch) -
     assert "read 1,000, sampled 100" in rates
     assert "4.00 turns, 8.00 tokens a reply" in game
     rollout = 32 * (4 * 0.001 + 16 * (3 * 5 * 0.001 + 32 * 0.01))
-    training = 32 * 16 * (4 + 15 + 32) * 0.003
+    training = 32 * 16 * (4 + 15 + 32) * 0.003 + 64 * (4 + 15 + 32) * 0.001
     assert step.startswith(f"GRPO step: {rollout + training + 0.5:.2f} s (rollout {rollout:.2f} s, ")
     assert step.endswith("40 of them")
     assert epoch.startswith(f"SFT epoch: {100_000 * 50 * 0.002:.1f} s")

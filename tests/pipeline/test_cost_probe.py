@@ -13,6 +13,7 @@ from wordle_rl.config import load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_model
 from wordle_rl.pipeline.cost_probe import measure, tokens_of
+from wordle_rl.pipeline.token_costs import GAMES_SCORED_BY_START
 from wordle_rl.preflight.teacher_sample import teacher_examples
 from wordle_rl.rollout import Segment, Trajectory
 
@@ -25,6 +26,12 @@ def segment(prompt: int, *tokens: tuple[int, int]) -> Segment:
         spans.append((turn, len(mask), len(mask) + reply))
         mask += [1] * reply
     return Segment((5,) * prompt, (6,) * len(mask), tuple(mask), (0.0,) * len(mask), tuple(spans))
+
+
+def test_the_trainer_scores_as_many_games_by_the_start() -> None:
+    from wordle_rl.rl.grpo import trainer
+
+    assert trainer._KL_ROWS == GAMES_SCORED_BY_START
 
 
 def test_tokens_of_a_game_are_counted() -> None:

@@ -57,6 +57,14 @@ def test_a_reference_and_importance_ratios_are_a_scoring_each() -> None:
     assert grpo_step_seconds(COSTS, GAME, both)["logprobs"] == 2 * 3 * 2 * 150
 
 
+def test_the_policy_of_the_start_scores_a_part_of_the_first_micro_batch() -> None:
+    sizes = ((0.0, 0), (0.0, 40), (0.01, 0))
+    steps = [StepSize.of(GRPOTraining(beta=beta, micro_batch_size=size, groups_per_step=10)) for beta, size in sizes]
+    assert [step.scored_by_start for step in steps] == [64, 40, 0]
+    seconds = grpo_step_seconds(COSTS, GAME, StepSize(groups=2, group_size=5, scored_by_start=4))
+    assert seconds["training"] == 2 * 5 * 150 * 3 + 4 * 150 * 1
+
+
 def test_turns_of_a_step_come_from_its_win_rates() -> None:
     game = played_tokens(row(1), prompt=100, feedback=6, max_turns=4)
     assert game.turns == 1 + 1 + 0.75 + 0.5
@@ -78,7 +86,7 @@ def test_a_run_is_compared_by_its_own_counts() -> None:
 
 
 def test_a_run_of_probed_steps_alone_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 of them with a probe"):
+    with pytest.raises(ValueError, match="1 steps of GRPO with times, each with a probe"):
         compare_steps([row(1, scouted_win_rate=0.5)], COSTS, StepSize(2, 4), 100, 6, 4)
 
 

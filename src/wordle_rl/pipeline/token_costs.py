@@ -2,26 +2,29 @@
 
     rollout    groups x (1 + redrawn) x (P p + n (F p + S d))
     logprobs   scorings x groups x n x L p
-    training   groups x n x L t
+    training   groups x n x L t + k L p
     update     u
     epoch      games x L s
 
 n games a group; P tokens of the prompt, which a group reads once; F tokens of feedback and S sampled ones of a game,
-L = P + F + S. p, d, t, s: seconds a token takes to be read, sampled, trained on in GRPO and in SFT; u: seconds of the
-optimizer. The costs are measured by `pipeline.cost_probe`, come from a GPU's data sheet (`gpu_costs`), or are given.
+L = P + F + S; k games are also scored by the policy of the start, whose divergence is logged. p, d, t, s: seconds a
+token takes to be read, sampled, trained on in GRPO and in SFT; u: seconds of the optimizer. The costs are measured by
+`pipeline.cost_probe`, come from a GPU's data sheet (`gpu_costs`), or are given.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wordle_rl.config import GRPOTraining
 
 PARTS = ("rollout", "logprobs", "training", "update")
 """Parts of a GRPO step whose time is that of tokens, in their order."""
+GAMES_SCORED_BY_START = 64
+"""At most this many games a step are scored by the policy of the start, unless a penalty does so for all of them."""
 BYTES_OF_AN_UPDATE = 28
 """Bytes a parameter that Adam reads (weight, gradient, two moments) and writes (all but the gradient), in float32."""
 
@@ -84,18 +87,22 @@ class StepSize:
         group_size: Games of each.
         redrawn: Fraction of the groups that are played a second time, since all their games earned the same.
         scorings: Forward passes over all tokens beside training: for a reference, for importance ratios.
+        scored_by_start: Games that the policy of the start scores.
     """
 
     groups: int
     group_size: int
     redrawn: float = 0.0
     scorings: int = 0
+    scored_by_start: int = 0
 
     @classmethod
     def of(cls, grpo: GRPOTraining, redrawn: float = 0.0) -> StepSize:
         """The games of a step under these settings."""
         scorings = int(grpo.beta > 0) + int(grpo.importance_cap > 0)
-        return cls(grpo.groups_per_step, grpo.group_size, redrawn, scorings)
+        together = grpo.micro_batch_size or grpo.groups_per_step * grpo.group_size
+        by_start = 0 if grpo.beta else min(GAMES_SCORED_BY_START, together)
+        return cls(grpo.groups_per_step, grpo.group_size, redrawn, scorings, by_start)
 
 
 def grpo_step_seconds(costs: TokenCosts, game: GameTokens, step: StepSize) -> dict[str, float]:
@@ -113,7 +120,7 @@ def grpo_step_seconds(costs: TokenCosts, game: GameTokens, step: StepSize) -> di
     return {
         "rollout": step.groups * (1 + step.redrawn) * of_a_group,
         "logprobs": step.scorings * tokens * costs.prefill_s,
-        "training": tokens * costs.training_s,
+        "training": tokens * costs.training_s + step.scored_by_start * game.length * costs.prefill_s,
         "update": costs.update_s,
     }
 
@@ -173,13 +180,13 @@ def compare_steps(
     plain = [row for row in steps if "scouted_win_rate" not in row]
     if not plain:
         raise ValueError(
-            f"metrics.jsonl has {len(steps)} steps of GRPO with times, {len(steps)} of them with a probe of all "
-            "secrets; compare with a run that has a step without one"
+            f"metrics.jsonl has {len(steps)} steps of GRPO with times, each with a probe of all secrets; compare with "
+            "a run that has a step without one"
         )
     predicted, measured = [], []
     for row in plain:
         game = played_tokens(row, prompt, feedback, max_turns)
-        own = StepSize(step.groups, step.group_size, row["zero_variance_share"] * step.redrawn, step.scorings)
+        own = replace(step, redrawn=row["zero_variance_share"] * step.redrawn)
         predicted.append(grpo_step_seconds(costs, game, own))
         measured.append(measured_seconds(row))
     parts = [part for part in PARTS if part != "logprobs" or step.scorings]
