@@ -307,7 +307,7 @@ def make_weights(out: Path, small: bool) -> None:
     torch.manual_seed(0)
     with device_of_process():
         model = Qwen3ForCausalLM(config)
-    save_model(model.to(torch.float32 if small else torch.bfloat16), ChatCodec(tokenizer), out / "weights")
+    save_model(model.to(torch.float32 if small else torch.bfloat16), ChatCodec(tokenizer), out / "weights")  # type: ignore[arg-type]  # its wrapper loses self
 
 
 def play_games(out: Path, small: bool) -> None:

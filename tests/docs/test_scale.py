@@ -132,7 +132,7 @@ def test_a_config_is_predicted_from_measured_costs(times, capsys, monkeypatch) -
     training = 32 * 16 * (4 + 15 + 32) * 0.003 + 64 * (4 + 15 + 32) * 0.001
     assert step.startswith(f"GRPO step: {rollout + training + 0.5:.2f} s (rollout {rollout:.2f} s, ")
     assert step.endswith("40 of them")
-    assert epoch.startswith(f"SFT epoch: {100_000 * 50 * 0.002:.1f} s")
+    assert epoch.startswith(f"SFT epoch: {120_000 * 50 * 0.002:.1f} s")
 
 
 @pytest.mark.parametrize(("line", "message"), [
