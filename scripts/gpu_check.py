@@ -40,7 +40,7 @@ NEEDED = {
 }  # fmt: skip
 """Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
 PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]
-"""Where the package and `rollouts` are: this checkout is measured, installed or not."""
+"""Directories of the package and of `rollouts`: this checkout is measured, installed or not."""
 QWEN_1_7B: dict[str, Any] = {
     "vocab_size": 151_936, "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "max_position_embeddings": 4096,

@@ -15,8 +15,9 @@ SOURCES = ("prompt/prompter.py", "prompt/knowledge.py", "prompt/reply.py", "teac
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """Strings in code, docstrings apart."""
+    """Strings in code, apart from docstrings and from keys of dictionaries, such as the role of a message."""
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings |= {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value

@@ -76,10 +76,10 @@ def _known(scored: _Scored, word_length: int) -> Knowledge:
     )
 
 
-_Fact = TypeVar("_Fact")
+_T = TypeVar("_T")
 
 
-def _by_letter(facts: dict[str, _Fact], before: dict[str, _Fact]) -> dict[str, _Fact]:
+def _by_letter(facts: dict[str, _T], before: dict[str, _T]) -> dict[str, _T]:
     """The facts in order of their letters; those of before are."""
     return facts if len(facts) == len(before) else {letter: facts[letter] for letter in sorted(facts)}
 

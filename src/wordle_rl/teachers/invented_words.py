@@ -2,7 +2,7 @@
 
 A policy that only ever saw secrets of its list has no use for a board that none of them fits, and strict words lead to
 just such boards. The secret of some teacher games is therefore an invented word. It is named once no answer fits, so
-that what is learnt there is to spell what the marks say: a word drawn once cannot be learnt by heart.
+that what is trained there is to spell what the marks say: a word drawn once cannot be memorised.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ PROMPT_WORDS = frozenset((
     "after", "all", "allowed", "and", "any", "apart", "are", "assistant", "briefly", "but", "compact", "copy",
     "crane", "each", "education", "elsewhere", "english", "every", "exactly", "example", "far", "find", "first",
     "fits", "further", "game", "generation", "gets", "groups", "guess", "guessed", "guesses", "hard", "has", "held",
-    "hint", "inside", "into", "its", "later", "least", "leaves", "left", "length", "letter", "letters", "list",
+    "hint", "inside", "into", "its", "know", "later", "least", "leaves", "left", "length", "letter", "letters", "list",
     "listed", "mark", "max", "may", "missing", "mode", "more", "most", "must", "new", "none", "not", "nothing",
     "number", "off", "one", "only", "open", "optional", "original", "other", "out", "outside", "place", "planet",
     "possible", "prompt", "rain", "readable", "reason", "refused", "relation", "reply", "required", "revealed",

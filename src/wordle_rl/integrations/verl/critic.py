@@ -12,6 +12,8 @@ from transformers import AutoModelForTokenClassification, PreTrainedConfig, PreT
 from verl.utils import model as verl_models
 from verl.workers.engine_workers import TrainingWorker
 
+from wordle_rl.config import ConfigError
+
 
 class CriticWorker(TrainingWorker):
     """A process that trains a shard of the critic."""
@@ -30,10 +32,15 @@ def load_value_model(
         local_path: Directory of the model.
         torch_dtype: Of the weights.
         model_config: Its `num_labels` is 1.
-        trust_remote_code: Run code that lies beside the weights.
+        trust_remote_code: False; code that lies beside the weights is never run.
+
+    Raises:
+        ConfigError: If it is True.
     """
+    if trust_remote_code:
+        raise ConfigError("the critic's model may not run code of its own; leave trust_remote_code out of --overrides")
     model = AutoModelForTokenClassification.from_pretrained(
-        local_path, dtype=torch_dtype, config=model_config, trust_remote_code=trust_remote_code
+        local_path, dtype=torch_dtype, config=model_config, trust_remote_code=False, use_safetensors=True
     )
     assert isinstance(model, PreTrainedModel)
     return model
