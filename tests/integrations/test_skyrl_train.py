@@ -94,7 +94,8 @@ def test_what_would_break_games_off_or_is_unknown_is_refused(module) -> None:
         module.load_config(FILE, ["environment.skyrl_gym.wordle.no_such=3"])
 
 
-def test_data_that_cannot_be_written_is_refused(module) -> None:
-    config = module.load_config(FILE, ["data.val_data=[some/dataset]"])
+def test_data_that_cannot_be_written_is_refused_before_any_is(module, tmp_path) -> None:
+    config = module.load_config(FILE, [f"data.train_data=[{tmp_path}/train.jsonl]", "data.val_data=[some/dataset]"])
     with pytest.raises(ConfigError, match="one file of JSON lines"):
         module.write_data(config)
+    assert list(tmp_path.iterdir()) == []

@@ -83,10 +83,12 @@ def write_data(config: WordleTrainConfig) -> None:
         ConfigError: If `data` names more or less than one file of JSON lines for each of them.
     """
     settings = loop_settings(config)
-    for split, paths in (("train", config.data.train_data), ("val", config.data.val_data)):
+    files = {"train": config.data.train_data, "val": config.data.val_data}
+    for split, paths in files.items():
         if len(paths) != 1 or not paths[0].endswith(".jsonl"):
             raise ConfigError(f"data.{split}_data is {paths}, not one file of JSON lines; name one that ends in .jsonl")
-        path = Path(paths[0])
+    for split, (name,) in files.items():
+        path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(path, dataset_rows(settings, split))  # type: ignore[arg-type]  # one of two literals
 

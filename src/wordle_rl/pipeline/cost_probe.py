@@ -77,7 +77,7 @@ def measure(
 
 
 def tokens_of(trajectories: Sequence[Trajectory]) -> GameTokens:
-    """Mean tokens of played games. In state shape the feedback is the prompt of a later turn, read in full."""
+    """Mean tokens of played games. In state shape the feedback is the whole prompt of a later turn."""
     played = [trajectory.segments for trajectory in trajectories if trajectory.segments]
     segments = [segment for game in played for segment in game]
     num_turns = sum(len(segment.spans) for segment in segments)
