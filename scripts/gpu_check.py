@@ -40,13 +40,13 @@ NEEDED = {
 }  # fmt: skip
 """Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
 PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]
-"""Where the package and `rollouts` are: this checkout is measured, installed or not."""
-QWEN_1_7B = {
+"""Folders of the package and of `rollouts`: this checkout is measured, installed or not."""
+QWEN_1_7B: dict[str, Any] = {
     "vocab_size": 151_936, "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "max_position_embeddings": 4096,
 }  # fmt: skip
 """Numbers of its config.json, but for the context, which is as long as our games."""
-TINY = {
+TINY: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
     "head_dim": 16, "intermediate_size": 64, "max_position_embeddings": 4096,
 }  # fmt: skip
@@ -299,14 +299,16 @@ def make_weights(out: Path, small: bool) -> None:
     from wordle_rl.models.tiny import make_tokenizer
 
     tokenizer = make_tokenizer()
+    dtype = torch.float32 if small else torch.bfloat16
     config = Qwen3Config(
         **(TINY if small else QWEN_1_7B), tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, dtype=torch.float32 if small else torch.bfloat16,
+        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, dtype=dtype,
     )  # fmt: skip
     torch.manual_seed(0)
     with device_of_process():
         model = Qwen3ForCausalLM(config)
-    save_model(model.to(config.dtype), ChatCodec(tokenizer), out / "weights")
+    model.to(dtype)  # type: ignore[arg-type]  # transformers decorates `to` without its type
+    save_model(model, ChatCodec(tokenizer), out / "weights")
 
 
 def play_games(out: Path, small: bool) -> None:
