@@ -75,7 +75,7 @@ def test_the_lowest_numpy_is_one_that_pyarrow_imports_with() -> None:
 
 
 def test_no_lowest_version_of_tensorboard_wants_an_older_numpy_or_tensorflow() -> None:
-    """Up to 2.17.0 it uses names that NumPy 2.0 removed; 2.16.0 and 2.16.1 install TensorFlow, which nothing here uses."""
+    """Up to 2.17.0 it uses names that NumPy 2.0 removed; 2.16.0 and 2.16.1 install TensorFlow."""
     extras = project()["optional-dependencies"]
     asked = [
         Requirement(line) for name in ("trackers", "dev") for line in extras[name] if line.startswith("tensorboard")
