@@ -295,19 +295,20 @@ def make_weights(out: Path, small: bool) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.models.device import device_of_process
-    from wordle_rl.models.loading import save_model
+    from wordle_rl.models.loading import device_of_process, save_model
     from wordle_rl.models.tiny import make_tokenizer
 
     tokenizer = make_tokenizer()
+    dtype = torch.float32 if small else torch.bfloat16
     config = Qwen3Config(
         **(TINY if small else QWEN_1_7B), tie_word_embeddings=True, pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, dtype=torch.float32 if small else torch.bfloat16,
+        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, dtype=dtype,
     )  # fmt: skip
     torch.manual_seed(0)
     with device_of_process():
         model = Qwen3ForCausalLM(config)
-    save_model(model.to(torch.float32 if small else torch.bfloat16), ChatCodec(tokenizer), out / "weights")  # type: ignore[arg-type]  # its wrapper loses self
+    model.to(dtype)  # type: ignore[arg-type]  # transformers decorates `to` without its type
+    save_model(model, ChatCodec(tokenizer), out / "weights")
 
 
 def play_games(out: Path, small: bool) -> None:
