@@ -295,7 +295,8 @@ def make_weights(out: Path, small: bool) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.models.loading import device_of_process, save_model
+    from wordle_rl.models.device import device_of_process
+    from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
 
     tokenizer = make_tokenizer()
