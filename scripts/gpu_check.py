@@ -62,7 +62,7 @@ SMALLER = (
     "--traces.outside-rate 0 --grpo.outside-rate 0"
 )
 QWEN_SFT = """\
-max_completion_tokens = 64
+max_completion_tokens = 256
 [game]
 style = "compact"
 thinking = "optional"
@@ -286,7 +286,7 @@ def of_sft(run: Path) -> dict[str, Any]:
         return figures
     report = preflight(stored_config(run / "config.json"), 0, None)
     gib = {"preflight_counted_gib": report.memory["sft"].counted, "preflight_total_gib": report.memory["sft"].total}
-    return {**figures, **{name: round(size / 2**30, 3) for name, size in gib.items()}}
+    return {**figures, **{name: round(size / 2**30, 6) for name, size in gib.items()}}
 
 
 def make_weights(out: Path, small: bool) -> None:

@@ -82,7 +82,8 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
-    stages = {"sft", shipped.algorithm} | ({"validation"} if shipped.grpo.validate_every_steps else set())
+    validates = shipped.algorithm == "grpo" and shipped.grpo.validate_every_steps
+    stages = {"sft", shipped.algorithm} | ({"validation"} if validates else set())
     assert {row["stage"] for row in found} == stages | (
         {"blend"} if min(shipped.grpo.interpolation_alphas) < 1 else set()
     )

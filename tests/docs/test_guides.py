@@ -68,8 +68,8 @@ SMALLER = {
 }
 """Command -> settings appended to it; a later setting counts more than an earlier one."""
 
-ELSEWHERE = {"mac"}
-"""Guides whose commands need another environment, where tests of their own run them."""
+ELSEWHERE = {"mac": "tests/docs/test_guides_mac.py", "containers": "tests/repository/test_containers.py"}
+"""Guides whose commands need another environment or an engine of containers -> the tests that run or read them."""
 
 SERVING = {"serve", "watch"}
 """Commands that run until they are stopped; their options are read."""
@@ -85,6 +85,7 @@ NOT_RUN = {
     "transformers serve": "runs until it is stopped; its options exist, and test_players_served starts it",
     "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
+    "python scripts/gpu_check.py": "needs a GPU; tests/scripts runs all of it with --small",
     "make": "makes an environment; the wordle-rl commands of its target run",
     "vf-eval": "needs the packages of other trainers, where test_verifiers_taskset runs it",
     "python scripts/memory_table.py": "run by the test of its tables",
@@ -230,7 +231,7 @@ def make_shards(checkpoint: Path) -> None:
 )
 def test_every_command_of_a_guide_runs(guide, word_directory, split, serve, cli, tmp_path, monkeypatch) -> None:
     if guide.stem in ELSEWHERE:
-        pytest.skip(f"see test_guides_{guide.stem}.py")
+        pytest.skip(f"see {ELSEWHERE[guide.stem]}")
     endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>", usage=(100, 10)))
     workspace = Workspace(tmp_path, word_directory, endpoint.url, cli, monkeypatch)
     for text in blocks(guide, "toml"):
