@@ -54,8 +54,8 @@ def make_caller(directory: Path, words_directory: Path) -> None:
     ids = torch.tensor([row + [0] * (longest - len(row)) for row, _ in games])  # (games, tokens)
     mask = torch.tensor([row + [0] * (longest - len(row)) for _, row in games])
     labels = ids.masked_fill(mask == 0, -100)[:, 1:]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(50):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(300):
         logits = model(ids).logits[:, :-1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
