@@ -95,7 +95,7 @@ def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
         env = WordleEnv(row["secret"], games.context.words, games.context.prompter)
         for turn in row["turns"]:
             env.step(turn["reply"])
-        reward = games.rubric.score(env.transcript, games.context.solver)
+        reward = games.rubric.score(env.transcript(), games.context.solver)
         assert row["reward"] == pytest.approx(reward.total, abs=1e-3)
         assert [turn["reward"] for turn in row["turns"]] == pytest.approx(reward.turn_rewards, abs=1e-3)
 
