@@ -198,8 +198,9 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
         optimizer.zero_grad()
     if device.type == "cuda":
         torch.cuda.synchronize()
-    covered = len(losses) % settings.logging_steps or settings.logging_steps
-    return time.perf_counter() - started, statistics.fmean(losses[-covered:])
+    elapsed = time.perf_counter() - started
+    logged = len(losses) // settings.logging_steps * settings.logging_steps  # the steps after these are never logged
+    return elapsed, statistics.fmean(losses[max(logged - settings.logging_steps, 0) : logged or None])
 
 
 def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
