@@ -3,12 +3,17 @@
 No Mac is here: torch is told that it is on one, and what would run there is looked at, or run on the processor.
 """
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from training_fixtures import write_config
 
+import wordle_rl.models.device as device_module
 import wordle_rl.models.loading as loading_module
 from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, load_config
 from wordle_rl.models.device import check_bf16, device_kind, device_memory, device_of_process
@@ -73,10 +78,17 @@ def test_models_are_put_where_this_process_computes(monkeypatch) -> None:
 
 
 def test_a_mac_trains_in_float32_unless_bfloat16_is_asked_for(mac, monkeypatch) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(device_module, "_processor_has_bf16", lambda: True)
     assert [wants_bf16(precision) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert wants_bf16("auto"), "the processor here would"
+
+
+def test_a_processor_held_to_older_instructions_trains_in_float32() -> None:
+    held = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "CUDA_VISIBLE_DEVICES": ""}
+    code = "from wordle_rl.models.device import autocasts_to_bf16; print(autocasts_to_bf16())"
+    found = subprocess.run([sys.executable, "-c", code], env=held, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
 
 
 def test_bfloat16_is_refused_before_macos_14(mac, cli, tmp_path, word_directory) -> None:

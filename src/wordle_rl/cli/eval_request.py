@@ -80,7 +80,11 @@ class EvalRequest:
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
         return worded.drawing(
-            self.sampling, endpoint_default_sampling=self.endpoint_default_sampling, engine=engine, seed=seed
+            self.sampling,
+            endpoint_default_sampling=self.endpoint_default_sampling,
+            engine=engine,
+            seed=seed,
+            constrained=self.constrained,
         )
 
     def going_on(self, outputs: Outputs) -> EvalRequest:

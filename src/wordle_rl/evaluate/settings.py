@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
-from wordle_rl.samplers.base import TokenSampler
+from wordle_rl.samplers.base import TokenSampler, word_beam
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class EvalConditions:
         system_prompt: System prompt in place of the style's own rules, placeholders as they stand; empty: nothing;
             None: those rules.
         boards: Boards that games began from, such as `0 to 4 consistent turns, seed 0`; None: the empty board.
+        word_beam: Where guesses are limited to listed words, beginnings of a guess that were followed at once to find
+            the likeliest; None: guesses are not limited, or token by token.
     """
 
     style: Style
@@ -38,14 +40,18 @@ class EvalConditions:
     seed: int | None = None
     system_prompt: str | None = None
     boards: str | None = None
+    word_beam: int | None = None
 
     @classmethod
-    def of(cls, prompter: Prompter, sampler: object = None) -> EvalConditions:
-        """The conditions that prompter and sampler state themselves; the seed is not among them."""
+    def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
+        """The conditions that prompter and sampler state themselves; the seed is not among them.
+
+        `constrained`: guesses are limited to listed words.
+        """
         worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
         if not isinstance(sampler, TokenSampler):
             return worded
-        return worded.drawing(sampler.settings, engine=sampler.sampled_by)
+        return worded.drawing(sampler.settings, engine=sampler.sampled_by, constrained=constrained)
 
     def drawing(
         self,
@@ -54,13 +60,24 @@ class EvalConditions:
         endpoint_default_sampling: bool = False,
         engine: EngineName | None = None,
         seed: int | None = None,
+        constrained: bool = False,
     ) -> EvalConditions:
         """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
         return replace(
-            self, temperature=temperature, top_p=top_p, max_completion_tokens=limit, engine=engine, seed=seed
+            self,
+            temperature=temperature,
+            top_p=top_p,
+            max_completion_tokens=limit,
+            engine=engine,
+            seed=seed,
+            word_beam=word_beam(engine, temperature, constrained=constrained),
         )
+
+
+_UNSET = {"boards": "the empty board", "word_beam": "token by token"}
+"""What it means that a condition is None."""
 
 
 def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:
@@ -90,5 +107,5 @@ def _shown(name: str, value: object) -> str:
     if name == "system_prompt":
         return name_of(None if value is None else str(value))
     if value is None:
-        return "the empty board" if name == "boards" else "the endpoint's own"
+        return _UNSET.get(name, "the endpoint's own")
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -52,7 +52,16 @@ def autocasts_to_bf16() -> bool:
         return bool(torch.cuda.is_bf16_supported())
     if kind == "mps":
         return False
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return _processor_has_bf16()
+
+
+def _processor_has_bf16() -> bool:
+    """True if the processor has the instructions, and oneDNN may use them.
+
+    With ONEDNN_MAX_CPU_ISA set to an older processor it emulates bfloat16, a hundred times slower than float32.
+    """
+    present = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return bool(present and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def check_bf16(setting: str) -> None:

@@ -91,7 +91,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
             rules=work.context.prompter.rules,
             fingerprint=work.context.words.fingerprint,
             records=(),
-            conditions=EvalConditions.of(work.context.prompter, sampler),
+            conditions=EvalConditions.of(work.context.prompter, sampler, constrained=constrained),
             constrain="words" if constrained else "none",
         )
         evaluation = evaluate(

@@ -91,6 +91,19 @@ class Closable(Protocol):
         """Free it; the player can play no more."""
 
 
+WORD_BEAM = 16
+"""Beginnings of a guess that are followed at once where the likeliest listed word is looked for."""
+
+
+def word_beam(engine: EngineName | None, temperature: float | None, *, constrained: bool) -> int | None:
+    """How many beginnings of a guess a player follows at once; None: no words are looked for.
+
+    That is so where guesses are not limited to listed words, and where they are limited one token after the other:
+    where tokens are drawn at random, and by engines that are asked for one token at a time.
+    """
+    return WORD_BEAM if constrained and engine == "transformers" and temperature == 0 else None
+
+
 def check_vllm(wanted_by: str) -> None:
     """Refuse what needs vLLM where there is none.
 

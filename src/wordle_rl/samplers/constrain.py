@@ -89,6 +89,7 @@ class WordConstraint:
         self._tokens = _trie((text, i) for i, text in enumerate(texts) if text and spelling.may_hold(text))
         self._openers = [i for i, text in enumerate(texts) if self._open[-1] in text]
         self._allowed: dict[State | None, TokenIds | None] = {}
+        self._opening: dict[tuple[State, str], TokenIds] = {}
         self._can_end: dict[State, bool] = {}
         self.start = self._follow(START, opened)
         if not self._ends(State(Phase.BEFORE_WORD)):
@@ -126,10 +127,39 @@ class WordConstraint:
             self._allowed[state] = self._find_allowed(state)
         return self._allowed[state]
 
+    def opening(self, state: State, tag: str) -> TokenIds:
+        """The tokens that open a guess from a state before it, ascending; some spell the beginning of a word, too.
+
+        Args:
+            state: Where the reply is.
+            tag: What is missing of the tag, and of the text before it, see `tag_in`.
+        """
+        if (state, tag) not in self._opening:
+            said = [(token, self._texts[token]) for token in self._openers if self._texts[token].startswith(tag)]
+            found = [
+                token for token, text in said if (end := self._follow(state, text)) is not None and self._ends(end)
+            ]
+            self._opening[state, tag] = np.array(found, dtype=np.int64)
+        return self._opening[state, tag]
+
+    def tag_in(self, state: State, token: int) -> str:
+        """The text of a token that opens the guess, up to the end of the tag."""
+        here: State | None = state
+        for place, char in enumerate(text := self._texts[token], start=1):
+            here = self._step(here, char) if here is not None else None
+            if here is not None and self.is_inside(here):
+                return text[:place]
+        return text
+
+    @staticmethod
+    def is_inside(state: State) -> bool:
+        """True from the end of the tag that opens the guess on."""
+        return state.phase not in (Phase.TALKING, Phase.THINKING)
+
     def _find_allowed(self, state: State | None) -> TokenIds | None:
         if state is None:
             return self._stops
-        if state.phase in (Phase.TALKING, Phase.THINKING):
+        if not self.is_inside(state):
             astray = [i for i in self._openers if not self._may_say(state, self._texts[i])]
             return np.delete(np.arange(len(self._texts)), astray) if astray else None
         found = [token for token, end in self._spelling(state) if self._ends(end)]
@@ -137,7 +167,7 @@ class WordConstraint:
 
     def _may_say(self, state: State, text: str) -> bool:
         end = self._follow(state, text)
-        return end is not None and (end.phase in (Phase.TALKING, Phase.THINKING) or self._ends(end))
+        return end is not None and (not self.is_inside(end) or self._ends(end))
 
     def _spelling(self, state: State) -> Iterable[tuple[int, State]]:
         """Every token that continues a state inside the guess, and where it leads."""

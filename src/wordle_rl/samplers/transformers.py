@@ -18,11 +18,12 @@ from torch import Tensor
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.samplers.attention import grouped
-from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.base import Completion, Request, word_beam
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
 from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
+from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -82,7 +83,8 @@ class TransformersSampler:
         codec: Its tokenizer and chat template.
         settings: How tokens are drawn.
         seed: Seed of the sampler's own random stream, which runs on over all games.
-        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow.
+        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow. A greedy reply
+            names the likeliest of them (`likeliest_word`).
 
     Raises:
         ValueError: If the model has layers that remember otherwise than by keys and values.
@@ -109,6 +111,8 @@ class TransformersSampler:
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
+        self._max_rows = size
+        self._word_beam = word_beam(self.sampled_by, self.settings.temperature, constrained=constraint is not None)
 
     def begin(self) -> None:
         """Drop every cached game."""
@@ -131,10 +135,12 @@ class TransformersSampler:
         rows = torch.tensor([batch.row_of[request.game_id] for request in requests], device=logits.device)
         replies, rows = self._reply(batch.cache, logits, rows)
         batch.row_of = {request.game_id: row for request, row in zip(requests, rows.tolist(), strict=True)}
-        completions = {}
-        for request, ids, logprobs in zip(requests, replies.ids, replies.logprobs, strict=True):
+        for request, ids in zip(requests, replies.ids, strict=True):
             # The last sampled token was never fed back, so the cache ends one token before it.
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
+        self._name_likeliest(requests, replies)
+        completions = {}
+        for request, ids, logprobs in zip(requests, replies.ids, replies.logprobs, strict=True):
             completions[request.game_id] = Completion(
                 text=self.codec.text_of(ids),
                 token_ids=tuple(ids),
@@ -142,6 +148,23 @@ class TransformersSampler:
                 overlong=ids[-1] not in self.codec.stop_ids,
             )
         return completions
+
+    def _name_likeliest(self, requests: Sequence[Request], replies: _Replies) -> None:
+        """Let greedy replies that are limited to listed words name the likeliest, whatever their first letters."""
+        if self._word_beam is None or self._constraint is None:
+            return
+        found = {}
+        for game, (request, ids) in enumerate(zip(requests, replies.ids, strict=True)):
+            if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
+                found[game] = opening
+        words = WordSearch(
+            self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._num_layers, self._word_beam
+        )
+        endings = words.search([*found.values()], self.settings.max_completion_tokens, self._max_rows)
+        for (game, opening), ending in zip(found.items(), endings, strict=True):
+            if ending is not None:
+                kept = opening.num_reply_tokens
+                replies.ids[game][kept:], replies.logprobs[game][kept:] = ending.token_ids, ending.logprobs
 
     def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
         """Read whole prompts, all different, into a new cache; a long beginning that all share is read once."""
