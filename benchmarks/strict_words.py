@@ -1,0 +1,136 @@
+"""Strict words won by a speller without fault, the yardstick of a model that has never met them.
+
+    python benchmarks/strict_words.py [configs/quickstart.toml] [--seed 0] [--json]
+
+The solver that knows every answer but the strict ones plays until none of its words fits. From there on the speller
+names what the marks allow: any listed word, drawn at random; or any letters, the likeliest first by the letters of the
+words that training may name, which costs a turn where they are no listed word. Neither knows the strict words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from wordle_rl.config import TraceSettings, load_config
+from wordle_rl.config.context import GameContext
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
+from wordle_rl.prompt import Knowledge, knowledge_of
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.games import solver_traces
+from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import WordList
+
+NUM_TURNS = 6
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+CONTEXT = 2
+"""Letters before a letter that it depends on, beside its place."""
+FLOOR = 0.02
+"""Share of a letter's probability that is the same for all."""
+
+
+def main() -> None:
+    """Play every strict word both ways and print the wins."""
+    parser = argparse.ArgumentParser(description="Win strict words by spelling alone.")
+    parser.add_argument("config", nargs="?", type=Path, default=Path("configs/quickstart.toml"))
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draws")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    options = parser.parse_args()
+    config = load_config(options.config)
+    context = GameContext.of(config)
+    strict = context.split.strict
+    if not strict:
+        parser.error(f"{options.config} has no strict words; set words.strict_fraction")
+    rng = random.Random(options.seed)
+    letters = Letters(context.for_training.solver.words.guesses)
+    boards = exhausted_boards(context, config.traces, options.seed)
+    listed = frozenset(context.words.guesses)
+    wins = {
+        "listed words": sum(by_listed_words(secret, boards[secret], sorted(listed), rng) for secret in strict),
+        "any letters": sum(by_letters(secret, boards[secret], listed, letters) for secret in strict),
+    }
+    if options.json:
+        print(json.dumps({"strict": len(strict), **wins}))
+        return
+    for name, count in wins.items():
+        print(f"{name:<14}{count:>4} of {len(strict)}")
+
+
+def exhausted_boards(context: GameContext, traces: TraceSettings, seed: int) -> dict[str, list[Turn]]:
+    """For each strict word the board of the solver's game at which none of the words that it knows is left."""
+    named = context.for_training.solver.words
+    teacher = SolverTeacher(Solver(WordList("without strict words", named.answers, named.guesses)))
+    exact = traces.teacher.model_copy(update={"noise_rate": 0.0, "random_opener_rate": 0.0})
+    settings = traces.model_copy(update={"teacher": exact, "slip_rate": 0.0, "pseudo_secrets": False})
+    games = solver_traces(teacher.words, context.split.strict, teacher, settings, seed)
+    return {
+        game.secret: [
+            Turn(turn.guess, turn.marks, Outcome.SCORED)
+            for turn in game.turns
+            if turn.marks and turn.guess != game.secret
+        ]
+        for game in games
+    }
+
+
+def by_listed_words(secret: str, board: list[Turn], listed: list[str], rng: random.Random) -> bool:
+    """True if the secret is found by naming any listed word that the marks allow, in the turns that are left."""
+    turns = list(board)
+    while len(turns) < NUM_TURNS:
+        guess = rng.choice([word for word in listed if not violates_clues(word, turns)])
+        if guess == secret:
+            return True
+        turns.append(Turn(guess, score_guess(secret, guess), Outcome.SCORED))
+    return False
+
+
+def by_letters(secret: str, board: list[Turn], listed: frozenset[str], letters: Letters) -> bool:
+    """True if the secret is found by naming the likeliest letters that the marks allow; unlisted ones cost a turn."""
+    turns, refused = list(board), set[str]()
+    while len(turns) + len(refused) < NUM_TURNS:
+        known = knowledge_of(turns, len(secret))
+        guess = next(
+            word for word in letters.likeliest(known) if word not in refused and not violates_clues(word, turns)
+        )
+        if guess == secret:
+            return True
+        if guess in listed:
+            turns.append(Turn(guess, score_guess(secret, guess), Outcome.SCORED))
+        else:
+            refused.add(guess)
+    return False
+
+
+class Letters:
+    """Probabilities of the letters of words, given the place and the two letters before."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+        for word in words:
+            for place, letter in enumerate(word):
+                self._counts[place, word[max(0, place - CONTEXT) : place]][letter] += 1
+
+    def likeliest(self, known: Knowledge) -> Iterator[str]:
+        """Strings that have known letters in place and none that is absent, the likeliest first."""
+        begun = [(0.0, "")]
+        while begun:
+            cost, text = heapq.heappop(begun)
+            if (place := len(text)) == len(known.placed):
+                yield text
+                continue
+            counts = self._counts[place, text[-CONTEXT:]]
+            total = counts.total()
+            for letter in known.placed[place] or LETTERS:
+                if letter not in known.absent and place not in known.misplaced.get(letter, ()):
+                    share = counts[letter] / total if total else 0.0
+                    heapq.heappush(begun, (cost - math.log((1 - FLOOR) * share + FLOOR / len(LETTERS)), text + letter))
+
+
+if __name__ == "__main__":
+    main()
