@@ -69,7 +69,8 @@ def eval_player(
         name: What to call the player in tables.
         temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
             accept none but their defaults.
-        constrain: `words` limits a model's guesses to listed words; such results are kept apart from all others.
+        constrain: `words` limits a model's guesses to listed words, greedy play to the likeliest of them; such results
+            are kept apart from all others.
         match_entropy_of: Draw the player at the temperature at which its games are as random as this model's at
             temperature 1, or at --temperature: a control for a gain in sampled play. It is found by bisection over
             games of validation secrets.
