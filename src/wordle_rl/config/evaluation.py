@@ -36,7 +36,7 @@ class EvalSettings(PlaySettings):
     base: bool = False
     """Evaluate the model of model.path too, as it was before the run; without SFT that is always done."""
     constrained: bool = False
-    """Play held-out secrets once more, each guess the likeliest listed word; shown apart, never in place of the rest."""
+    """Play held-out secrets once more, each guess the likeliest listed word; shown apart from the rest."""
 
 
 class PlayerEvalSettings(PlaySettings):
