@@ -15,6 +15,7 @@ from contexts import context_for
 from model_server import model_server, plays_the_same_games
 from training_fixtures import compact, fast, make_run, rows, weights_of, write_config
 
+import wordle_rl.samplers.transformers as transformers_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings, load_config
 from wordle_rl.evaluate import Evaluation
@@ -157,8 +158,9 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, mo
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transformers(
-    temperature: float, engine, model, small_words
+    temperature: float, engine, model, small_words, monkeypatch
 ) -> None:
+    monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)  # token by token, as vLLM goes
     policy, codec = model
     settings = SamplingSettings(temperature=temperature, max_completion_tokens=40)
     constraint = hasty(codec, small_words, compact())
@@ -178,8 +180,9 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
 
 @pytest.mark.parametrize("constrain", ["none", "words"])
 def test_an_evaluation_by_vllm_is_that_by_transformers(
-    constrain: str, directory, cli, word_directory, tmp_path: Path
+    constrain: str, directory, cli, word_directory, tmp_path: Path, monkeypatch
 ) -> None:
+    monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)
     game = ("--words", word_directory, "--split", "test", "--max-completion-tokens", 12, "--constrain", constrain)
     wording = ("--style", "compact", "--thinking", "off")
     for engine in ("vllm", "transformers"):

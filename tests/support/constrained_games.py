@@ -1,10 +1,14 @@
-"""A model that would rather say anything than a listed word."""
+"""Models that would rather say anything than a listed word, and tokenizers that spell in many ways."""
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.models.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.constrain import (
     Phase,
@@ -14,6 +18,9 @@ from wordle_rl.samplers.constrain import (
     token_texts,
 )
 from wordle_rl.words import WordList
+
+KINDS = ("tiny", "bpe", "byte_bpe")
+"""Tokenizers of `codecs_of`."""
 
 
 class Hasty(WordConstraint):
@@ -31,3 +38,36 @@ class Hasty(WordConstraint):
 
 def hasty(codec: ChatCodec, words: WordList, prompter: Prompter) -> Hasty:
     return Hasty(words.guesses, prompter.guess_tags, token_texts(codec.tokenizer), codec.stop_ids)
+
+
+def codecs_of(words: WordList) -> dict[str, ChatCodec]:
+    """Three tokenizers: of characters, of letters and tags together, of bytes."""
+    return {
+        "tiny": ChatCodec(make_tokenizer()),
+        "bpe": ChatCodec(trained(words, byte_level=False)),
+        "byte_bpe": ChatCodec(trained(words, byte_level=True)),
+    }
+
+
+def trained(words: WordList, *, byte_level: bool) -> PreTrainedTokenizerFast:
+    """A BPE tokenizer without word borders, so that tokens hold letters, tags and both together."""
+    tokenizer = Tokenizer(models.BPE())
+    if byte_level:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        tokenizer.decoder = decoders.Fuse()
+    specials = [AddedToken(text, special=True, normalized=False) for text in (PAD, END, REPLY)]
+    alphabet = (
+        pre_tokenizers.ByteLevel.alphabet()
+        if byte_level
+        else list("abcdefghijklmnopqrstuvwxyzACZ0123456789 \n[]<>/?!#%")
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=420 if byte_level else 260, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+    )
+    texts = [f"<think>so {word}</think>\n<guess>{word}</guess>" for word in words.guesses]
+    tokenizer.train_from_iterator([*texts, *(f"<guess>{word}</guess>" for word in words.guesses), "5x6"], trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
+    fast.chat_template = CHAT_TEMPLATE
+    return fast

@@ -77,7 +77,7 @@ class EvalConditions:
 
 
 _UNSET = {"boards": "the empty board", "word_beam": "token by token"}
-"""What it means that a condition is None."""
+"""Meaning of None, by condition."""
 
 
 def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:

@@ -96,7 +96,7 @@ WORD_BEAM = 16
 
 
 def word_beam(engine: EngineName | None, temperature: float | None, *, constrained: bool) -> int | None:
-    """How many beginnings of a guess a player follows at once; None: no words are looked for.
+    """Number of beginnings of a guess that a player follows at once; None: no words are looked for.
 
     That is so where guesses are not limited to listed words, and where they are limited one token after the other:
     where tokens are drawn at random, and by engines that are asked for one token at a time.

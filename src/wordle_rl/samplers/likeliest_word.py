@@ -2,7 +2,7 @@
 
 A greedy reply that is limited token by token may be led astray: its likeliest first letters may begin no listed word
 that the model would name, and the rest has to follow them. Here several beginnings of listed words are followed at
-once, and the guess whose tokens are likeliest together is said:
+once, and the reply becomes the one whose tokens are likeliest together:
 
     <think>maybe a</think>  <guess>  cr  ane  </guess>  <end>
     as sampled ...........| searched ........................
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Opening(NamedTuple):
-    """Where a reply is about to open its guess.
+    """Place in a reply before the token that opens its guess.
 
     Attributes:
         token_ids: Prompt and reply before the token that opens it.
@@ -57,7 +57,7 @@ class _Beginning(NamedTuple):
 
 
 def opening_of(prompt_ids: Sequence[int], reply_ids: Sequence[int], constraint: WordConstraint) -> Opening | None:
-    """Where a reply opens its guess; None: it does not."""
+    """Place at which a reply opens its guess; None: it does not."""
     state: State | None = constraint.start
     for place, token in enumerate(reply_ids):
         before, state = state, constraint.after(state, token)
