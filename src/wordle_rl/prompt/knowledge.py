@@ -53,13 +53,18 @@ def _known(scored: _Scored, word_length: int) -> Knowledge:
     if not scored:
         return Knowledge((None,) * word_length, {}, {}, {}, ())
     before = _known(scored[:-1], word_length)
+    guess, marks = scored[-1]
+    proved = dict.fromkeys(guess, 0)  # copies of each letter that the marks prove
+    for letter, mark in zip(guess, marks, strict=True):
+        if mark != "X":
+            proved[letter] += 1
     placed, absent = list(before.placed), {*before.absent}
     misplaced, at_least, exactly = {**before.misplaced}, {**before.at_least}, {**before.exactly}
-    for place, letter, mark, found in _marked(*scored[-1]):
-        if not found:
+    for place, letter in enumerate(guess):
+        if not (found := proved[letter]):
             absent.add(letter)
             continue
-        if mark == "G":
+        if (mark := marks[place]) == "G":
             placed[place] = letter
         elif place not in (places := misplaced.get(letter, ())):
             misplaced[letter] = tuple(sorted((*places, place)))
@@ -82,16 +87,6 @@ _T = TypeVar("_T")
 def _by_letter(facts: dict[str, _T], before: dict[str, _T]) -> dict[str, _T]:
     """The facts in order of their letters; those of before are."""
     return facts if len(facts) == len(before) else {letter: facts[letter] for letter in sorted(facts)}
-
-
-@lru_cache(maxsize=4096)
-def _marked(guess: str, marks: str) -> tuple[tuple[int, str, str, int], ...]:
-    """Each letter of a guess: its place, itself, its mark, and how many copies of it the marks prove."""
-    found: dict[str, int] = {}
-    for letter, mark in zip(guess, marks, strict=True):
-        found[letter] = found.get(letter, 0) + (mark != "X")
-    pairs = enumerate(zip(guess, marks, strict=True))
-    return tuple([(place, letter, mark, found[letter]) for place, (letter, mark) in pairs])
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:
