@@ -17,7 +17,7 @@ from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
 from wordle_rl.data.trace import Trace
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Thinking
-from wordle_rl.runs import append_jsonl
+from wordle_rl.runs import append_jsonl, read_jsonl
 from wordle_rl.samplers.endpoint.providers import Endpoint
 from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
 
@@ -131,11 +131,13 @@ def test_a_placeholder_for_a_key_changes_no_reply(serve, small_words) -> None:
     assert (game.won, game.turns[0].guess, game.turns[0].thinking) == (True, "crane", "a plan")
 
 
-def test_a_key_in_a_reply_is_read_as_it_came_and_stored_nowhere(serve, small_words) -> None:
-    endpoint = serve(lambda *_: chat(f"<think>is it {KEY}?</think><guess>crane</guess>"))
+def test_a_key_in_a_reply_is_neither_stored_nor_sent_back(serve, small_words) -> None:
+    guesses = iter(["crate", "crane"])
+    endpoint = serve(lambda *_: chat(f"<think>is it {KEY}?</think><guess>{next(guesses)}</guess>"))
     _, [game] = play(teacher(endpoint, small_words))
-    assert (game.won, game.turns[0].thinking) == (True, "is it (key)?")
+    assert (game.won, [turn.thinking for turn in game.turns]) == (True, ["is it (key)?"] * 2)
     assert KEY not in json.dumps(game.to_row())
+    assert endpoint.requests[1]["messages"][-2]["content"] == "<think>is it (key)?</think><guess>crate</guess>"
 
 
 def test_thinking_that_the_chat_template_opened_is_read(serve, small_words) -> None:
@@ -229,8 +231,9 @@ def test_a_request_no_retry_can_help_is_sent_once(serve, small_words) -> None:
 def test_an_error_with_half_a_surrogate_pair_can_be_written_to_a_file(serve, small_words, tmp_path) -> None:
     endpoint = serve(lambda *_: (400, {"error": {"message": "too long \ud83d"}}))
     _, [game] = play(teacher(endpoint, small_words))
+    assert "too long" in (game.error or "")
     append_jsonl(tmp_path / "games.jsonl", game.to_row())
-    assert "too long ?" in (tmp_path / "games.jsonl").read_text()
+    assert [Trace.from_row(row) for row in read_jsonl(tmp_path / "games.jsonl")] == [game]
 
 
 @pytest.mark.parametrize("limit", ["timeout_s", "game_timeout_s"])

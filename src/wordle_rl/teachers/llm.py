@@ -74,7 +74,7 @@ class _StoppedError(Exception):
 
 @dataclass
 class _Reply:
-    """A message as the endpoint sent it (`message`) and as the rules read it (`text`).
+    """A message as the endpoint sent it, but for the key (`message`), and as the rules read it (`text`).
 
     `has_reasoning`: the thinking in `text` is the endpoint's separate reasoning, prepended as `as_reply` says.
     """
@@ -203,7 +203,7 @@ class LLMTeacher:
             env.truncate(StopReason.REQUEST_FAILED)
         return Trace(
             secret=job.secret,
-            turns=_turns_of(env, replies, self.endpoint.without_key),
+            turns=_turns_of(env, replies),
             teacher=served_name(self.settings.model).alias,
             seed=job.seed,
             error=error,
@@ -234,7 +234,7 @@ class LLMTeacher:
         return out_of_tokens or 0 < settings.budget_money <= cost
 
     def _read(self, answer: object, spent: _Spent) -> _Reply:
-        """Count a response's tokens and read its message.
+        """Count a response's tokens and read its message without the key, since it is stored and sent back.
 
         Raises:
             AnswerError: If it has none.
@@ -242,7 +242,7 @@ class LLMTeacher:
         usage: object = getattr(answer, "usage", None)
         if usage is not None:  # counted first, since a response without a message costs tokens too
             self._spend(usage, spent)
-        said = read_answer(answer)
+        said = read_answer(answer, self.endpoint.without_key)
         if usage is None:
             self._spend(None, spent)
         return _Reply(said, *as_reply(said, self.settings.game.thinking))
@@ -264,8 +264,8 @@ class LLMTeacher:
         self._stop.set()
 
 
-def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], str]) -> tuple[TraceTurn, ...]:
-    """The turns to be stored; `clean` removes from a text what must not be stored."""
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TraceTurn, ...]:
+    """The turns to be stored."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
         said = reply.message
@@ -273,14 +273,14 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply], clean: Callable[[str], 
         separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
         turns.append(
             TraceTurn(
-                guess=clean(played.turn.guess or ""),
+                guess=played.turn.guess or "",
                 marks=played.turn.marks or "",
                 taught=not played.turn.outcome.broke_rules,
-                thinking=clean("\n\n".join(part for part in (separate, thought) if part)),
+                thinking="\n\n".join(part for part in (separate, thought) if part),
                 outcome=played.turn.outcome,
                 costs_turn=played.turn.costs_turn,
-                reply=clean(said.text),
-                finish="" if said.finish == "stop" else clean(said.finish),
+                reply=said.text,
+                finish="" if said.finish == "stop" else said.finish,
             )
         )
     return tuple(turns)

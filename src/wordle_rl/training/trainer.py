@@ -18,6 +18,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from wordle_rl.config import OptimizerSettings, Precision
+from wordle_rl.models.adapters import ADAPTER_WEIGHTS, has_adapters
 from wordle_rl.models.device import device_kind
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.progress import ProgressCallback
@@ -180,6 +181,18 @@ class WholeCheckpoints(Trainer):
         if self.guard is not None:
             self.guard.note_loss(loss)
         return loss
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+        """Load the weights of a checkpoint, also those of an adapter beside a frozen copy of its start.
+
+        Of several adapters transformers before 5.23 loads those in subdirectories alone, which is the copy.
+        """
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        adapted: Any = self.accelerator.unwrap_model(self.model)
+        if is_sharded(self) or not has_adapters(adapted) or len(adapted.peft_config) == 1:
+            return
+        if (Path(resume_from_checkpoint) / ADAPTER_WEIGHTS).is_file():
+            adapted.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         directory = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"

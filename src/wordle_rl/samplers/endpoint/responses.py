@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
@@ -32,8 +33,12 @@ class Said:
     finish: str = "stop"
 
 
-def read_answer(answer: object) -> Said:
+def read_answer(answer: object, clean: Callable[[str], str] = str) -> Said:
     """The message of a response.
+
+    Args:
+        answer: The response.
+        clean: Removes from a text what may be neither stored nor sent back.
 
     Raises:
         AnswerError: If there is none, it is not text, or an error ended it early.
@@ -55,9 +60,9 @@ def read_answer(answer: object) -> Said:
     reasoning = extra.get("reasoning_content") or extra.get("reasoning")
     stopped_by = finish if isinstance(finish, str) and finish else "stop"
     return Said(
-        without_lone_surrogates(_text_of(message.content) or _text_of(message.refusal)),
-        without_lone_surrogates(reasoning) if isinstance(reasoning, str) else "",
-        "refusal" if message.refusal else without_lone_surrogates(stopped_by),
+        clean(without_lone_surrogates(_text_of(message.content) or _text_of(message.refusal))),
+        clean(without_lone_surrogates(reasoning)) if isinstance(reasoning, str) else "",
+        "refusal" if message.refusal else clean(without_lone_surrogates(stopped_by)),
     )
 
 

@@ -98,6 +98,6 @@ class OpenAISampler:
         Raises:
             AnswerError: If the response holds no message.
         """
-        said = read_answer(answer)
+        said = read_answer(answer, self._endpoint.without_key)
         reply, _ = as_reply(said, self._thinking)
-        return Completion(self._endpoint.without_key(reply), overlong=said.finish == "length")
+        return Completion(reply, overlong=said.finish == "length")
