@@ -111,7 +111,8 @@ class TransformersSampler:
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
-        self._max_rows = size
+        # A search has a cache of its own, beside that of the games.
+        self._search_rows = size if model.device.type == "cpu" else size // 4
         self._word_beam = word_beam(self.sampled_by, self.settings.temperature, constrained=constraint is not None)
 
     def begin(self) -> None:
@@ -160,7 +161,7 @@ class TransformersSampler:
         words = WordSearch(
             self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._num_layers, self._word_beam
         )
-        endings = words.search([*found.values()], self.settings.max_completion_tokens, self._max_rows)
+        endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
         for (game, opening), ending in zip(found.items(), endings, strict=True):
             if ending is not None:
                 kept = opening.num_reply_tokens
