@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from wordle_rl.report.read import ReportError
 from wordle_rl.runs import BY_TURN
 
 _WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _FOOT = 640, 240, 56, 560, 36, 34
+_LINE = 12.0
+"""Height of a line of text."""
 _SMOOTH_FROM = 40
 _COLORS = ("#c2571a", "#a67a10", "#1a7f3c", "#16818c", "#5b7aa8", "#8a4fb0", "#c23b5e", "#6a6f76")
 
@@ -63,6 +66,20 @@ def _smooth(series: Series) -> Series:
     return Series(series.name, series.steps, running_mean(series.values))
 
 
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Heights of labels, each moved up where it would touch one below it.
+
+    Examples:
+        >>> _apart([100.0, 98.0, 50.0])
+        [100.0, 88.0, 50.0]
+    """
+    placed = list(heights)
+    lowest = sorted(range(len(placed)), key=lambda place: -placed[place])
+    for below, above in pairwise(lowest):
+        placed[above] = min(placed[above], placed[below] - _LINE)
+    return placed
+
+
 def _panel(series: Sequence[Series], top: float, heading: str, *, percent: bool = False) -> str:
     """Curves over steps with axes, and each curve's name where it ends."""
     high = 1.0 if percent else max(float(each.values.max()) for each in series)
@@ -84,7 +101,8 @@ def _panel(series: Sequence[Series], top: float, heading: str, *, percent: bool 
             f'<path d="M{_LEFT} {at:.1f}H{_RIGHT}" stroke="#ddd"/>'
             f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>'
         )
-    for place, each in enumerate(series):
+    ends = [float(y(each.values)[-1]) for each in series]
+    for place, (each, label) in enumerate(zip(series, _apart(ends), strict=True)):
         color = _COLORS[place % len(_COLORS)]
         across, down = x(each.steps).tolist(), y(each.values).tolist()
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True))
@@ -92,7 +110,7 @@ def _panel(series: Sequence[Series], top: float, heading: str, *, percent: bool 
         drawn += (
             f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>'
             f'<circle cx="{across[-1]:.1f}" cy="{down[-1]:.1f}" r="2" fill="{color}"/>'
-            f'<text x="{across[-1] + 5:.1f}" y="{down[-1] + 4:.1f}" fill="{color}">{shown}'
+            f'<text x="{across[-1] + 5:.1f}" y="{label + 4:.1f}" fill="{color}">{shown}'
             f"<title>{escape(each.name)}: {shown} at step {each.steps[-1]:g}</title></text>"
         )
     legend = "".join(
