@@ -38,6 +38,7 @@ class _IndexReader(pickle.Unpickler):
     """Reads an index and refuses every name that such a file has no use for."""
 
     def find_class(self, module: str, name: str) -> Any:
+        module = "pathlib" if module == "pathlib._local" else module  # as Python 3.13 writes it
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if is_dtype or (module, name) in _ALLOWED:
             return super().find_class(module, name)
