@@ -116,8 +116,8 @@ class WordSearch:
         beams = [self._opened(opening, row, logprobs[row].numpy(), max_tokens) for row, opening in enumerate(openings)]
         while True:
             # What grows on only gets less likely, so a whole guess that comes first is the likeliest.
-            going = [beginning for beam in beams if beam and not beam[0].is_whole for beginning in beam]
-            going = [beginning for beginning in going if not beginning.is_whole]
+            unsettled = [beam for beam in beams if beam and not beam[0].is_whole]
+            going = [beginning for beam in unsettled for beginning in beam if not beginning.is_whole]
             if not going:
                 return [beam[0].ending if beam else None for beam in beams]
             cache.keep(torch.tensor([beginning.row for beginning in going], device=self._model.device))
