@@ -24,12 +24,12 @@ from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.runs.game_rows import board_row
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.prefix_guesses import PrefixGuesses
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
 

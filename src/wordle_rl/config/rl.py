@@ -142,8 +142,8 @@ class GRPOSettings(Section):
     that already value the guess for the rest of the game; `game`: one advantage per game."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
-    """TRL's loss aggregation."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
+    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
     sequence_importance: bool = False
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
@@ -335,7 +335,7 @@ class DPOSettings(RoundSettings):
     beta: float = Field(0.1, gt=0)
     """Strength of the KL constraint to the model that DPO starts from."""
     loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
-    """TRL's loss of a pair."""
+    """Loss of a pair: DPO, SLiC or IPO."""
     sft_weight: float = Field(0.0, ge=0)
     """Weight of the chosen completions' own likelihood in the loss, so that it does not fall with the rejected."""
 

@@ -32,9 +32,9 @@ from wordle_rl.preflight.model_fit import (
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.prompt import Style
 from wordle_rl.prompt.textarena_texts import fixed_texts
-from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
+from wordle_rl.train.starts_file import start_boards_of
 
 
 class LookedUp(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from wordle_rl.rl.advantages import CREDITS
+from wordle_rl.train.advantages import CREDITS
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType({"turn": "wordle_turn", "guess": "wordle_guess"})
 """Credit -> name of the estimator. Game credit is verl's own, `grpo`."""
