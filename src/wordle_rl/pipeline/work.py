@@ -66,9 +66,7 @@ class RunWork:
     def open(self, run: Run) -> None:
         """Work in a run directory that was made, under the names that trackers are given."""
         self.run = run
-        run.tracker_arguments = Tracking.named(
-            run.directory, self.config.report_project, self.config.trackio_space
-        ).arguments
+        run.tracking = Tracking.named(run.directory, self.config.report_project, self.config.trackio_space)
 
     @property
     def directory(self) -> Path:

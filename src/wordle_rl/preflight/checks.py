@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from wordle_rl.prompt import Style
 from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.trackers import Tracking, check_trackers
 from wordle_rl.train.starts_file import start_boards_of
 
 
@@ -170,9 +170,10 @@ def _launch(plan: Plan) -> list[Finding]:
 
 
 def _trackers(plan: Plan) -> list[Finding]:
-    missing = [name for name in plan.config.report_to if find_spec(name) is None] if plan.trains else []
-    text = "report_to {0!r} needs a package that is not installed: pip install {0}"
-    return [Finding("problem", text.format(name)) for name in missing]
+    config = plan.config
+    if plan.trains:
+        check_trackers(config.report_to, Tracking.named(Path(), config.report_project, config.trackio_space))
+    return []
 
 
 def _packages(plan: Plan) -> list[Finding]:

@@ -8,7 +8,7 @@ game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
 game_traces.py  games as conversations, for trackers
-trackers.py     sample games, in games.jsonl and in a tracker
+trackers.py     metrics and sample games in experiment trackers
 progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, waiting, sharding
 """

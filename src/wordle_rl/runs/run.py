@@ -36,6 +36,7 @@ from wordle_rl.runs.files import (
     write_json,
 )
 from wordle_rl.runs.provenance import manifest, resumed_manifest
+from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
@@ -68,8 +69,8 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
-        self.tracker_arguments: Callable[[str], Mapping[str, Any]] = lambda _stage: {}
-        """Names for trackers, by stage, as training arguments; see `runs.trackers.Tracking`."""
+        self.tracking = Tracking.named(directory, None, None)
+        """Names under which trackers file this run."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
         """Called with each complete checkpoint of SFT and GRPO, and a title such as `grpo step 20`."""
 
