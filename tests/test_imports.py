@@ -22,7 +22,6 @@ LIGHT_MODULES = {
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing",
     "samplers.guess_probabilities", "samplers.kv_cache", "samplers.likeliest_word", "samplers.vllm", "samplers.mlx",
-    "pipeline.cost_probe", "pipeline.duration",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may

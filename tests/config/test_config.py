@@ -15,6 +15,7 @@ from wordle_rl.config import (
     Section,
     describe,
     load_config,
+    stored_config,
 )
 from wordle_rl.reward import CURRICULA
 
@@ -255,12 +256,26 @@ def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None
         load_config(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"config_version": 2, "seed": 7}')]
-)
+@pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])
 def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8-sig")
     assert load_config(tmp_path / name) == RunConfig(seed=7)
+
+
+@pytest.mark.parametrize("damage", ["[]", "{", '{"grpo": 3}', '{"seed": "x"}', '{"later": 1}'])
+def test_stored_settings_that_cannot_be_used_are_named_in_one_line(damage: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(damage)
+    with pytest.raises(ConfigError, match=r"config\.json") as caught:
+        stored_config(tmp_path / "config.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_only_read_need_not_go_together(tmp_path: Path) -> None:
+    alone = {"sft": {"epochs": 0.0}, "grpo": {"steps": 0}}
+    (tmp_path / "config.json").write_text(json.dumps(alone))
+    assert stored_config(tmp_path / "config.json").trained == ()
+    with pytest.raises(ConfigError):
+        load_config(tmp_path / "config.json")
 
 
 def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 from wordle_rl.config.base import ConfigError, fields_only, section_of
 from wordle_rl.config.rl import ALGORITHM_NAMES, RLSettings, not_followed
 from wordle_rl.config.run import RunConfig, Setting
-from wordle_rl.config.stored import VERSION, successor, upgraded, version_of
 
 Place = tuple[int | str, ...]
 """The place of a fault: a setting, or the section it lies in."""
@@ -29,6 +28,8 @@ class Fault:
     message: str
 
 
+_FROM_EARLIER = "; an earlier development version of wordle-rl stored it, whose runs are not read"
+
 MAX_FILE_BYTES = 4 << 20
 """A larger file holds no settings, and is refused before it is read."""
 
@@ -41,8 +42,7 @@ def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None)
         options: Values that count more than those of the file. Both are validated together.
 
     Raises:
-        ConfigError: If the file is missing or cannot be read, a setting is unknown or impossible, or an older version
-            of the package stored the file.
+        ConfigError: If the file is missing or cannot be read, or a setting is unknown or impossible.
     """
     options = options or {}
     is_stored = path is not None and path.suffix == ".json"
@@ -60,23 +60,21 @@ def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None)
         faults = [*_faults_of(error, found.written), *faults]
     if faults:
         from_file = is_stored and any(source(fault.place) for fault in faults)
-        stored = "; it was stored by another version of wordle-rl, use that one" if from_file else ""
-        raise ConfigError(f"{_in_one_line(faults, source)}{stored}")
+        raise ConfigError(f"{_in_one_line(faults, source)}{_FROM_EARLIER if from_file else ''}")
     return config
 
 
 def stored_config(path: Path) -> RunConfig:
-    """Settings of a run of this or an older version, for reading: whether they go together is not asked.
+    """Read the settings that a run stored, without checking whether they go together.
 
     Raises:
-        ConfigError: If the file is missing, cannot be read, or holds settings of an unknown version.
+        ConfigError: If the file is missing, cannot be read, or an earlier development version stored it.
     """
     try:
         with fields_only():
-            return RunConfig.model_validate(upgraded(_read(path)))
+            return RunConfig.model_validate(_read(path))
     except ValidationError as error:
-        told = describe(error, lambda _: f"{path}: ")
-        raise ConfigError(f"{told}; it was stored by another version of wordle-rl, use that one") from None
+        raise ConfigError(f"{describe(error, lambda _: f'{path}: ')}{_FROM_EARLIER}") from None
 
 
 def describe(error: ValidationError, source: Callable[[Place], str] = lambda _: "") -> str:
@@ -113,8 +111,8 @@ def _in_one_line(faults: Iterable[Fault], source: Callable[[Place], str]) -> str
 
 
 def _unknown(place: Place) -> str:
-    """The error for a setting that is not there, with its name of today or the most similar one."""
-    hint = successor(tuple(map(str, place))) or _nearest(place)
+    """The error for a setting that is not there, with the most similar one."""
+    hint = _nearest(place)
     return f"unknown setting {_dotted(place)}" + (f" ({hint})" if hint else "")
 
 
@@ -153,11 +151,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _given(path: Path) -> dict[str, Any]:
     """The settings of a file; of those of a run, which stores all, the ones that differ from the defaults."""
     values = _read(path)
-    if path.suffix != ".json":
-        return values
-    if version_of(values) != VERSION:
-        raise ConfigError(f"{path} was stored by an older wordle-rl; write its settings into a TOML file")
-    return _without_defaults(upgraded(values), RunConfig)
+    return _without_defaults(values, RunConfig) if path.suffix == ".json" else values
 
 
 def _without_defaults(values: Mapping[str, Any], section: type[BaseModel]) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from wordle_rl.config.rl import (
     not_followed,
 )
 from wordle_rl.config.rl_training import TRAININGS, Training
-from wordle_rl.config.stored import VERSION, VERSION_KEY
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import SamplingSettings, SFTSettings
 from wordle_rl.game import Dictionary
@@ -195,8 +194,8 @@ class RunConfig(Section):
             return kind.model_validate(known)
 
     def stored(self) -> dict[str, Any]:
-        """Every setting as a run's config.json holds it, with the version of the settings."""
-        return {VERSION_KEY: VERSION, **self.model_dump(mode="json")}
+        """Every setting as a run's config.json holds it."""
+        return self.model_dump(mode="json")
 
 
 def setting_names(section: type[BaseModel] = RunConfig) -> Iterator[Setting]:

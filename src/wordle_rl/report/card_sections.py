@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, upgraded
+from wordle_rl.config import ALGORITHM_NAMES, TRAININGS
 from wordle_rl.data.trace import UNKNOWN_TEACHER
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART
 from wordle_rl.report.controls import control_table
@@ -215,8 +215,7 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
 
 
 def _played(run: RunRecord, name: str) -> str:
-    settings = upgraded(run.config)
-    own, shared = settings.get(name, {}), settings.get("rl", {})
+    own, shared = run.config.get(name, {}), run.config.get("rl", {})
     times, groups, where = "rounds", "groups_per_round", ""
     if name == "grpo":  # training by rounds runs in one process only
         times, groups, where = "steps", "groups_per_step", " per process"

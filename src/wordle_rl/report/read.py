@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import MODEL_NAMES
+from wordle_rl.config import MODEL_NAMES, stored_config
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
     RESULT_SPLITS,
@@ -81,6 +81,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
     Raises:
         ReportError: If there is no such directory, it holds no part of a run, or a part is damaged.
+        ConfigError: If an earlier development version stored its settings.
         RunError: If a file of JSON, or a line of metrics.jsonl or games.jsonl, is damaged; the message names it.
         EvaluationError: If a file of evaluated games is damaged.
     """
@@ -91,6 +92,8 @@ def read_run(run_dir: Path) -> RunRecord:
     results = {name: value for name, value in everything.items() if _is_result(value)}
     manifest = _object(run_dir / "manifest.json", missing)
     config = _object(run_dir / "config.json", missing)
+    if config:
+        stored_config(run_dir / "config.json")
     metrics = _metrics(run_dir / "metrics.jsonl", missing)
     games = _games(run_dir / "games.jsonl", missing)
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
@@ -123,7 +126,7 @@ def kept_weights(run: RunRecord) -> str:
     """Checkpoint selection of GRPO in words; '' if there was no choice."""
     if not run.chosen:
         return ""
-    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", run.chosen.get("share", 1.0)))
+    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", 1.0))
     start = "SFT model" if has_sft(run.config) else "base model"
     if step == 0:
         kept = f"those of the {start}, since no candidate played better"

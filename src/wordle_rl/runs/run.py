@@ -1,7 +1,7 @@
 """The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
 
 runs/NAME/
-  config.json     every setting, resolved, and their version
+  config.json     every setting, resolved
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, VERSION, VERSION_KEY, RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
 from wordle_rl.runs.files import (
     RunError,
     append_jsonl,
@@ -85,8 +85,8 @@ class Run:
             adds: Whether this call will add to the run; if not, its manifest stays as it is.
 
         Raises:
-            RunError: If the directory holds a run of another version, with another config or with other words, or
-                something that is no run, or cannot be written.
+            RunError: If the directory holds a run of an earlier development version, with another config or with other
+                words, or something that is no run, or cannot be written.
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
@@ -95,7 +95,10 @@ class Run:
         remedy = "name another --out, or pass --overwrite to start over"
         resolved, facts = config.stored(), manifest(config, split)
         if config_path.is_file():
-            check_version(directory)
+            try:
+                stored_config(config_path)
+            except ConfigError as error:
+                raise RunError(f"{error}; {remedy}") from None
         if config_path.is_file() and (before := read_object(config_path)) != resolved:
             raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
         if manifest_path.is_file():
@@ -185,20 +188,6 @@ def check_place(directory: Path) -> None:
 def is_run(directory: Path) -> bool:
     """True if a directory holds a run."""
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
-
-
-def check_version(directory: Path) -> None:
-    """Refuse to resume a run whose settings another version stored.
-
-    Raises:
-        RunError: If it is one.
-    """
-    version = read_object(directory / "config.json").get(VERSION_KEY, 1)
-    if version != VERSION:
-        raise RunError(
-            f"{directory} holds a run with settings of version {version}, this is version {VERSION}: it can be read, "
-            "not resumed; name another --out, or pass --overwrite to start again"
-        )
 
 
 def parts_of(directory: Path) -> list[Path]:
