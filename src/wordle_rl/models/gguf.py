@@ -49,8 +49,7 @@ def converted_path(path: str) -> str:
     file = _smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
     if not file.is_file():
         raise ConfigError(f"no model file {path}")
-    status = file.stat()
-    return str(_converted(file.resolve(), status.st_size, status.st_mtime_ns))
+    return str(_converted(file.resolve(), file.stat().st_mtime_ns))
 
 
 def at_directory(settings: ModelSettings) -> ModelSettings:
@@ -74,8 +73,8 @@ def _smollm2_file() -> Path:
 
 
 @lru_cache(maxsize=16)
-def _converted(file: Path, size: int, mtime_ns: int) -> Path:
-    """The converted model of a file; size and time are part of the key, so a changed file is read again."""
+def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of the key: a changed file is read again
+    """The converted model of a file."""
     from filelock import FileLock  # comes with torch
 
     with file.open("rb") as content:
@@ -113,17 +112,18 @@ def _convert(file: Path, directory: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     logger.warning("converting %s for training; this is done once", file.name)
-    arguments = {"gguf_file": file.name, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, **arguments)
-        model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **arguments)
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+        )
     except Exception as error:  # the tokenizers library raises no narrower class
         raise ConfigError(f"cannot read the model of {file}: {_first_line(error)}") from error
     # A tensor without a place is dropped in silence, as the scaled rotations of Llama 3 are.
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
     if (num_weights := len(set(model.state_dict()) - tied)) != num_tensors:
         raise ConfigError(f"{file} holds {num_tensors} tensors, its architecture has {num_weights}; name another model")
-    model.hf_quantizer = None
+    vars(model).pop("hf_quantizer", None)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(directory)
