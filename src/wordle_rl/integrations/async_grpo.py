@@ -31,6 +31,7 @@ from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.integrations.async_rollouts import WordleRolloutWorker, start_codec
 from wordle_rl.integrations.async_settings import AsyncSettings
+from wordle_rl.models.gguf import at_directory
 from wordle_rl.pipeline import finish_model
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.preflight.model_fit import game_too_long
@@ -128,7 +129,8 @@ def make_trainer(
         stop: Whether a user has asked for the end.
         weight_transfer: How weights reach the server; None: TRL's own way, over NCCL.
     """
-    words, grpo, start = load_words(config.words.source), config.training, config.start_settings(run.directory).path
+    words, grpo = load_words(config.words.source), config.training
+    start = at_directory(config.start_settings(run.directory)).path
     assert isinstance(grpo, GRPOTraining)  # `check_settings` refuses all else
     secrets = list(config.words.split_of(words).train[: config.rl.max_secrets or None])
     random.Random(config.seed).shuffle(secrets)
@@ -208,7 +210,7 @@ def train(config: RunConfig, directory: Path, asynchronous: AsyncSettings, weigh
     """
     check_settings(config)
     check_vllm("asynchronous GRPO")
-    start = config.start_settings(directory).path
+    start = at_directory(config.start_settings(directory)).path
     if config.start == "sft" and not is_trained(directory / "sft"):
         raise ConfigError(
             f"{directory} has no model of SFT; make it with `wordle-rl run CONFIG.toml --out {directory} --until sft`"

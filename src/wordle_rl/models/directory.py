@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
+from wordle_rl.models.gguf import converted_path, is_converted
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.samplers.simple import PLAYER_NAMES
@@ -23,9 +24,13 @@ _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5
 def find_model(path: Path) -> Path:
     """The model directory meant by a path: itself, the last trained model of a run, or a model of the hub.
 
+    `smollm2` and a GGUF file mean the directory that they are converted into.
+
     Raises:
         ConfigError: If there is no model there.
     """
+    if is_converted(str(path)):
+        return Path(converted_path(str(path)))
     if (model := trained_model(path)) is not None:
         return model
     if path.is_dir():
@@ -42,7 +47,7 @@ def is_hub_name(name: str) -> bool:
         >>> is_hub_name("somebody/wordle-grpo"), is_hub_name("runs/quickstart"), is_hub_name("nobody")
         (True, False, False)
     """
-    if not _HUB_NAME.fullmatch(name):
+    if not _HUB_NAME.fullmatch(name) or is_converted(name):
         return False
     first = name.split("/")[0]
     return first not in (".", "..", "runs") and not Path(first).exists() and not Path(name).exists()

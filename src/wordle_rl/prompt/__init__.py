@@ -19,6 +19,7 @@ from wordle_rl.prompt.reply import (
     ParseFailure,
     Thinking,
     parse_reply,
+    parse_spelled,
     with_opened_thought,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "knowledge_of",
     "name_of",
     "parse_reply",
+    "parse_spelled",
     "system_prompt",
     "tidied",
     "with_opened_thought",

@@ -14,7 +14,7 @@ from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -40,6 +40,9 @@ class Style(StrEnum):
     """TextArena's own texts, word for word, for models trained in its environment; there is no system message."""
     LETTERS = "letters"
     """Each letter with its symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
+    SPELLED = "spelled"
+    """Replies `c r a n e`, answers `X Y X X G`, hardly a word besides: one token a letter for models whose tokens are
+    pieces of words. There is no thinking."""
 
 
 class Shape(StrEnum):
@@ -65,6 +68,13 @@ _COMPACT_ERRORS = {
     Outcome.UNLISTED: "?",
     Outcome.HARD_MODE: "%",
 }
+_SPELLED_ERRORS = {
+    Outcome.MALFORMED: "format",
+    Outcome.WRONG_LENGTH: "length",
+    Outcome.UNLISTED: "unknown",
+    Outcome.HARD_MODE: "hint",
+}
+_ERRORS_OF = {Style.COMPACT: _COMPACT_ERRORS, Style.SPELLED: _SPELLED_ERRORS}
 _ENGLISH = {
     letter + mark: f"{letter}: {meaning}"
     for letter in ascii_lowercase
@@ -94,12 +104,17 @@ def _letters(guess: str, marks: str) -> str:
     return " ".join([_LETTERS[pair] for pair in map(add, guess, marks)])
 
 
+def _spelled(guess: str, marks: str) -> str:
+    return f"{' '.join(guess)}\n{' '.join(marks)}"
+
+
 _LINES: dict[Style, Callable[[str, str], str]] = {
     Style.ENGLISH: _english,
     Style.SYMBOLS: _symbols,
     Style.COMPACT: _compact,
     Style.TEXTARENA: textarena_texts.board,
     Style.LETTERS: _letters,
+    Style.SPELLED: _spelled,
 }
 """The line of a scored guess and its marks; the exact texts of TextArena have functions of their own."""
 
@@ -109,10 +124,10 @@ class Prompter:
     """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
 
     `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
-    message.
+    message. Optional thinking is off in the spelled style, which has no form for it.
 
     Raises:
-        ValueError: If there is no such style, shape or setting of thinking.
+        ValueError: If there is no such style, shape or setting of thinking, or the style cannot hold required thinking.
         PromptError: If the system prompt has an unknown placeholder or a single brace.
     """
 
@@ -128,6 +143,10 @@ class Prompter:
         object.__setattr__(self, "style", Style(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
+        if self.style is Style.SPELLED:
+            if self.thinking is Thinking.REQUIRED:
+                raise ValueError('style "spelled" has no form for thinking: set thinking to "off"')
+            object.__setattr__(self, "thinking", Thinking.OFF)
         if self.system_prompt is not None:
             if fault := fault_in(self.system_prompt):
                 raise PromptError(f"system_prompt: {fault}")
@@ -135,6 +154,8 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply by this style's grammar."""
+        if self.style is Style.SPELLED:
+            return parse_spelled(reply, self.word_length)
         return parse_reply(reply, self.thinking, brackets=self.brackets)
 
     @cached_property
@@ -144,11 +165,15 @@ class Prompter:
 
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
-        """Opening and closing tag of a guess."""
+        """Opening and closing tag of a guess; both empty where the whole reply is one, spelled."""
+        if self.style is Style.SPELLED:
+            return ("", "")
         return ("[", "]") if self.brackets else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply, as teachers write it and the parser reads it."""
+        if self.style is Style.SPELLED:
+            return " ".join(word)
         guess = word.join(self.guess_tags)
         if self.thinking is Thinking.OFF or (not thinking and self.thinking is Thinking.OPTIONAL):
             return guess
@@ -174,6 +199,8 @@ class Prompter:
             text = f"{textarena_texts.GAME_TAG} {self._answered(turns)}"
         elif self.style is Style.COMPACT:
             text = self._line(turns[-1])
+        elif self.style is Style.SPELLED:
+            text = self._line(turns[-1]).split("\n")[-1]  # the guess stands in the reply before it
         elif self.style is Style.ENGLISH:
             known = knowledge_lines(turns, self.word_length)
             text = "\n".join([self._line(turns[-1]), *known, self._turns_left(turns)])
@@ -187,7 +214,7 @@ class Prompter:
             lines = [self._start]
         elif self.style is Style.TEXTARENA_ORIGINAL:
             lines = [self._history(turns)]
-        elif self.style is Style.COMPACT:
+        elif self.style in (Style.COMPACT, Style.SPELLED):
             lines = [self._start, *map(self._line, turns)]
         else:
             lines = ["Guesses so far:", *map(self._line, turns)]
@@ -198,7 +225,7 @@ class Prompter:
 
     def _line(self, turn: Turn) -> str:
         if turn.marks is None or turn.guess is None:
-            return (_COMPACT_ERRORS if self.style is Style.COMPACT else _ERRORS)[turn.outcome]
+            return _ERRORS_OF.get(self.style, _ERRORS)[turn.outcome]
         return self._scored_line(turn.guess, turn.marks)
 
     @cached_property
@@ -209,6 +236,8 @@ class Prompter:
     def _start(self) -> str:
         if self.style is Style.COMPACT:
             return f"{self.word_length}x{self.rules.max_turns}"
+        if self.style is Style.SPELLED:
+            return "Start"
         if self.style is Style.TEXTARENA_ORIGINAL:
             return textarena_texts.opening(self.word_length, self.rules.max_turns).strip()
         return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
@@ -251,8 +280,8 @@ _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 def system_prompt(prompter: Prompter) -> str:
     """System message; empty if there is none.
 
-    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, and
-    TextArena's exact texts have them in the first user message.
+    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, the
+    spelled one only the game's name, and TextArena's exact texts have them in the first user message.
     """
     word = _EXAMPLE[prompter.word_length]
     required = prompter.thinking is Thinking.REQUIRED
@@ -262,6 +291,8 @@ def system_prompt(prompter: Prompter) -> str:
         return filled(prompter.system_prompt, facts)
     if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
         return ""
+    if prompter.style is Style.SPELLED:
+        return "Wordle"  # without any system message some templates add a longer one
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
         "(further) copy in it",

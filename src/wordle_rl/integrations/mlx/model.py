@@ -28,6 +28,7 @@ from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.integrations.mlx import adapters
 from wordle_rl.models import loading
 from wordle_rl.models.adapters import base_of, is_adapter
+from wordle_rl.models.gguf import at_directory
 from wordle_rl.models.multimodal import is_text_part, language_config
 
 Weights = dict[str, mx.array]
@@ -103,6 +104,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
     if settings.path == "tiny":
         whole, codec = loading.load_model(settings, seed)
         return of_transformers(whole), codec
+    settings = at_directory(settings)
     codec, _ = loading.load_codec(settings)
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
     model = _load_directory(source, settings)
