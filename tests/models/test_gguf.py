@@ -12,13 +12,17 @@ from gguf_files import HEADS, KV_HEADS, as_in_transformers, dequantised, needs_s
 from safetensors.numpy import load_file
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.models import gguf
 from wordle_rl.models.adapters import base_of
 from wordle_rl.models.directory import find_model, is_hub_name
 from wordle_rl.models.gguf import SMOLLM2, converted_path, is_converted
 from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
-from wordle_rl.prompt import Message
+from wordle_rl.prompt import Guess, Message, Prompter, Style
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.words import load_words
 
 
@@ -231,6 +235,43 @@ def test_smollm2_reads_back_every_listed_word(smollm2) -> None:
     words = load_words().guesses
     forms = [form for word in words for form in (word, f" {word}", word.upper(), " ".join(word), f"[{word}]")]
     assert [form for form in forms if codec.tokenizer.decode(codec.encode(form)) != form] == []
+
+
+@needs_smollm2
+def test_a_game_in_the_spelled_style_is_a_token_a_letter(smollm2) -> None:
+    _, codec = smollm2
+    prompter, secret = Prompter(style=Style.SPELLED), "dowdy"
+    turns = [
+        Turn(guess, score_guess(secret, guess), Outcome.SCORED)
+        for guess in ("crane", "moist", "dully", "goofy", "toddy", secret)
+    ]
+    game = [*prompter.opening(turns[:-1]), Message(role="assistant", content=prompter.reply(secret))]
+    ids, mask = codec.encode_game(game)
+    assert len(codec.prompt_ids(prompter.opening())) == 17
+    assert (len(ids), sum(codec.encode_game(game[:3])[1]), sum(mask)) == (128, 6, 36)
+    for turn in turns:
+        assert len(codec.bridge_ids(prompter.feedback([turn]))) == 10 + 5
+
+
+@needs_smollm2
+def test_the_spelled_style_has_a_token_for_each_letter_first_and_later(smollm2) -> None:
+    _, codec = smollm2
+    spelt = [codec.reply_ids(Prompter(style=Style.SPELLED).reply(word)) for word in load_words().guesses]
+    assert {len(ids) for ids in spelt} == {6}
+    assert len({ids[0] for ids in spelt}) <= 26
+    assert len({letter for ids in spelt for letter in ids[1:5]}) == 26
+
+
+@needs_smollm2
+def test_smollm2_limited_to_listed_words_guesses_one(smollm2, small_words) -> None:
+    model, codec = smollm2
+    prompter = Prompter(style=Style.SPELLED)
+    sampling = SamplingSettings(temperature=0.0, max_completion_tokens=8)
+    sampler = TransformersSampler(model, codec, sampling, 0, make_constraint(small_words, prompter, codec))
+    (completion,) = sampler.sample([Request(0, (), (), codec.prompt_ids(prompter.opening()))])
+    parsed = prompter.parse(completion.text)
+    assert isinstance(parsed, Guess)
+    assert parsed.word in small_words
 
 
 @needs_smollm2

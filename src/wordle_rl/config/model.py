@@ -55,6 +55,11 @@ class GameSettings(Section):
     """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""
 
+    def check(self) -> None:
+        """Refuse thinking where the style has no form for it."""
+        if self.style is Style.SPELLED and self.thinking is Thinking.REQUIRED:
+            raise ValueError('style "spelled" has no form for thinking; set thinking to "off"')
+
     @field_validator("system_prompt")
     @classmethod
     def _can_be_filled(cls, text: str | None) -> str | None:

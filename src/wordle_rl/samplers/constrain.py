@@ -135,8 +135,8 @@ class WordConstraint:
             state: Where the reply is.
             tag: What is missing of the tag, and of the text before it, see `tag_in`.
         """
-        if self.is_inside(state):  # a spelled guess, which nothing opens
-            return self._inside(state)
+        if (state, tag) not in self._opening and self.is_inside(state):  # a spelled guess, which nothing opens
+            self._opening[state, tag] = self._inside(state)
         if (state, tag) not in self._opening:
             said = [(token, self._texts[token]) for token in self._openers if self._texts[token].startswith(tag)]
             found = [
@@ -212,7 +212,7 @@ class WordConstraint:
         if phase in (Phase.TALKING, Phase.THINKING):
             return self._talk(phase, text + char)
         if char.isspace():
-            return self._space(phase, text)
+            return self._space(phase, text, char)
         if phase in (Phase.BEFORE_WORD, Phase.IN_WORD) and char.isascii() and char.isalpha():
             word = (text if phase is Phase.IN_WORD else "") + char.lower()
             if not self._close and word in self._words:
@@ -232,9 +232,9 @@ class WordConstraint:
         starts = (text[i:] for i in range(len(text)) if any(tag.startswith(text[i:]) for tag in tags))
         return State(phase, next(starts, ""))
 
-    def _space(self, phase: Phase, text: str) -> State | None:
+    def _space(self, phase: Phase, text: str, char: str) -> State | None:
         if phase is Phase.IN_WORD and not self._close:
-            return State(phase, text + " ") if text + " " in self._prefixes else None
+            return State(phase, text + char) if text + char in self._prefixes else None
         if phase is Phase.IN_WORD and text in self._words:
             return State(Phase.AFTER_WORD, " ")
         if phase in (Phase.BEFORE_WORD, Phase.AFTER_WORD, Phase.CLOSED) and len(text) < _MAX_SPACES:
