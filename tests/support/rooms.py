@@ -1,6 +1,7 @@
 """The order of the rooms: each may import from those before it. A package is one room."""
 
 ORDER = (
+    "import_paths",
     "words",
     "game",
     "solver",

@@ -46,6 +46,8 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
         plain = config.model.model_copy(update={"liger_kernels": False})
         model, codec = load_model(plain, config.seed)
         examples = teacher_examples(config, context, codec)
+        if not examples:  # a teacher of your own taught nothing in the few games looked at
+            return {}
         tokens = statistics.fmean(len(example.token_ids) for example in examples)
         if todo.traces:
             found["teacher games"] = config.traces.num_games / _TEACHER_GAMES_PER_S

@@ -23,7 +23,7 @@ from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.reward import format_compliance
-from wordle_rl.rl.advantages import CREDITS, is_constant
+from wordle_rl.rl.advantages import find_credit, is_constant
 from wordle_rl.rl.initial_states import GroupStarts
 from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rl.starts_file import ValidationFile, start_boards_of
@@ -109,7 +109,7 @@ def play_groups(
     settings = config.training
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
     rubric = settings.reward.schedule().rubric()
-    credit = CREDITS[settings.credit if isinstance(settings, GRPOTraining) else "game"]
+    credit = find_credit(settings.credit if isinstance(settings, GRPOTraining) else "game")
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)

@@ -93,7 +93,8 @@ def _start(config: RunConfig, run: Path) -> str:
 def _check_lengths(games: RunGames, cluster: VerlSettings) -> tuple[str, ...]:
     """Refuse prompts that verl would filter out; note games that may be truncated."""
     prompter = games.context.prompter
-    if cluster.tool and (prompter.style is Style.COMPACT or prompter.brackets):
+    has_words = isinstance(prompter.style, Style) and prompter.style is not Style.COMPACT and not prompter.brackets
+    if cluster.tool and not has_words:
         raise ConfigError(f'game.style "{prompter.style}" has no words for tool calls; use "english" or "symbols"')
     opening = len(games.codec.prompt_ids(prompter.opening()))
     if opening > cluster.max_prompt_tokens:
