@@ -15,7 +15,7 @@ from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """Who plays, and deviations of the solver teacher's games from best play. Rates are chances per turn unless stated
+    """The teacher, and deviations of the solver's games from best play. Rates are chances per turn unless stated
     otherwise.
     """
 

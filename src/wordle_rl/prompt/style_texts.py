@@ -1,4 +1,4 @@
-"""What a style provides: its texts, in a class of yours too."""
+"""The texts that a style provides, in a class of yours too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class StyleTexts(Protocol):
     """Texts of a style, as pure functions of the board.
 
     Each method gets the `Prompter` of the game, for its `word_length`, its `rules`, and `reply(word)`, which writes a
-    well-formed reply. `turns` are all turns so far, refused ones included: a turn without `marks` has an `outcome`. A
-    text must tell two boards of the same guesses apart by their marks, or there is nothing to learn from.
+    well-formed reply. `turns` are all turns so far, refused ones included: a turn without `marks` has an `outcome`.
     """
 
     def brackets(self, prompter: Prompter) -> bool:

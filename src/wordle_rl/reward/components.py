@@ -79,7 +79,7 @@ class Component:
     asks_solver: bool = False
 
     def __call__(self, transcript: Transcript, solver: Solver) -> Shares:
-        """The same as `compute`, so that an import path may name a component with ranges of its own."""
+        """Shares of a game, as by `compute`: an import path may name a component with ranges of its own."""
         return self.compute(transcript, solver)
 
 
