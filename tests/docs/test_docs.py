@@ -10,6 +10,13 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.__main__ import main
+from wordle_rl.config import load_config
+from wordle_rl.reward import Rubric
+from wordle_rl.rl.advantages import find_credit
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.samplers.simple import OwnSampler
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -61,7 +68,6 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
     from wordle_rl.runs import Run
-    from wordle_rl.words import load_words
     from wordle_rl.words.split import split_secrets
 
     monkeypatch.chdir(tmp_path)
@@ -79,6 +85,26 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     after = dict(names["opened"].model.named_parameters())
     assert any((after[name] != weight).any() for name, weight in before.items())
+
+
+def test_the_code_of_the_library_page_is_found_by_its_settings(tmp_path, monkeypatch) -> None:
+    text = (ROOT / "docs" / "library.md").read_text("utf-8")
+    for name, code in re.findall(r"```python\n# my_pkg/(\w+)\.py\n(.*?)```", text, flags=re.DOTALL):
+        (tmp_path / "my_pkg").mkdir(exist_ok=True)
+        (tmp_path / "my_pkg" / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(shown) == 4
+    for settings in shown:
+        (tmp_path / "shown.toml").write_text(settings)
+        load_config(tmp_path / "shown.toml")
+    words = load_words()
+    prompter = load_config(tmp_path / "shown.toml", {("game", "style"): "my_pkg.style:German"}).game.prompter(5)
+    player = OwnSampler("my_pkg.players:Alphabet", "player", words, prompter)
+    [game] = play([InitialState("abbey")], words, prompter, player)
+    rubric = Rubric({"my_pkg.rewards:vowels": 1.0}, keep_order=False)
+    assert 0 < rubric.score(game.transcript, Solver(words)).total < 1
+    assert find_credit("my_pkg.credit:leave_one_out")([(1.0, 0.0), (0.0,)]) == [(1.0, 1.0), (-1.0,)]
 
 
 def test_the_trace_shown_is_read_as_a_won_game(tmp_path) -> None:

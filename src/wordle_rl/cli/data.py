@@ -105,7 +105,7 @@ def dataset(
     words: Words = "default",
     split_seed: int = 0,
     strict_fraction: StrictFraction = 0.0,
-    style: Style = Style.ENGLISH,
+    style: Style | str = Style.ENGLISH,
     shape: Shape = Shape.TRANSCRIPT,
     thinking: Thinking = Thinking.OPTIONAL,
     system_prompt: str | None = None,
@@ -131,7 +131,7 @@ def dataset(
         traces: A traces file, or a directory of wordle_data_WORD.csv.
         out: Stem of the files: `<out>_sft_train.jsonl` and so on. They replace earlier rows, and no other file.
         split_seed: Seed of the split.
-        style: Wording of the prompts.
+        style: Wording of the prompts, a built-in style or `module:attribute`.
         shape: One growing conversation, or a fresh prompt every turn.
         thinking: Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted;
             `required` rejects games with a taught guess without thinking.

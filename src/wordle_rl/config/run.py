@@ -94,6 +94,12 @@ class RunConfig(Section):
             raise ValueError("trackio_space is for trackio; set report_to to it, or leave it out")
 
     def _check_teacher(self) -> None:
+        if self.traces.teacher.is_own:
+            if self.algorithm == "dagger":
+                raise ValueError(
+                    "dagger learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
+                )
+            return
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
             raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
         if self.game.hard_mode and self.traces.teacher.probe_gain:

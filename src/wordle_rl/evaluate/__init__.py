@@ -1,6 +1,6 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
-    players.py       players by name: solver, random, a model or run directory, openai:MODEL
+    players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     settings.py      EvalConditions: prompting and sampling of a player
     records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation

@@ -30,10 +30,11 @@ from wordle_rl.models.backends import find_backend
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.runs import BOARDS_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
-from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.teachers.games import draw_secrets, write_solver_traces
+from wordle_rl.teachers.own_teacher import write_own_teacher_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
@@ -52,14 +53,18 @@ def make_traces(work: RunWork) -> None:
         return
     settings, sft, context = work.config.traces, work.config.sft, work.context.for_training
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
-    if settings.file is not None:
-        given = TracesFromFile(context.words, context.split, settings, work.config.game)
+    file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file
+    if file is not None:
+        asked = settings.model_copy(update={"file": file})
+        given = TracesFromFile(context.words, context.split, asked, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
             count = write_jsonl(path, (trace.to_row() for trace in given))
+        if settings.teacher.is_own:
+            del given.rejected["val_secret"]  # played for the validation loss
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+        work.console.print(f"{count:,} teacher games of {file}{left_out}", markup=False, highlight=False)
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             work.console.print(f"{given.num_otherwise:,} of them {told}", markup=False, highlight=False)
@@ -74,6 +79,30 @@ def make_traces(work: RunWork) -> None:
             lambda done: advance(done, settings.num_games, ""),
             validation if measured else None,
         )
+
+
+def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
+    """The games of a teacher from outside the package, which are played first if they are not there.
+
+    `measured`: with a game of each validation secret.
+    """
+    settings, context, path = work.config.traces, work.context.for_training, work.directory / OWN_TEACHER_FILE
+    if path.is_file():
+        return path
+    words = context.solver.words
+    secrets = draw_secrets(words, context.split, settings, work.config.seed)
+    secrets += context.split.val if measured else ()
+    with work.stage("traces", "Teacher games", len(secrets)) as advance:
+        write_own_teacher_traces(
+            path,
+            words,
+            secrets,
+            settings.teacher,
+            work.config.game,
+            work.config.seed,
+            lambda done: advance(done, len(secrets), ""),
+        )
+    return path
 
 
 def train_by_traces(work: RunWork) -> None:

@@ -207,7 +207,8 @@ def _teacher(plan: Plan) -> list[Finding]:
     config, taught = plan.config, plan.taught
     if not taught:
         return []
-    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
+    traces = config.traces
+    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # others hold only the guess
     lengths = [len(example.token_ids) for example in taught]
     return [
         *(check_teacher(lengths, config.sft.max_length) if "sft" in plan.ahead else ()),
