@@ -22,6 +22,8 @@ from wordle_rl.config.evaluation import (
     PlayerEvalSettings,
     PlaySettings,
     PrefixChoice,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.config.files import describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -112,9 +114,11 @@ __all__ = [
     "TraceSettings",
     "Training",
     "VLLMSettings",
+    "Variant",
     "WordSettings",
     "check_seed",
     "describe",
+    "evaluation_name",
     "fields_only",
     "load_config",
     "section_of",

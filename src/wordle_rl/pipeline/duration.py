@@ -62,5 +62,6 @@ def estimate_seconds(config: RunConfig, context: GameContext, todo: Todo) -> dic
             starts = [InitialState(secret) for secret in context.words.answers[:_TIMED_GAMES]]
             played_s, _ = play_seconds(model, codec, context, settings.sampling, starts, 1)
             per_turn = played_s / (context.prompter.rules.max_turns * len(starts))
-            found["evaluation"] = len(config.evaluated) * len(context.words.answers) * _TURNS_OF_A_GAME * per_turn
+            games = len(config.evaluated) * len(context.words.answers) * (2 if config.eval.sampled else 1)
+            found["evaluation"] = games * _TURNS_OF_A_GAME * per_turn
     return found

@@ -9,10 +9,10 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ALGORITHM_NAMES, RoundTraining, RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, RoundTraining, RunConfig, Variant, evaluation_name
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
@@ -236,8 +236,8 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
         save_lineage(kept, lineage)
-    for label in (directory.name, f"{directory.name}-constrained"):
-        evaluated = directory.parent / "eval" / f"{label}.json"
+    for variant in get_args(Variant):
+        evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
     save_lineage(directory, lineage)
