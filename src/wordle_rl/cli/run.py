@@ -38,17 +38,17 @@ def run(
     private: bool = False,
     as_json: Json = False,
 ) -> None:
-    """The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
+    """Run the whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
 
     Args:
         settings: Config file and settings.
         out: The run directory; left out: runs/ and the name of the config file. A run with the same settings continues
             where it stopped.
-        overwrite: Remove an earlier run in that directory first.
+        overwrite: Start over: remove an earlier run in that directory first.
         until: The last stage to run.
         push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
             checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
-        private: Hide the repository from others, if it is made now.
+        private: If the repository is new, hide it from others.
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
     target = PushTarget(push_to, private) if push_to is not None else None

@@ -14,7 +14,7 @@ Constrain = Literal["none", "words"]
 """Limit on the tokens of a completion: nothing, or that a guess, once opened, must be a listed word."""
 
 Variant = Literal["greedy", "constrained", "sampled"]
-"""How a run evaluates a model: greedily, with guesses limited to listed words, or at temperature 1."""
+"""Evaluation of a model in a run: greedy, with guesses limited to listed words, or sampled at temperature 1."""
 
 PrefixChoice = Literal["consistent", "random"]
 """Earlier guesses on a board: answers that fit all marks before them, or any answers."""

@@ -22,7 +22,7 @@ def watch(
     port: int = 8010,
     as_json: Json = False,
 ) -> None:
-    """Look at games in the browser: replay a run while it trains, watch its models play, play yourself.
+    """Look at games in the browser: replay a run while it trains, watch its models play, or play yourself.
 
     Args:
         run: A run directory, or a directory of runs.
