@@ -234,7 +234,9 @@ def frequent_section(evaluations: Mapping[str, Evaluation]) -> str:
         games = [record for record in evaluation.records if record.turns]
         said = Counter(word for record in games for word in {turn.guess for turn in record.turns if turn.guess})
         most = sorted(said.items(), key=lambda item: (-item[1], item[0]))[:_MOST]  # of equals by the alphabet
-        words = ", ".join(f"{escape(word)} <small>{format_value(n / len(games), True)}</small>" for word, n in most)
+        words = ", ".join(
+            f"<span>{escape(word)} <small>{format_value(n / len(games), True)}</small></span>" for word, n in most
+        )
         if words:
             rows += (
                 f"<tr><th scope='row'><i class='swatch c{place % NUM_COLORS}'></i>{escape(player)}</th>"
@@ -299,7 +301,7 @@ def _guess_panel(results: Results, part: str) -> str:
                 f"<div class='bar' title='{escape(player)}: {count}'><i class='c{place % NUM_COLORS}' "
                 f"style='width:{78 * share / tallest:.2f}%'></i><span>{in_percent(share)} %</span></div>"
             )
-        rows += f"<div class='guesses'><span>{escape(key)}</span><div>{bars}</div></div>"
+        rows += f"<div class='guess-bars'><span>{escape(key)}</span><div>{bars}</div></div>"
     legend = "".join(f"<li><i class='swatch c{p % NUM_COLORS}'></i>{escape(n)}</li>" for n, (p, _) in shown.items())
     return f"<div class='card'><h3>{PART_NAMES[part]}</h3><ul class='legend flat'>{legend}</ul>{rows}</div>"
 
