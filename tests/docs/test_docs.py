@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.__main__ import main
-from wordle_rl.config import load_config
+from wordle_rl.config import MODEL_NAMES, load_config
 from wordle_rl.reward import Rubric
-from wordle_rl.rl.advantages import find_credit
+from wordle_rl.train.advantages import find_credit
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.solver import Solver
@@ -57,6 +57,29 @@ def test_every_command_and_option_shown_exists(command: str) -> None:
             assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
         elif argument.startswith("configs/"):
             assert (ROOT / argument).is_file()
+
+
+PRETRAINED = [
+    command
+    for command in COMMANDS
+    if command.startswith("wordle-rl run configs/")
+    and (path := re.search(r"--model\.path (\S+)", command))
+    and Path(path[1]).name not in MODEL_NAMES  # a model that an earlier run trained
+]
+"""Commands that train a model of one's own."""
+
+
+def test_documents_show_how_to_train_a_model_of_ones_own() -> None:
+    assert len(PRETRAINED) >= 3
+
+
+@pytest.mark.parametrize("command", PRETRAINED)
+def test_no_pretrained_model_is_trained_at_the_rates_of_the_embedded_one(command: str) -> None:
+    settings = load_config(ROOT / shlex.split(command)[2])
+    optimizers = settings.sft.optimizer, settings.training.optimizer
+    assert {optimizer.name for optimizer in optimizers} == {"adamw"}
+    assert max(optimizer.learning_rate for optimizer in optimizers) <= 3e-4
+    assert settings.max_completion_tokens > load_config(ROOT / "configs" / "quickstart.toml").max_completion_tokens
 
 
 def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:

@@ -54,7 +54,7 @@ def eval_player(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Play secrets and measure: six turns, strict dictionary, no retries.
+    """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries.
 
     Args:
         player: solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run

@@ -39,11 +39,12 @@ def traces(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Have a teacher play games and write them as JSON lines.
+    """Let a teacher (the solver, or a language model) play games, and write them as JSON lines.
 
-    The solver's games replace the file, once all are there; their secrets are training secrets and words outside the
+    The solver's games replace the file once all are played; their secrets are training secrets and words outside the
     answers. So do those of a teacher of yours, lost ones included, by the rules of --game. A language model's games
-    cost money: they are appended one by one. A command that was stopped resumes: it plays only what is missing.
+    cost money, so they are appended one by one. A command that was stopped plays only the missing games when you give
+    it again.
 
     Args:
         out: The file to write.

@@ -21,6 +21,8 @@ from wordle_rl.config.evaluation import (
     PlayerEvalSettings,
     PlaySettings,
     PrefixChoice,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.config.files import describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -108,9 +110,11 @@ __all__ = [
     "TraceSettings",
     "Training",
     "VLLMSettings",
+    "Variant",
     "WordSettings",
     "check_seed",
     "describe",
+    "evaluation_name",
     "fields_only",
     "load_config",
     "section_of",

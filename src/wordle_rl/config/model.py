@@ -51,7 +51,8 @@ class GameSettings(Section):
     shape: Shape = Shape.TRANSCRIPT
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
-    """True if a reply may or must reason before its guess."""
+    """Thinking before the guess: `off` forbids it, `optional` allows it, `required` makes a reply without it malformed.
+    """
     system_prompt: str | None = None
     """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""
@@ -60,11 +61,6 @@ class GameSettings(Section):
     @classmethod
     def _has_a_known_form(cls, style: str) -> Style | str:
         return style_named(style)
-
-    def check(self) -> None:
-        """Refuse thinking where the style has no form for it."""
-        if self.style is Style.SPELLED and self.thinking is Thinking.REQUIRED:
-            raise ValueError('style "spelled" has no form for thinking; set thinking to "off"')
 
     @field_validator("system_prompt")
     @classmethod
@@ -76,7 +72,9 @@ class GameSettings(Section):
         return tidied(text)
 
     def check(self) -> None:
-        """Refuse a style of yours that cannot be had."""
+        """Refuse a style of yours that cannot be had, and thinking where the style has no form for it."""
+        if self.style is Style.SPELLED and self.thinking is Thinking.REQUIRED:
+            raise ValueError('style "spelled" has no form for thinking; set thinking to "off"')
         if not isinstance(self.style, Style):
             find_style(self.style)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
@@ -21,6 +21,8 @@ from wordle_rl.config import (
     RunConfig,
     SFTSettings,
     Training,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import read_traces
@@ -313,8 +315,8 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
         save_lineage(kept, lineage)
-    for label in (directory.name, f"{directory.name}-constrained"):
-        evaluated = directory.parent / "eval" / f"{label}.json"
+    for variant in get_args(Variant):
+        evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
     save_lineage(directory, lineage)
