@@ -257,7 +257,7 @@ class Prompter:
 
     def _line(self, turn: Turn) -> str:
         if turn.marks is None or turn.guess is None:
-            return _ERRORS_OF.get(self.style, _ERRORS)[turn.outcome]
+            return _ERRORS_OF.get(Style(self.style), _ERRORS)[turn.outcome]
         return self._scored_line(turn.guess, turn.marks)
 
     @cached_property
