@@ -42,7 +42,7 @@ def warm_start(learner: TorchLearner, prompter: Prompter, words: WordList, steps
     rng = random.Random(0)
     learner.start(OptimizerSettings(learning_rate=5e-3, schedule="constant", warmup_fraction=0.0), steps)
     for step in range(1, steps + 1):
-        games = []
+        games: list[Example] = []
         while len(games) < 16:
             env = WordleEnv(rng.choice(words.answers), words, prompter)
             for guess in rng.sample(words.answers, len(words.answers)):
@@ -57,7 +57,7 @@ def logprobs_of(scorer: Scorer, codec: ChatCodec, rows: Sequence[Example]) -> li
     """Log-probability of all actions of each row."""
     batch = Batch.of(rows, [1.0] * len(rows), codec.pad_id)
     scores = Scores(*scorer(batch))  # of each action, laid end to end: (N,)
-    return row_sums(scores.logprobs, batch.rows, batch.num_rows).tolist()  # type: ignore[no-any-return]
+    return row_sums(scores.logprobs, batch.rows, batch.num_rows).tolist()
 
 
 def main() -> list[tuple[float, float, float]]:
