@@ -14,7 +14,6 @@ from training_fixtures import rows, write_config
 
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.game import score_guess
-from wordle_rl.integrations.async_grpo import check_settings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
@@ -183,14 +182,6 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
     Pipeline(config, run, QUIET, overwrite=True)("grpo")
     assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
     assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
-
-
-def test_asynchronous_grpo_refuses_a_file_of_boards(word_directory, file, tmp_path) -> None:
-    changes = {"grpo__credit": '"game"', "grpo__scale_advantages": "true"}
-    config = settings(tmp_path, word_directory, file, **changes)
-    with pytest.raises(ConfigError, match=r"does not follow rl\.starts\.file"):
-        check_settings(config)
-    check_settings(load_config(write_config(tmp_path / "none.toml", word_directory, **changes)))
 
 
 def test_the_command_line_takes_a_file_and_a_fraction(cli, word_directory, file, tmp_path) -> None:

@@ -152,11 +152,10 @@ class GRPOSettings(Section):
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of asynchronous GRPO, whose games come from older weights, and of MLX, whose ratios are to the
-    sampler's log-probabilities. Refused elsewhere: games are trained on once, by the weights that played them, so
-    ratios are 1."""
+    """Lower clip range of importance ratios. Only with batches_ahead: other games are trained on once, by the weights
+    that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher) of asynchronous GRPO and of MLX; see epsilon."""
+    """Upper clip range (clip-higher); see epsilon."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     mask_overlong: bool = False
@@ -164,6 +163,9 @@ class GRPOSettings(Section):
     engine: str = "transformers"
     """Rollout engine: `transformers` with the trained model itself, `vllm` with a copy of its weights in each process,
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
+    batches_ahead: int = Field(0, ge=0, le=1)
+    """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
+    needs the address of a server as engine."""
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, with engine `vllm`; a server has options of its own."""
     max_importance_ratio: float | None = Field(None, ge=0)
@@ -268,6 +270,12 @@ class GRPOSettings(Section):
             raise ValueError(
                 f"engine {self.engine!r} is none of transformers, vllm and the address of a vLLM server, such as "
                 "http://localhost:8000; give one of them"
+            )
+        if self.batches_ahead and not self.server:
+            raise ValueError("batches_ahead needs a server that plays meanwhile; set engine to its address")
+        if self.batches_ahead and self.probe_every_steps:
+            raise ValueError(
+                "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
         if self.server and self.vllm != VLLMSettings():
             raise ValueError(

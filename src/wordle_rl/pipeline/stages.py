@@ -41,8 +41,8 @@ from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
     from wordle_rl.train.games import GameSetup
-    from wordle_rl.train.groups import OpenPolicy
     from wordle_rl.train.learner import Learner
+    from wordle_rl.train.vllm import Engine
 
 _OF_A_TRAINING = ("checkpoints", "best", "labels")
 """Directories beside a model that its training alone needs."""
@@ -196,14 +196,14 @@ def learn_by_play(work: RunWork) -> None:
     work.expect(lineage)
     with (
         work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
-        _engine(learner, settings, setup) as open_policy,
+        _engine(learner, settings, setup) as engine,
     ):
         _training_of(work.config)(
             learner,
             setup,
             settings,
             work.run,
-            open_policy=open_policy,
+            **({} if engine is None else {"engine": engine}),
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
@@ -266,7 +266,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | T
 
 
 @contextmanager
-def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[OpenPolicy | None]:
+def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[Engine | None]:
     """An engine of its own that plays, where one is asked for."""
     if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
         yield None
@@ -277,7 +277,7 @@ def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[
     assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
     engine = open_engine(learner, settings, setup.words, setup.prompter)
     try:
-        yield engine.policy
+        yield engine
     finally:
         engine.close()
 

@@ -79,8 +79,7 @@ class MemoryEstimate:
 
     def counted_on_each(self, sharding: Sharding) -> int:
         """The least that each device holds of that under a launch."""
-        weights = (self.weights + self.reference) // sharding.weights
-        return weights + self.gradients // sharding.gradients + self.optimizer // sharding.optimizer
+        return self.counted // sharding.parts
 
     @property
     def total(self) -> int:
