@@ -161,5 +161,5 @@ def test_the_architecture_names_every_room() -> None:
 
 def test_the_architecture_shows_the_direction_of_the_rooms() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    (chain,) = re.findall(r"^ {4}(words → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
+    (chain,) = re.findall(r"^ {4}(import_paths → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
     assert tuple(re.split(r"\s*→\s*", chain)) == ORDER
