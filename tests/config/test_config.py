@@ -83,7 +83,7 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
 def test_a_misspelt_key_deep_down_is_named_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sft\.optimizer\.learningrate .*sft\.optimizer\.learning_rate"):
         load(tmp_path, "[sft.optimizer]\nlearningrate = 0.1\n")
-    for algorithm in ("grpo", "dagger"):  # chosen, and not
+    for algorithm in ("grpo", "distill"):  # chosen, and not
         meant = rf"unknown setting {algorithm}\.optimizer\.learningrate .*{algorithm}\.optimizer\.learning_rate"
         with pytest.raises(ConfigError, match=meant):
             load(tmp_path, f"[{algorithm}.optimizer]\nlearningrate = 0.1\n")
@@ -113,10 +113,10 @@ IMPOSSIBLE = {
     "greedy rounds": ("algorithm = 'expert_iteration'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
     "greedy DPO": ("algorithm = 'dpo'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
     "greedy groups": (
-        "algorithm = 'dagger'\n[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0",
+        "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
         "group_size to 1",
     ),
-    "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "set traces.narrate"),
+    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "set traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "replay_fraction"),
     "outcomes of one game": (
         "algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1",
@@ -160,7 +160,7 @@ IMPOSSIBLE = {
     ),
     "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
     "nothing to switch to": ("[grpo.reward]\nthreshold = 0.5", "threshold needs a reward to switch to"),
-    "reward of labels": ("algorithm = 'dagger'\n[rl.reward]\npreset = 'solver'", "rl.reward is not for DAgger"),
+    "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward is not for distillation"),
     "reward of wins": (
         "[expert_iteration.reward]\npreset = 'solver'",
         "expert_iteration.reward: expert iteration keeps",
@@ -198,7 +198,8 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
         "traces.num_games", "model.hidden_size", "model.num_layers", "model.intermediate_size",
         "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
         "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
-        "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",
+        "dpo.guesses_per_board", "dpo.batch_size", "distill.groups_per_round", "distill.group_size",
+        "distill.batch_size",
     ],
 )  # fmt: skip
 def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
@@ -291,5 +292,5 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
 
 
-def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
-    assert load(tmp_path, "algorithm = 'dagger'\n[dagger.sampling]\ntemperature = 0").rl.sampling.temperature == 0
+def test_single_games_of_distillation_may_be_greedy(tmp_path: Path) -> None:
+    assert load(tmp_path, "algorithm = 'distill'\n[distill.sampling]\ntemperature = 0").rl.sampling.temperature == 0

@@ -25,9 +25,9 @@ sampling = { temperature = 0.7, top_p = 0.9 }
 group_size = 8
 [grpo.reward]
 weights = { quick_regret = -6.0 }
-[dagger.sampling]
+[distill.sampling]
 temperature = 0.5
-[dagger.optimizer]
+[distill.optimizer]
 learning_rate = 5e-4
 [dpo]
 epochs = 2
@@ -80,7 +80,7 @@ def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
 
 def test_without_a_group_size_each_algorithm_has_its_own() -> None:
     sizes = {name: RunConfig(algorithm=name).training.group_size for name in ALGORITHM_NAMES}
-    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "dagger": 1}
+    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "distill": 1}
 
 
 def test_one_setting_of_a_section_leaves_the_defaults_of_the_others(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or
 
 
 def test_a_setting_that_an_algorithm_does_not_follow_is_refused_in_its_section_and_in_rl(tmp_path: Path) -> None:
-    for algorithm in ("grpo", "dagger"):
-        with pytest.raises(ConfigError, match=r"dagger\.reward: DAgger trains on the teacher's guesses; leave it out"):
-            load(tmp_path, "[dagger.reward]\npreset = 'solver'", algorithm=algorithm)
-    with pytest.raises(ConfigError, match=r"rl\.reward is not for DAgger, which trains on the teacher's guesses"):
-        load(tmp_path, "[rl.reward]\npreset = 'solver'", algorithm="dagger")
+    for algorithm in ("grpo", "distill"):
+        with pytest.raises(ConfigError, match=r"distill\.reward: distillation trains on the teacher's guesses"):
+            load(tmp_path, "[distill.reward]\npreset = 'solver'", algorithm=algorithm)
+    with pytest.raises(ConfigError, match=r"rl\.reward is not for distillation, which trains on the teacher's guesses"):
+        load(tmp_path, "[rl.reward]\npreset = 'solver'", algorithm="distill")
     outcome = load(tmp_path, "[dpo]\njudge = 'outcome'\nreward = { preset = 'solver' }", algorithm="dpo")
     assert outcome.training.reward.preset == "solver"
     with pytest.raises(ConfigError, match=r"unless dpo\.judge is 'outcome'"):

@@ -28,7 +28,7 @@ from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     MODEL_NAMES,
     Algorithm,
-    DaggerSettings,
+    DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -38,7 +38,7 @@ from wordle_rl.config.rl import (
 )
 from wordle_rl.config.rl_training import (
     TRAININGS,
-    DaggerTraining,
+    DistillTraining,
     DPOTraining,
     ExpertIterationTraining,
     GRPOTraining,
@@ -70,8 +70,8 @@ __all__ = [
     "Constrain",
     "DPOSettings",
     "DPOTraining",
-    "DaggerSettings",
-    "DaggerTraining",
+    "DistillSettings",
+    "DistillTraining",
     "EngineName",
     "EvalSettings",
     "ExpertIterationSettings",
