@@ -148,7 +148,7 @@ def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> 
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
     changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", f"{name}__precision": '"fp32"'}
     path = write_config(

@@ -1,4 +1,4 @@
-"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and DAgger share, and the section of each."""
+"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and distillation share, and the section of each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from wordle_rl.config.training import (
 )
 from wordle_rl.import_paths import resolve
 
-Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
+Algorithm = Literal["grpo", "expert_iteration", "dpo", "distill"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
     "dpo": "DPO",
-    "dagger": "DAgger",
+    "distill": "distillation",
 }
 """Algorithms after SFT: name in settings, stages and models -> name in prose."""
 
@@ -37,7 +37,7 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
     },
     "expert_iteration": {"reward": "keeps the wins of fewest guesses"},
     "dpo": {"reward": "values guesses by the solver unless dpo.judge is 'outcome'"},
-    "dagger": {"reward": "trains on the teacher's guesses"},
+    "distill": {"reward": "trains on the teacher's guesses"},
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 CREDIT_NAMES = ("turn", "game", "guess")
@@ -111,7 +111,7 @@ class SharedSettings(Section):
 
 
 class RoundFit(Section):
-    """Training passes over the data of a round, in expert iteration, DPO and DAgger."""
+    """Training passes over the data of a round, in expert iteration, DPO and distillation."""
 
     epochs: float = Field(1.0, gt=0)
     """Passes over the data of a round; not in GRPO."""
@@ -122,10 +122,10 @@ class RoundFit(Section):
 
 
 class RLSettings(RoundFit, SharedSettings):
-    """Settings that GRPO, expert iteration, DPO and DAgger share."""
+    """Settings that GRPO, expert iteration, DPO and distillation share."""
 
     group_size: Count | None = Field(None, ge=1)
-    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in DAgger."""
+    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in distillation."""
 
 
 class GRPOSettings(Section):
@@ -364,8 +364,8 @@ class DPOSettings(RoundSettings):
             raise ValueError(f"{given[0]} is for the other judges, 'outcome' compares the games played; leave it out")
 
 
-class DaggerSettings(RoundSettings):
-    """DAgger, fine-tuning on the solver teacher's guesses at the boards that the policy's own games come to.
+class DistillSettings(RoundSettings):
+    """Distillation (DAgger): fine-tuning on the solver teacher's guesses at the boards of the policy's own games.
 
     The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
     """

@@ -293,10 +293,10 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
         from wordle_rl.train.dpo import train_dpo
 
         return train_dpo
-    if name == "dagger":
-        from wordle_rl.train.distill import train_dagger
+    if name == "distill":
+        from wordle_rl.train.distill import train_distill
 
-        return partial(train_dagger, traces=config.traces)
+        return partial(train_distill, traces=config.traces)
     from wordle_rl.train.grpo import train_grpo
 
     return train_grpo
