@@ -152,11 +152,10 @@ class GRPOSettings(Section):
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of asynchronous GRPO, whose games come from older weights, and of MLX, whose ratios are to the
-    sampler's log-probabilities. Refused elsewhere: games are trained on once, by the weights that played them, so
-    ratios are 1."""
+    """Lower clip range of asynchronous GRPO, whose games come from older weights. Refused elsewhere: games are trained
+    on once, by the weights that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher) of asynchronous GRPO and of MLX; see epsilon."""
+    """Upper clip range (clip-higher) of asynchronous GRPO; see epsilon."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     mask_overlong: bool = False

@@ -12,6 +12,5 @@ trl_environment.py     TRL's `environment_factory` over the OpenEnv server
 async_grpo.py          TRL's asynchronous GRPO: refusals, trainer, command
 async_settings.py      its server, how far games run ahead, time-outs
 async_rollouts.py      our games in the process that asks its vLLM server
-mlx/                   MLX for Macs: SFT, GRPO, play
 verl/                  verl on Ray: GRPO and PPO on one GPU up to many machines
 """

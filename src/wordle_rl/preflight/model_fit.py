@@ -111,7 +111,7 @@ def check_on_policy(config: RunConfig) -> list[Finding]:
     No clip range is given, since ratios are 1, and top_p cuts nothing off: the loss knows the whole distribution only,
     so that the ratios of whole games fall far below 1.
     """
-    if config.algorithm != "grpo" or config.backend != "torch":
+    if config.algorithm != "grpo":
         return []
     messages = [
         f"grpo.{name} clips ratios of games that older weights played, as in asynchronous GRPO; here ratios are 1; "

@@ -86,7 +86,7 @@ def train_grpo(
             setup, settings, log, seed, process=process_index(), num_processes=num_processes(), gather=learner.gather
         )
         loop = TrainingLoop(
-            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate"),
+            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate", "loss"),
             trackers=trackers,
         )  # fmt: skip
         best = _best(learner, setup, settings, rollouts, log, own_run, directory, open_policy, loop)
