@@ -92,7 +92,7 @@ def train_grpo(
             setup, settings, log, seed, process=process_index(), num_processes=num_processes(), gather=learner.gather
         )
         loop = TrainingLoop(
-            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate"),
+            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate", "loss"),
             trackers=trackers,
         )  # fmt: skip
         games = PlayedAhead(rollouts, engine, settings.steps) if settings.batches_ahead else rollouts

@@ -10,7 +10,7 @@ from mlx_models import mlx_logits, probe, torch_logits
 from training_fixtures import rows, write_config
 
 from wordle_rl.config import ModelSettings, load_config
-from wordle_rl.integrations.mlx.model import load_model
+from wordle_rl.mlx.model import load_model
 from wordle_rl.models import loading
 
 
@@ -66,7 +66,7 @@ def test_a_run_of_the_other_backend_is_not_continued(run, cli) -> None:
 
 
 def test_the_quickstart_can_be_trained_on_mlx() -> None:
-    from wordle_rl.integrations.mlx.refusals import check_settings
+    from wordle_rl.mlx.refusals import check_settings
 
     check_settings(load_config(None, {("backend",): "mlx"}))
     from pathlib import Path

@@ -16,8 +16,8 @@ from mlx_lm.utils import dequantize_model
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.integrations.mlx import adapters
-from wordle_rl.integrations.mlx.model import MLXModel, check_names, head_of, load_model, save_model
+from wordle_rl.mlx import adapters
+from wordle_rl.mlx.model import MLXModel, check_names, head_of, load_model, save_model
 from wordle_rl.models.directory import settings_of
 from wordle_rl.models.export import probe_tokens
 from wordle_rl.runs import RunError

@@ -1,16 +1,13 @@
-"""MLX, for Macs: `wordle-rl run --backend mlx` with the settings, the games and the run directory of every run.
+"""MLX, for Macs: `wordle-rl run --backend mlx` with the settings, the algorithms and the run directory of every run.
 
-backend.py     the functions that the pipeline asks for
-refusals.py    settings that MLX would not follow
+learner.py     `train.learner.Learner`: the update through which every algorithm trains
+losses.py      the losses of `train.loss`
+scores.py      log-probabilities of trained tokens, logits a piece at a time
+optimizer.py   AdamW and Muon with our schedules
 model.py       models made, loaded, saved: transformers directories in and out
 adapters.py    LoRA on them, stored as peft's
 sampler.py     `BatchGenerator` behind our sampler protocol, caches kept over turns
-scores.py      log-probabilities of chosen tokens, logits a piece at a time
-losses.py      the loss of GRPO
-optimizer.py   AdamW and Muon with our schedules
-loop.py        bad steps, metrics, Ctrl-C, checkpoints with optimizer state
-sft.py         supervised fine-tuning
-grpo.py        multi-turn GRPO
+backend.py     the functions that the pipeline asks for
 fuse.py        adapters and few-bit weights to one whole model, logits compared
 commands.py    `wordle-rl fuse`
 """
@@ -38,6 +35,6 @@ def load_backend() -> Backend:
     """
     if missing := [name for name in ("torch", "transformers", "mlx", "mlx_lm") if find_spec(name) is None]:
         raise ConfigError(f"MLX needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
-    from wordle_rl.integrations.mlx.backend import MLXBackend
+    from wordle_rl.mlx.backend import MLXBackend
 
     return MLXBackend()

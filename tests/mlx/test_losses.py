@@ -9,7 +9,7 @@ pytest.importorskip("mlx")
 import mlx.core as mx
 import numpy as np
 
-from wordle_rl.integrations.mlx.losses import LossTerms, grpo_loss, token_weights
+from wordle_rl.mlx.losses import LossTerms, grpo_loss, token_weights
 
 RATIOS = [1.0, 1.5, 0.5, 1.5, 0.5]
 ADVANTAGES = [2.0, 1.0, 1.0, -1.0, -1.0]

@@ -17,7 +17,7 @@ import mlx.nn as nn
 import numpy as np
 import torch
 from huggingface_hub import snapshot_download
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3
 from mlx_lm.utils import load_model as load_network
 from mlx_lm.utils import save_model as save_network
@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfi
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.integrations.mlx import adapters
+from wordle_rl.mlx import adapters
 from wordle_rl.models import loading
 from wordle_rl.models.adapters import base_of, is_adapter
 from wordle_rl.models.gguf import at_directory
@@ -76,6 +76,11 @@ class MLXModel:
     def trainable(self) -> Weights:
         """The weights that training changes."""
         return dict(tree_flatten(self.network.trainable_parameters()))
+
+    def take(self, weights: Weights) -> None:
+        """Put weights in the place of those of the same names."""
+        self.network.update(tree_unflatten(list(weights.items())))
+        mx.eval(self.network.parameters())
 
     def hidden(self, tokens: mx.array) -> mx.array:
         """Hidden states before the head, shape (B, T, width), of token ids of shape (B, T)."""
@@ -277,6 +282,21 @@ def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
             save_network(partial, model.network)
             _save_config(model, codec, partial)
         codec.tokenizer.save_pretrained(partial)
+
+
+def read_model(model: MLXModel, directory: Path) -> None:
+    """Take the weights of a directory that `save_model` wrote."""
+    if model.lora is not None:
+        model.take(adapters.read_adapters(directory, model.lora.layers))
+        return
+    model.take({name: weight for path in directory.glob("model*.safetensors") for name, weight in read(path).items()})
+
+
+def read(path: Path) -> Weights:
+    """The weights of a file, read before it can be removed."""
+    weights: Weights = mx.load(str(path), format="safetensors")
+    mx.eval(weights)
+    return weights
 
 
 def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:

@@ -10,8 +10,8 @@ import torch
 from mlx_models import pair
 
 from wordle_rl.config import OptimizerSettings
-from wordle_rl.integrations.mlx.model import from_torch
-from wordle_rl.integrations.mlx.optimizer import ScheduledOptimizer, clipped, is_finite
+from wordle_rl.mlx.model import from_torch
+from wordle_rl.mlx.optimizer import ScheduledOptimizer, clipped, is_finite
 from wordle_rl.training.optimizer import make_optimizer, rate_factor
 
 STEPS = 5

@@ -10,7 +10,7 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.cli.program import Command
-from wordle_rl.integrations.mlx import load_backend
+from wordle_rl.mlx import load_backend
 from wordle_rl.models.directory import find_model
 
 
@@ -30,7 +30,7 @@ def fuse(
         dtype: Type to store weights in; the sum itself is done in float32.
     """
     load_backend()
-    from wordle_rl.integrations.mlx.fuse import fuse as fuse_model
+    from wordle_rl.mlx.fuse import fuse as fuse_model
     from wordle_rl.runs.lineage import lineage_of, save_lineage
 
     directory = find_model(model)

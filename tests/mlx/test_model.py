@@ -15,7 +15,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaConf
 from transformers.models.gemma3 import Gemma3TextConfig
 
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.integrations.mlx.model import check_names, from_torch, load_model, of_transformers, save_model, to_torch
+from wordle_rl.mlx.model import check_names, from_torch, load_model, of_transformers, save_model, to_torch
 from wordle_rl.models import loading
 
 

@@ -18,7 +18,7 @@ from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_p
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
-from wordle_rl.integrations.mlx.model import MLXModel, mode_kept
+from wordle_rl.mlx.model import MLXModel, mode_kept
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import State, WordConstraint
 

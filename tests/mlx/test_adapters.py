@@ -13,8 +13,8 @@ from sft_training import examples  # noqa: F401  # a fixture
 from training_fixtures import make_run
 
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
-from wordle_rl.integrations.mlx.model import load_model
-from wordle_rl.integrations.mlx.sft import train_sft
+from wordle_rl.mlx.model import load_model
+from wordle_rl.mlx.sft import train_sft
 from wordle_rl.models import loading
 from wordle_rl.models.export import merge
 

@@ -12,9 +12,9 @@ from training_fixtures import StopAt, compact, make_run, rows, small_model
 
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.integrations.mlx import sft as sft_module
-from wordle_rl.integrations.mlx.model import of_transformers
-from wordle_rl.integrations.mlx.sft import Plan, train_sft
+from wordle_rl.mlx import sft as sft_module
+from wordle_rl.mlx.model import of_transformers
+from wordle_rl.mlx.sft import Plan, train_sft
 from wordle_rl.runs import RunError
 from wordle_rl.training import guard
 from wordle_rl.training.sft import train_sft as train_with_trl

@@ -11,8 +11,8 @@ import torch
 from mlx.utils import tree_flatten
 from mlx_models import pair
 
-from wordle_rl.integrations.mlx import scores as scores_module
-from wordle_rl.integrations.mlx.scores import choose, score
+from wordle_rl.mlx import scores as scores_module
+from wordle_rl.mlx.scores import choose, score
 
 ROWS = [[5, 9, 3, 7, 11, 2], [4, 8, 1], [6, 2, 9, 9, 3]]
 MASKS = [[0, 0, 1, 1, 0, 1], [0, 0, 0], [1, 1, 0, 0, 1]]

@@ -13,8 +13,8 @@ from mlx_models import pair
 from training_fixtures import compact
 
 from wordle_rl.config import SamplingSettings
-from wordle_rl.integrations.mlx import sampler as sampler_module
-from wordle_rl.integrations.mlx.sampler import MLXSampler, distribution
+from wordle_rl.mlx import sampler as sampler_module
+from wordle_rl.mlx.sampler import MLXSampler, distribution
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.grpo.branching import play_branching
 from wordle_rl.rollout import InitialState, play

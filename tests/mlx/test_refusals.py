@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("mlx")
 
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.integrations.mlx.refusals import check_settings
+from wordle_rl.mlx.refusals import check_settings
 
 REFUSED = [
     ({"algorithm": "dpo"}, 'algorithm: set it to "grpo"'),
@@ -48,6 +48,6 @@ def test_what_mlx_follows_is_taken(changes) -> None:
 
 
 def test_a_launch_of_several_processes_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.integrations.mlx.refusals.num_processes", lambda: 2)
+    monkeypatch.setattr("wordle_rl.mlx.refusals.num_processes", lambda: 2)
     with pytest.raises(ConfigError, match="a launch of 2 processes: start one"):
         check_settings(RunConfig(backend="mlx"))

@@ -13,11 +13,11 @@ from mlx_models import mlx_logits, probe, torch_logits
 
 from wordle_rl.config import ConfigError, GameSettings, LoraSettings, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.integrations.mlx import fuse as fuse_module
-from wordle_rl.integrations.mlx.fuse import distance, fuse
-from wordle_rl.integrations.mlx.model import load_model
-from wordle_rl.integrations.mlx.sampler import MLXSampler
-from wordle_rl.integrations.mlx.sft import train_sft
+from wordle_rl.mlx import fuse as fuse_module
+from wordle_rl.mlx.fuse import distance, fuse
+from wordle_rl.mlx.model import load_model
+from wordle_rl.mlx.sampler import MLXSampler
+from wordle_rl.mlx.sft import train_sft
 from wordle_rl.models import loading
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rollout import InitialState, play

@@ -1,8 +1,7 @@
-"""Optimizers with the settings, the update and the schedule of `training.optimizer`, over weights of MLX."""
+"""Optimizers with the settings, the update and the schedule of `train.optimizer`, over weights of MLX."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.config import OptimizerSettings
-from wordle_rl.integrations.mlx.model import MLXModel, Weights
-from wordle_rl.training.optimizer import rate_factor
+from wordle_rl.mlx.model import MLXModel, Weights
+from wordle_rl.train.optimizer import Part, rate_factor
 
 _OF_WORDS = ("embed_tokens.weight", "lm_head.weight")
 
@@ -37,14 +36,19 @@ class ScheduledOptimizer:
     Args:
         model: Its trainable weights are changed.
         settings: Optimizer, rates, decay, schedule.
-        total_steps: Steps of the whole training.
+        total_steps: Steps of this part of the schedule.
+        part: The part of the schedule.
     """
 
-    def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int) -> None:
-        self._model, self._settings, self._total_steps = model, settings, total_steps
-        names = list(model.trainable())
-        matrices = [name for name in names if settings.name == "muon" and self._is_matrix(name)]
-        rest = [name for name in names if name not in set(matrices)]
+    def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
+        self._model, self._settings, self._total_steps, self._part = model, settings, total_steps, part
+        weights = model.trainable()
+        matrices = [
+            name
+            for name, weight in weights.items()
+            if settings.name == "muon" and weight.ndim == 2 and not name.endswith(_OF_WORDS)
+        ]
+        rest = [name for name in weights if name not in set(matrices)]
         self._parts: list[tuple[Any, float, list[str]]] = []
         if matrices:
             muon = DecayedMuon(settings.muon_learning_rate, settings.weight_decay)
@@ -58,16 +62,16 @@ class ScheduledOptimizer:
                 bias_correction=True,
             )
             self._parts.append((adamw, settings.learning_rate, rest))
-        weights = model.trainable()
-        for part, _, theirs in self._parts:
-            part.init({name: weights[name] for name in theirs})
-
-    def _is_matrix(self, name: str) -> bool:
-        return self._model.trainable()[name].ndim == 2 and not name.endswith(_OF_WORDS)
+        for optimizer, _, names in self._parts:
+            optimizer.init({name: weights[name] for name in names})
 
     def rate(self, step: int) -> float:
-        """Learning rate at a step, counted from 0; of the last part, as transformers logs it."""
-        return self._parts[0][1] * rate_factor(self._settings, step, self._total_steps)
+        """Learning rate after `step` steps, of the first part."""
+        return self._parts[0][1] * self._factor(step)
+
+    def _factor(self, step: int) -> float:
+        number, parts = self._part
+        return rate_factor(self._settings, number * self._total_steps + step, parts * self._total_steps)
 
     def update(self, gradients: Weights, step: int) -> None:
         """Change the weights by their gradients.
@@ -76,13 +80,12 @@ class ScheduledOptimizer:
             gradients: Of every trainable weight, already clipped.
             step: Steps done before.
         """
-        factor = rate_factor(self._settings, step, self._total_steps)
         weights = self._model.trainable()
-        for part, rate, names in self._parts:
-            part.learning_rate = rate * factor
-            changed = part.apply_gradients({n: gradients[n] for n in names}, {n: weights[n] for n in names})
-            self._model.network.update(tree_unflatten(list(changed.items())))
-        mx.eval(self._model.network.trainable_parameters(), [part.state for part, *_ in self._parts])
+        for optimizer, rate, names in self._parts:
+            optimizer.learning_rate = rate * self._factor(step)
+            changed = optimizer.apply_gradients({n: gradients[n] for n in names}, {n: weights[n] for n in names})
+            self._model.take(changed)
+        mx.eval([optimizer.state for optimizer, *_ in self._parts])
 
     def save(self, path: Path) -> None:
         """Write the state of every part."""
@@ -101,34 +104,13 @@ _DOT = "/"
 """Stands for the dots in names of weights, which are no levels of an optimizer's state."""
 
 
-def flat(part: Any) -> list[tuple[str, mx.array]]:
+def flat(optimizer: Any) -> list[tuple[str, mx.array]]:
     """The state of an optimizer by name."""
-    found: list[tuple[str, mx.array]] = []
-    for name, value in part.state.items():
-        if isinstance(value, mx.array):
-            found.append((name, value))
-        else:
-            found += [(f"{name.replace('.', _DOT)}.{inner}", array) for inner, array in tree_flatten(value)]
+    named = {name.replace(".", _DOT): value for name, value in optimizer.state.items()}
+    found: list[tuple[str, mx.array]] = tree_flatten(named)
     return found
 
 
 def _unflat(state: Mapping[str, mx.array]) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    for name, value in state.items():
-        outer, _, inner = name.partition(".")
-        if inner:
-            whole.setdefault(outer.replace(_DOT, "."), {})[inner] = value
-        else:
-            whole[outer] = value
-    return whole
-
-
-def clipped(gradients: Weights, max_norm: float) -> tuple[Weights, float]:
-    """Gradients scaled down to a norm of at most `max_norm`, and their norm before that."""
-    kept, norm = optim.clip_grad_norm(gradients, max_norm)
-    return kept, float(norm.item())
-
-
-def is_finite(*numbers: float) -> bool:
-    """True if all of them are."""
-    return all(math.isfinite(number) for number in numbers)
+    nested: dict[str, Any] = tree_unflatten(list(state.items()))
+    return {name.replace(_DOT, "."): value for name, value in nested.items()}

@@ -6,6 +6,7 @@ Source: LoRA, arXiv:2106.09685.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {rank}; leave model.lora out to "
             "train it further, or fuse it first (wordle-rl fuse)"
         )
-    stored: dict[str, mx.array] = mx.load(str(directory / ADAPTER_WEIGHTS))
+    stored = mx.load(str(directory / ADAPTER_WEIGHTS))
     suffix = f".{_OURS['lora_a']}"
     layers = sorted(name.removeprefix(_PREFIX).removesuffix(suffix) for name in stored if name.endswith(suffix))
     if strays := sorted(set(layers) - set(linear_layers(network))):
@@ -105,13 +106,20 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
     dropout = wanted.dropout if wanted.rank else float(config.get("lora_dropout", 0.0))
     shape = LoraShape(rank, float(config["lora_alpha"]), dropout, tuple(layers), str(config["base_model_name_or_path"]))
     _put_on(network, shape)
-    ours = [
-        (f"{layer}.{name}", stored[f"{_PREFIX}{layer}.{theirs}"].T.astype(mx.float32))
+    network.load_weights(list(read_adapters(directory, layers).items()), strict=False)
+    return shape
+
+
+def read_adapters(directory: Path, layers: Sequence[str]) -> dict[str, mx.array]:
+    """The weights of stored adapters on some layers, by MLX's names."""
+    stored: dict[str, mx.array] = mx.load(str(directory / ADAPTER_WEIGHTS))
+    weights = {
+        f"{layer}.{name}": stored[f"{_PREFIX}{layer}.{theirs}"].T.astype(mx.float32)
         for layer in layers
         for name, theirs in _OURS.items()
-    ]
-    network.load_weights(ours, strict=False)
-    return shape
+    }
+    mx.eval(weights)
+    return weights
 
 
 def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:

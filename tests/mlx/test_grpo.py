@@ -12,10 +12,10 @@ from mlx_models import firm
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
 
 from wordle_rl.config import GRPOTraining, SamplingSettings, StartSettings
-from wordle_rl.integrations.mlx import grpo as grpo_module
-from wordle_rl.integrations.mlx.grpo import MLXWeights, filled, gradient_of_step, micro_batches, train_grpo
-from wordle_rl.integrations.mlx.model import of_transformers
-from wordle_rl.integrations.mlx.scores import choose, score
+from wordle_rl.mlx import grpo as grpo_module
+from wordle_rl.mlx.grpo import MLXWeights, filled, gradient_of_step, micro_batches, train_grpo
+from wordle_rl.mlx.model import of_transformers
+from wordle_rl.mlx.scores import choose, score
 from wordle_rl.prompt import Shape
 from wordle_rl.rl.grpo.rollouts import GroupRollouts
 from wordle_rl.rl.setup import GameSetup
