@@ -16,7 +16,7 @@ from wordle_rl.config import (
     setting_names,
 )
 
-MOST_KEYS = 150
+MOST_KEYS = 151
 SEVERAL = """
 [rl]
 group_size = 6
