@@ -129,9 +129,7 @@ class MLXLearner:
         seconds["update"] = time.perf_counter() - started
         figures = {**sums.means(loss.count(totals)), **measured, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
         tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
-        return Update(
-            value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds
-        )
+        return Update(value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds)
 
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
         """See `Learner`."""

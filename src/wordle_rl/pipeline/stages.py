@@ -25,6 +25,7 @@ from wordle_rl.config import (
     evaluation_name,
 )
 from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
@@ -133,13 +134,15 @@ def train_by_traces(work: RunWork) -> None:
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
+    spelled = work.context.for_training.solver.words.guesses  # strict words are not among them
+    lessons = spelling_examples(spelled, codec, work.config.traces.spelling, work.config.seed)
     validation = _validation_examples(work, codec, limit)
     lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
     work.expect(lineage)
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             learner,
-            encoded.examples,
+            [*encoded.examples, *lessons],
             work.config.sft,
             work.run,
             validation=validation,
