@@ -95,9 +95,9 @@ class RunConfig(Section):
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
-            if self.algorithm == "dagger":
+            if self.algorithm == "distill":
                 raise ValueError(
-                    "dagger learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
+                    "distill learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
                 )
             return
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:

@@ -172,7 +172,7 @@ class TorchLearner:
         seed: Of dropout.
     """
 
-    capabilities = ALL
+    capabilities: ClassVar[frozenset[str]] = ALL
 
     def __init__(
         self,
