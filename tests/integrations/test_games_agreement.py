@@ -129,7 +129,7 @@ def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
 def on_mlx():
     """The policy and the reference of the table, on MLX."""
     pytest.importorskip("mlx")
-    from wordle_rl.integrations.mlx.model import of_transformers
+    from wordle_rl.mlx.model import of_transformers
 
     return of_transformers(model()), of_transformers(model(0.1)).trainable()
 
@@ -149,7 +149,7 @@ def mlx_rows(credit: str) -> dict[str, list]:
 @pytest.mark.parametrize("micro_batch_size", [0, 1, 2])
 @pytest.mark.parametrize("name", LOSSES)
 def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: int) -> None:
-    from wordle_rl.integrations.mlx.grpo import gradient_of_step
+    from wordle_rl.mlx.grpo import gradient_of_step
 
     policy, reference = on_mlx
     settings = settings_of(name).model_copy(update={**CLIP, "micro_batch_size": micro_batch_size})
@@ -162,8 +162,8 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
 def test_gradients_on_mlx_are_those_of_trl(on_mlx, trl_trainer, name: str) -> None:
     from agreement_trl import trl_batch
 
-    from wordle_rl.integrations.mlx.grpo import gradient_of_step
-    from wordle_rl.integrations.mlx.model import to_torch
+    from wordle_rl.mlx.grpo import gradient_of_step
+    from wordle_rl.mlx.model import to_torch
 
     policy, reference = on_mlx
     settings = settings_of(name).model_copy(update=CLIP)
@@ -178,7 +178,7 @@ def test_gradients_on_mlx_are_those_of_trl(on_mlx, trl_trainer, name: str) -> No
 
 
 def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
-    from wordle_rl.integrations.mlx.scores import choose, score
+    from wordle_rl.mlx.scores import choose, score
 
     table = expected()
     chosen = choose(

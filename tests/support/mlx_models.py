@@ -9,7 +9,7 @@ from training_fixtures import small_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.integrations.mlx.model import MLXModel, of_transformers
+from wordle_rl.mlx.model import MLXModel, of_transformers
 
 
 def firm(model: PreTrainedModel) -> PreTrainedModel:
