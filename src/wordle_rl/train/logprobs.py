@@ -71,7 +71,10 @@ class Scorer(nn.Module):
         self.model = model
         self._bf16, self._temperature = bf16, temperature
         if checkpointing:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            # transformers before 5.23 has the older name alone, later ones warn of it
+            name = "activation_checkpointing_enable"
+            enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
+            enable({"use_reentrant": False})
         whole = model.get_base_model() if has_adapters(model) else model  # type: ignore[operator]  # peft's
         sharing = sharing and not checkpointing
         self._embedded = sharing and takes_shared_prefixes(model)

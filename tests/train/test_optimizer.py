@@ -14,8 +14,7 @@ from training_fixtures import fast, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.config import OptimizerSettings
-from wordle_rl.training.optimizer import MuonWithAdamW, make_optimizer, rate_factor, wants_bf16
-from wordle_rl.training.trainer import make_scheduler
+from wordle_rl.train.optimizer import MuonWithAdamW, make_optimizer, rate_factor, set_rate, wants_bf16
 
 
 def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:
@@ -112,27 +111,20 @@ def test_the_schedule_moves_both_parts_of_muon_and_survives_a_restore(tokenizer)
     settings = OptimizerSettings(name="muon", learning_rate=1e-3, warmup_fraction=0.0, schedule="linear")
     model = small_model(tokenizer)
     optimizer = make_optimizer(model, settings)
-    scheduler = make_scheduler(optimizer, settings, 10)
-    for _ in range(5):
-        optimizer.step()
-        scheduler.step()
+    assert set_rate(optimizer, settings, 5, 10) == pytest.approx(0.01), "the first group is Muon's"
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.01, 5e-4])
-    optimizer.load_state_dict(optimizer.state_dict())
-    optimizer.step()
-    scheduler.step()
-    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.008, 4e-4])
+    restored = make_optimizer(model, settings)
+    restored.load_state_dict(optimizer.state_dict())
+    set_rate(restored, settings, 6, 10)
+    assert [group["lr"] for group in restored.param_groups] == pytest.approx([0.008, 4e-4]), "of the peak"
 
 
 def test_the_parts_of_a_schedule_together_are_the_schedule() -> None:
     settings = OptimizerSettings(schedule="linear", warmup_steps=3, learning_rate=1.0)
     rates = []
-    for part in range(4):
+    for part in range(4):  # each begins with an optimizer of its own
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-        scheduler = make_scheduler(optimizer, settings, 5, (part, 4))
-        for _ in range(5):
-            rates.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            scheduler.step()
+        rates += [set_rate(optimizer, settings, step, 5, (part, 4)) for step in range(5)]
     assert rates == pytest.approx([rate_factor(settings, step, 20) for step in range(20)])
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from wordle_rl.training.muon import GroupedMuon, orthogonalised
+from wordle_rl.train.muon import GroupedMuon, orthogonalised
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
