@@ -1,7 +1,5 @@
-"""Laws of DAgger: every board the policy comes to gets the teacher's guess, whatever the secret, and that is learnt."""
+"""Laws of distillation: every board the policy comes to gets what the teacher says there, whatever the secret."""
 
-import os
-import signal
 from itertools import pairwise
 
 import pytest
@@ -9,27 +7,26 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from contexts import context_for
-from dagger_settings import SETTINGS
-from grpo_training import close
+from distill_settings import SETTINGS
+from round_training import StopAtNote, fitted, learner_of, playing, same_bits
 from scripted import say, scripted
 from template_checks import codec_of
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 from wordle_rl.chat.codec import mask_picture
-from wordle_rl.config import DaggerTraining, RLOptimizerSettings, TeacherSettings, TraceSettings
+from wordle_rl.config import DistillTraining, RLOptimizerSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.reward import PRESETS
-from wordle_rl.rl.rounds.dagger import Labeller, examples_of, train_dagger
-from wordle_rl.rl.setup import GameSetup, Scored, boards_of
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.distill import Labeller, examples_of, train_distill
+from wordle_rl.train.games import GameSetup, Scored, boards_of
 from wordle_rl.words import WordListError
 
 PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
@@ -232,13 +229,13 @@ def train(
     setup = GameSetup(
         context_for(words, compact(max_turns=turns), Solver(words, use_cache=False)), secrets or words.answers
     )
-    player = scripted(says) if says else TransformersSampler
-    run = make_run(directory, words)
-    train_dagger(model, codec, setup, settings, run, traces=traces, progress=progress, make_sampler=player)
+    learner, run = learner_of(model, codec), make_run(directory, words)
+    player = playing(says, codec) if says else None
+    train_distill(learner, setup, settings, run, traces=traces, progress=progress, open_policy=player)
     return model
 
 
-def change(**changes: object) -> DaggerTraining:
+def change(**changes: object) -> DistillTraining:
     return SETTINGS.model_copy(update=changes)
 
 
@@ -251,23 +248,19 @@ def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, token
     assert found[-1]["agreement_rate"] > 0.3
     assert found[-1]["loss"] < found[0]["loss"]
     assert {"boards", "labels", "new_boards", "own_examples", "all_examples", "win_rate"} <= set(found[-1])
-    assert not (tmp_path / "dagger" / "labels").exists()
-    assert not (tmp_path / "dagger" / "checkpoints").exists()
+    assert not (tmp_path / "distill" / "labels").exists()
+    assert not (tmp_path / "distill" / "checkpoints").exists()
 
 
 @pytest.fixture
 def seen(monkeypatch) -> list:
-    """The examples of each round, which are not trained on."""
-    found: list = []
-    monkeypatch.setattr(
-        "wordle_rl.rl.rounds.rounds.fit_games", lambda model, codec, examples, *a, **k: found.append(examples)
-    )
-    return found
+    """The items of each round, which are not trained on."""
+    return fitted(monkeypatch)
 
 
-def taught(examples) -> set[tuple[int, ...]]:
-    """The sequences, as far as they are learnt."""
-    return {tuple(example.token_ids) for example in examples}
+def taught(items) -> set[tuple[int, ...]]:
+    """The sequences of a round."""
+    return {tuple(example.token_ids) for item in items for example in item}
 
 
 def test_boards_of_so_many_earlier_rounds_are_learnt_again(sixty, codec, tokenizer, tmp_path, seen) -> None:
@@ -298,8 +291,8 @@ def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer,
     )
     found = rows(tmp_path / "metrics.jsonl")
     assert [row["all_examples"] - row["own_examples"] for row in found] == [6.0, 12.0, 12.0]
-    teacher_games = taught(encode_traces(plain_traces, compact(), codec, 10**6).examples)
-    assert all(tuple(example.token_ids) in teacher_games for examples in seen for example in examples[-6:])
+    teacher_games = taught([encode_traces(plain_traces, compact(), codec, 10**6).examples])
+    assert all(taught(items[-6:]) <= teacher_games for items in seen)
 
 
 def test_secrets_from_outside_the_answers_come_at_their_rate_and_no_held_out_one_does(
@@ -338,7 +331,7 @@ def test_what_cannot_work_is_refused_before_a_game_is_played(sixty, codec, token
     with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
         train(small_model(tokenizer), codec, sixty, tmp_path, change(replay_fraction=0.5))
     strange = PURE.model_copy(update={"teacher": TeacherSettings(opener="qqqqq")})
-    with pytest.raises(WordListError, match="opener 'qqqqq' is not in word list"):
+    with pytest.raises(WordListError, match="qqqqq"):
         train(small_model(tokenizer), codec, sixty, tmp_path, traces=strange)
     assert not (tmp_path / "secrets.jsonl").exists()
 
@@ -358,21 +351,16 @@ def whole(sixty, codec, tokenizer, tmp_path_factory):
 def test_interrupted_and_resumed_equals_uninterrupted(moment, whole, sixty, codec, tokenizer, tmp_path) -> None:
     """While a round is played that goes back to the one before, and between two of its steps."""
 
-    def stopping(_done: int, _total: int, note: str) -> None:
-        if note.startswith(moment) and not pressed:
-            pressed.append(note)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    pressed: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        train(small_model(tokenizer), codec, sixty, tmp_path, RESUMED, progress=stopping, says=Stumbling(sixty))
-    assert pressed
-    assert not (tmp_path / "dagger" / "model.safetensors").exists()
+        train(
+            small_model(tokenizer), codec, sixty, tmp_path, RESUMED, progress=StopAtNote(moment), says=Stumbling(sixty)
+        )
+    assert not (tmp_path / "distill" / "model.safetensors").exists()
 
     # every weight must come from a checkpoint, every board of the first round from its file
     resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, RESUMED, says=Stumbling(sixty))
     weights, logged = whole
-    assert close(weights, weights_of(resumed))
+    assert same_bits(weights, weights_of(resumed))
     found = rows(tmp_path / "metrics.jsonl")
     for before, after in zip(logged, found, strict=True):
         names = ("step", "labels", "new_boards", "all_examples")

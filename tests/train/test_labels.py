@@ -1,27 +1,26 @@
 """Laws of labels on record: what a round trains on is written down, and none of it names a strict word."""
 
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from dagger_settings import SETTINGS as DAGGER
+from distill_settings import SETTINGS as DISTILL
 from dpo_settings import SETTINGS as DPO
 from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
-from scripted import say, scripted
+from round_training import fitted, learner_of, playing
+from scripted import say
 from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.strata import shown_in
-from wordle_rl.rl.rounds import dpo
-from wordle_rl.rl.rounds.dagger import train_dagger
-from wordle_rl.rl.rounds.dpo import train_dpo
-from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
+from wordle_rl.train.distill import train_distill
+from wordle_rl.train.dpo import train_dpo
+from wordle_rl.train.expert_iteration import train_expert_iteration
+from wordle_rl.train.games import GameSetup
 from wordle_rl.words.split import split_secrets, words_of_text
 
 PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
@@ -48,37 +47,30 @@ class Scene:
         secret, solver = split.train[0], self.setup.solver
         other = max(split.train[1:], key=lambda word: solver.regret(word, solver.candidates([])))
         self.script, self.run = Saying(secret, self.strict, other), make_run(directory, sixty)
-        self.model, self.codec, self.seen = small_model(tokenizer), codec, []
-        monkeypatch.setattr(
-            "wordle_rl.rl.rounds.rounds.fit_games",
-            lambda _model, _codec, examples, *_, **__: self.seen.extend(e.token_ids for e in examples),
-        )
-        monkeypatch.setattr(
-            dpo._BetterGuesses,
-            "fit",
-            lambda _self, found, *_: self.seen.extend(chain.from_iterable(row.values() for row in found)),
-        )
+        self.learner, self.codec = learner_of(small_model(tokenizer), codec), codec
+        self.rounds = fitted(monkeypatch)
 
     def words(self) -> set[str]:
-        texts = [self.codec.tokenizer.decode(ids, skip_special_tokens=False) for ids in self.seen]
+        seen = [example.token_ids for items in self.rounds for item in items for example in item]
+        texts = [self.codec.tokenizer.decode(ids, skip_special_tokens=False) for ids in seen]
         return {word for text in texts for word in words_of_text(text)}
 
     def train(self, algorithm: str) -> None:
-        common = {"make_sampler": scripted(self.script)}
+        common = {"open_policy": playing(self.script, self.codec)}
         group = {"group_size": 6, "groups_per_round": 1}
         if algorithm == "expert_iteration":
             settings = EXPERT_ITERATION.model_copy(update={**group, "keep_per_group": 6})
-            train_expert_iteration(self.model, self.codec, self.setup, settings, self.run, **common)
-        elif algorithm == "dagger":
-            settings = DAGGER.model_copy(update=group)
-            train_dagger(self.model, self.codec, self.setup, settings, self.run, traces=PURE, **common)
+            train_expert_iteration(self.learner, self.setup, settings, self.run, **common)
+        elif algorithm == "distill":
+            settings = DISTILL.model_copy(update=group)
+            train_distill(self.learner, self.setup, settings, self.run, traces=PURE, **common)
         else:
             judge = {"judge": algorithm.removeprefix("dpo "), "margin": 1e-6, "pairs_per_board": 9}
             settings = DPO.model_copy(update={**group, **judge, "guesses_per_board": 6})
-            train_dpo(self.model, self.codec, self.setup, settings, self.run, **common)
+            train_dpo(self.learner, self.setup, settings, self.run, **common)
 
 
-ALGORITHMS = ["expert_iteration", "dagger", "dpo regret", "dpo outcome"]
+ALGORITHMS = ["expert_iteration", "distill", "dpo regret", "dpo outcome"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -123,7 +115,7 @@ def test_a_board_is_on_record_with_the_word_that_is_taught_there(
     sixty, codec, tokenizer, tmp_path, monkeypatch
 ) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
-    scene.train("dagger")
+    scene.train("distill")
     found = rows(tmp_path / "labels.jsonl")
     boards = [[turn["guess"] for turn in row["turns"][:-1]] for row in found]
     assert sorted(boards) == sorted([[], [scene.strict], [scene.script.other]])
