@@ -269,7 +269,7 @@ def test_settings_of_the_solver_are_refused_beside_a_teacher_from_outside(own) -
     for text, key in (
         ('[traces]\nnarrate = true\n[traces.teacher]\nname = "my_pkg:zebra"', "traces.narrate"),
         ('[traces.teacher]\nname = "my_pkg:zebra"\nnoise_rate = 0.1', "noise_rate"),
-        ('algorithm = "dagger"\n[traces.teacher]\nname = "my_pkg:zebra"', "traces.teacher.name"),
+        ('algorithm = "distill"\n[traces.teacher]\nname = "my_pkg:zebra"', "traces.teacher.name"),
     ):
         with pytest.raises(ConfigError, match=key):
             config_of(own, text)

@@ -46,6 +46,8 @@ class TeacherSettings(Section):
         if self.noise_rate + self.stray_rate > 1:
             raise ValueError("noise_rate and stray_rate together must not exceed 1")
         if self.is_own:
+            if ":" not in self.name:
+                raise ValueError(f"name {self.name!r} is neither solver nor an import path (module:attribute)")
             resolve(self.name, "name", ValueError)
             if of_solver := _changed(self, except_for={"name"}):
                 raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; leave it out")
@@ -66,7 +68,7 @@ class TraceSettings(Section):
     taught, games that come out differently when played again by the rules of the run, and conversations with a reply
     that holds no listed guess. Games that the solver did not play are also left out for the reasons of `wordle-rl
     dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
-    only `num_games` and `rl_only_fraction` still apply."""
+    only `num_games`, `rl_only_fraction` and `spelling` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
@@ -87,6 +89,10 @@ class TraceSettings(Section):
     is not trained on; the correct word after it is."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
+    spelling: float = Field(0.0, ge=0, le=100)
+    """Mix spelling lessons into the games of SFT: each listed word this many times as `Spell crane.`, answered by `c r
+    a n e`, and as often the other way; 0.5: half of the lessons. For models whose tokens are pieces of words. No strict
+    word is named, every other listed word is."""
     teacher: TeacherSettings = TeacherSettings()
     """The solver teacher's play."""
 

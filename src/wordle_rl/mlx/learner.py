@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -52,7 +52,7 @@ class MLXLearner:
         seed: Of dropout.
     """
 
-    capabilities = frozenset({"adapters", "four bits", "gradient checkpointing"})
+    capabilities: ClassVar[frozenset[str]] = frozenset({"adapters", "four bits", "gradient checkpointing"})
     shares_prefixes = False
 
     def __init__(
@@ -129,9 +129,7 @@ class MLXLearner:
         seconds["update"] = time.perf_counter() - started
         figures = {**sums.means(loss.count(totals)), **measured, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
         tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
-        return Update(
-            value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds
-        )
+        return Update(value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds)
 
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
         """See `Learner`."""
@@ -175,7 +173,8 @@ class MLXLearner:
         policy = self._logprobs(batch)
         with self._start_weights():
             start = self._logprobs(batch)
-        return float(kl_estimate(start - policy).sum().item()) / max(1, policy.size)
+        total: float = kl_estimate(start - policy).sum().item()
+        return total / max(1, policy.size)
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
@@ -191,7 +190,7 @@ class MLXLearner:
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
         """See `Learner`."""
-        yield MLXSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
+        yield MLXSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)  # type: ignore[arg-type]  # only its config is read
 
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""

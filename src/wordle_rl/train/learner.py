@@ -172,7 +172,7 @@ class TorchLearner:
         seed: Of dropout.
     """
 
-    capabilities = ALL
+    capabilities: ClassVar[frozenset[str]] = ALL
 
     def __init__(
         self,
@@ -193,8 +193,14 @@ class TorchLearner:
         self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
         if self._bf16 and self.is_sharded:
             self.accelerator.state.fsdp_plugin.set_mixed_precision("bf16")
-        scorer = Scorer(model, bf16=self._bf16, temperature=temperature, checkpointing=gradient_checkpointing)
-        self.shares_prefixes = scorer.shares_prefixes and not self.is_sharded
+        scorer = Scorer(
+            model,
+            bf16=self._bf16,
+            temperature=temperature,
+            checkpointing=gradient_checkpointing,
+            sharing=not self.is_sharded,
+        )
+        self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
@@ -350,9 +356,10 @@ class TorchLearner:
         was_training = self.model.training
         self.model.train()
         if not dropout:
+            # Dropout in attention is no module: its layer's mode decides. Only layers that are computed again must be
+            # in training mode, or they would not be.
             for module in self.model.modules():
-                if isinstance(module, nn.Dropout):
-                    module.eval()
+                module.training = bool(getattr(module, "gradient_checkpointing", False))
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """OpenEnv's validation of our environment without Docker: the server runs as a process of this machine.
 
-    python -m wordle_rl.serve.validation environments/openenv
+    python environments/openenv/validation/local.py environments/openenv
 
 It prints OpenEnv's report, and the ids of checks that OpenEnv lists and nothing implements.
 """
@@ -95,7 +95,7 @@ class ServerProcess:
         self._log.seek(0)
         return self._log.read()[-max_bytes:]
 
-    def exec(self, argv: list[str], timeout_s: float) -> ExecResult:
+    def exec(self, argv: list[str], timeout_s: float) -> ExecResult:  # noqa: ARG002  # the signature is given
         """Refused: a process without a container of its own has no inside.
 
         Raises:

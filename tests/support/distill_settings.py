@@ -1,13 +1,13 @@
-"""Settings of DAgger in miniature."""
+"""Settings of distillation in miniature."""
 
 import pytest
 
 torch = pytest.importorskip("torch")
 from training_fixtures import fast
 
-from wordle_rl.config import DaggerTraining, SamplingSettings
+from wordle_rl.config import DistillTraining, SamplingSettings
 
-SETTINGS = DaggerTraining(
+SETTINGS = DistillTraining(
     rounds=1,
     groups_per_round=6,
     replay_fraction=0.0,

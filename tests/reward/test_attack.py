@@ -1,22 +1,38 @@
 """Laws of the search for pay without winning: no shipped reward has any, and the search finds it where it is."""
 
-import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reward_games import SOLVER
+from reward_games import ANSWERS, SIX_TURNS, SOLVER, WORDS
 
 from wordle_rl.config import load_config
-from wordle_rl.prompt import Prompter, Style
-from wordle_rl.reward import PRESETS, Effort, Gameability, Rubric, attack, words_for
-from wordle_rl.reward.gameability import thinned
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.prompt import Guess, Prompter, Style, Thinking
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.reward.attack import (
+    CHOICES,
+    REPLIES,
+    Effort,
+    Field,
+    Gameability,
+    Move,
+    Policy,
+    View,
+    attack,
+    play,
+    worded,
+    words_for,
+)
 from wordle_rl.words import load_words
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = Effort(num_secrets=2, steps=4, steps_per_secret=15)
+SMALL = Effort(num_secrets=2, steps=8)
 COMPACT = Prompter(style=Style.COMPACT)
-TINY = Effort(num_secrets=1, steps=2, steps_per_secret=5)
+TINY = Effort(num_secrets=1, steps=3)
+FIELD = Field(SOLVER, Prompter())
 
 
 def attacked(rubric: Rubric, effort: Effort = SMALL, prompter: Prompter = COMPACT) -> Gameability:
@@ -61,8 +77,8 @@ def test_a_reward_that_can_be_had_is_found_out(weights: dict[str, float], floor:
 
 def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
     rubric = replace(PRESETS["notebook"], keep_order=False)
-    idle = attacked(rubric, Effort(num_secrets=1, steps=0, steps_per_secret=0))
-    found = attacked(rubric, Effort(num_secrets=1, steps=20, steps_per_secret=40))
+    idle = attacked(rubric, Effort(num_secrets=1, steps=0))
+    found = attacked(rubric, Effort(num_secrets=1, steps=30))
     assert found.floor > idle.floor
 
 
@@ -87,18 +103,52 @@ def test_only_rewards_that_ask_the_solver_are_searched_on_a_thinned_list() -> No
     assert set(few.answers) < set(words.answers)
     assert set(few.guesses) < set(words.guesses)
     assert len(few.guesses) / len(few.answers) == pytest.approx(len(words.guesses) / len(words.answers), rel=0.05)
-    assert thinned(words, len(words.answers)) is words
+    assert words_for(PRESETS["solver"], words, len(words.answers)) is words
 
 
-def test_the_record_has_every_shipped_reward_and_the_guide_its_figures() -> None:
-    record = json.loads((ROOT / "benchmarks" / "records" / "gameability.json").read_text(encoding="utf-8"))
-    guide = (ROOT / "docs" / "guides" / "rewards.md").read_text(encoding="utf-8")
-    shipped = {*PRESETS, "configs/quickstart.toml"}
-    assert set(record["rewards"]) == shipped | {f"{name}, as published" for name in PRESETS}
-    assert record["replies"] > 100_000
-    for name, row in record["rewards"].items():
-        assert row["false_wins"] == row["replies_after_end"] == 0
-        assert row["gap"] > 0 or name not in shipped
-        figures = [f"{row[figure]:.2f}" for figure in ("honest", "lowest_win", "best_loss", "floor", "gap")]
-        if name in shipped:
-            assert f"| `{name}` | {' | '.join(figures)} |" in guide, name
+@pytest.mark.parametrize("thinking", Thinking)
+def test_no_wording_is_a_guess_of_the_secret(thinking: Thinking) -> None:
+    prompter = Prompter(thinking=thinking)
+    for reply in REPLIES:
+        for secret in (*ANSWERS, "fuzzy", "vivid"):
+            parsed = prompter.parse(worded(reply, "slate", secret))
+            assert not isinstance(parsed, Guess) or parsed.word != secret, reply
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_no_way_to_choose_names_the_secret(choice: str) -> None:
+    for secret in ANSWERS:
+        env = WordleEnv(secret, WORDS, FIELD.prompter)
+        while env.stop_reason is None:
+            word = CHOICES[choice](View(FIELD, secret, env, random.Random(0)))
+            assert word in WORDS
+            assert word != secret
+            env.step(FIELD.prompter.reply(word))
+
+
+@pytest.mark.parametrize("dictionary", Dictionary)
+def test_no_adversary_wins_under_any_dictionary(dictionary: Dictionary) -> None:
+    field = Field(SOLVER, Prompter(rules=Rules(dictionary=dictionary)))
+    for move in (Move(reply, choice) for reply in REPLIES for choice in CHOICES):
+        transcript = play(Policy((move,)), "crane", field)
+        assert transcript.stop_reason is StopReason.OUT_OF_TURNS, move
+        assert transcript.turns_used == SIX_TURNS.max_turns
+        assert len(transcript.turns) <= field.prompter.rules.max_replies
+
+
+def test_a_policy_plays_the_same_game_again_and_its_last_move_to_the_end() -> None:
+    policy = Policy((Move("plain", "any word"), Move("thinking", "fits the marks"), Move("nothing", "one word")))
+    first = play(policy, "crane", FIELD)
+    assert first == play(policy, "crane", FIELD)
+    assert [played.reply == "" for played in first.turns] == [False, False, True, True, True, True]
+
+
+def test_a_policy_that_stops_is_cut_off_and_one_may_name_its_words() -> None:
+    cut = play(Policy((Move("plain", "crate"), Move("plain", "trace")), stops=True), "crane", FIELD)
+    assert cut.stop_reason is StopReason.TOKEN_BUDGET
+    assert [played.turn.guess for played in cut.turns] == ["crate", "trace"]
+
+
+def test_a_policy_reads_as_runs_of_moves() -> None:
+    repeated = Policy((Move("plain", "one word"),) * 2 + (Move("nothing", "crate"),), stops=True)
+    assert str(repeated) == "2 x one word (plain), then 1 x crate (nothing), then out of tokens"

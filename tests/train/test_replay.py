@@ -8,10 +8,10 @@ from contexts import context_for
 from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.rl.rounds.replay import Replay, draw_games
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.replay import Replay, draw_games
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Laws of training by rounds: what was played is stored, what was stopped goes on, and the model keeps its shape."""
+"""Laws of training by rounds: what was played is stored, what was stopped goes on to the same bits."""
 
 import json
 import os
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from failing_games import REASON, fail
-from group_games import Schedule
+from round_training import StopAtNote, learner_of, same_bits
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
 from wordle_rl.config import (
@@ -19,15 +20,19 @@ from wordle_rl.config import (
     ConfigError,
     LoraSettings,
     ModelSettings,
+    RLOptimizerSettings,
     RoundTraining,
     SamplingSettings,
 )
+from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import add_adapters
 from wordle_rl.models.loading import load_model
-from wordle_rl.rl.rounds.rounds import Rounds, fit_round, forward_restored, rounds_done
-from wordle_rl.rl.setup import GameSetup
+from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.learner import TorchLearner, Update
+from wordle_rl.train.rounds import Rounds, fit_round, rounds_done, row_of
 
 SETTINGS = RoundTraining(
     rounds=3,
@@ -43,41 +48,64 @@ SETTINGS = RoundTraining(
 class Counting:
     """A method that learns nothing but to add one to every trained weight, and remembers what it was given."""
 
+    needs_reference = False
+
     def __init__(self, model) -> None:
         self.model = model
-        self.played, self.fitted = [], []
+        self.played, self.fitted, self.parts = [], [], []
+        self.updates = [step(3.0), step(1.0)]
 
     def choose(self, played):
         self.played.append(played)
-        return [{"input_ids": [played.number]}], {"chosen": 1.0}
+        return [{"token_ids": [played.number]}], {"chosen": 1.0}
 
-    def fit(self, rows, callback, checkpoints, seed) -> None:
-        self.fitted.append((rows, checkpoints.name, seed))
+    def fit(self, loop, rows, seed, part) -> bool:
+        self.fitted.append((rows, loop.checkpoints.parent.name, seed))
+        self.parts.append(part)
         with torch.no_grad():
             for parameter in self.model.parameters():
                 if parameter.requires_grad:
                     parameter.add_(1.0)
-        callback.write(1, {"loss": 3.0, "epoch": 1.0})
-        callback.write(2, {"loss": 1.0, "epoch": 2.0})
+        for number, update in enumerate(self.updates, start=1):
+            loop.after(number, len(self.updates), update, {"epoch": 1.0})
+        return True
+
+
+def step(loss: float, *, is_sound: bool = True) -> Update:
+    return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=is_sound, num_tokens=7)
+
+
+class Schedule:
+    """Pays by the length of what was said, and remembers the format compliance it was told."""
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+
+    def rubric(self, format_compliance: float | None = None):
+        self.asked.append(format_compliance)
+        return self
+
+    def score(self, transcript, _solver) -> RewardBreakdown:
+        paid = tuple((len(turn.reply) % 5) / 4 for turn in transcript.own_turns)
+        return RewardBreakdown({"said": paid}, {"said": 1.0}, paid, sum(paid))
 
 
 class Training:
     """One training by rounds with the method above."""
 
-    def __init__(self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None) -> None:
+    def __init__(
+        self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None, **options
+    ) -> None:
         self.model = model or small_model(tokenizer)
         setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), words.answers)
         run = make_run(directory, words)
-        self.rounds = Rounds("practice", self.model, codec, setup, settings, run, progress=progress)
+        self.learner = TorchLearner(self.model, codec, precision=settings.precision)
+        self.rounds = Rounds("practice", self.learner, setup, settings, run, progress=progress, **options)
         self.rounds._schedule = self.schedule = Schedule()
         self.method = Counting(self.model)
 
     def __call__(self) -> Path:
         return self.rounds.train(self.method)
-
-
-def close(a: dict, b: dict) -> bool:
-    return all(torch.allclose(a[name], b[name], atol=1e-6) for name in a)
 
 
 def stop() -> None:
@@ -97,7 +125,7 @@ def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty,
     directory = training()
     assert directory == tmp_path / "practice"
     saved, _ = load_model(ModelSettings(path=str(directory)), 0)
-    assert close(weights_of(training.model), weights_of(saved))
+    assert same_bits(weights_of(training.model), weights_of(saved))
     assert not (directory / "checkpoints").exists()
     found = rows(tmp_path / "metrics.jsonl")
     assert [(row["stage"], row["step"]) for row in found] == [("practice", 1), ("practice", 2), ("practice", 3)]
@@ -127,8 +155,9 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
         assert played.sampler.model is training.model
     assert len({played.seed for played in training.method.played}) == 3
     assert training.method.fitted == [
-        ([{"input_ids": [number]}], f"round-{number}-training", number) for number in (1, 2, 3)
+        ([{"token_ids": [number]}], f"round-{number}-training", number) for number in (1, 2, 3)
     ]
+    assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_a_schedule_counts_rounds_and_sees_the_best_compliance_so_far(tokenizer, codec, sixty, tmp_path) -> None:
@@ -158,7 +187,7 @@ def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(token
     resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=small_model(tokenizer, seed=5))
     resumed()
     assert [played.number for played in resumed.method.played] == [3]
-    assert close(weights_of(whole.model), weights_of(resumed.model))
+    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
     for name in ("secrets.jsonl", "games.jsonl"):
         assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
     assert resumed.schedule.asked == whole.schedule.asked[2:]
@@ -182,19 +211,15 @@ def test_adapters_go_on_without_a_second_look_at_their_base(tokenizer, codec, si
     resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=adapted(5))
     resumed()
     assert [played.number for played in resumed.method.played] == [2, 3]
-    assert close(weights_of(whole.model), weights_of(resumed.model))
+    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
     trained = [parameter.requires_grad for parameter in whole.model.parameters()]
     assert [parameter.requires_grad for parameter in resumed.model.parameters()] == trained
 
 
 def test_of_a_round_means_are_written_and_of_skipped_steps_how_many(tokenizer, codec, sixty, tmp_path) -> None:
     training = Training(tokenizer, codec, sixty, tmp_path, SETTINGS.model_copy(update={"rounds": 1}))
-
-    def fit(_rows, callback, _checkpoints, _seed) -> None:
-        for numbers in ({"loss": 3.0}, {"skipped_steps": 1}, {"loss": 1.0}, {"skipped_steps": 2}):
-            callback.write(1, numbers)
-
-    training.method.fit = fit
+    bad = step(float("nan"), is_sound=False)
+    training.method.updates = [step(3.0), bad, step(1.0), bad, bad]
     training()
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["loss"], row["skipped_steps"]) == (2.0, 3)
@@ -212,7 +237,7 @@ def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, 
     again = Training(tokenizer, codec, sixty, tmp_path)
     again()
     assert [played.number for played in again.method.played] == [2, 3]
-    assert again.method.fitted[0][0] == [{"input_ids": [1]}]
+    assert again.method.fitted[0][0] == [{"token_ids": [1]}]
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
@@ -233,45 +258,36 @@ def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, t
     before = weights_of(training.model)
     training()
     assert not training.method.fitted
-    assert close(before, weights_of(training.model))
+    assert same_bits(before, weights_of(training.model))
     assert ["loss" in row for row in rows(tmp_path / "metrics.jsonl")] == [False] * 3
-
-
-def test_a_model_gets_its_own_forward_back(tokenizer) -> None:
-    model = small_model(tokenizer)
-    plain = model.forward
-    with forward_restored(model):
-        model.forward = lambda *_: None
-    assert model.forward == plain
-    model.forward = wrapped = lambda *_: None
-    with forward_restored(model):
-        model.forward = plain
-    assert model.forward is wrapped
 
 
 def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
     heard = []
 
     class Tracker:
-        def on_log(self, args, state, control, model=None, logs=None) -> None:
-            heard.append((args.report_to, state.global_step, logs["win_rate"]))
+        def log(self, step, numbers) -> None:
+            heard.append((step, numbers["win_rate"], numbers["loss"]))
 
-    monkeypatch.setattr(
-        "wordle_rl.rl.rounds.rounds.get_reporting_integration_callbacks", lambda names: [Tracker for _ in names]
-    )
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), sixty.answers)
-    model, run = small_model(tokenizer), make_run(tmp_path, sixty)
-    Rounds("practice", model, codec, setup, SETTINGS, run, report_to=["tensorboard"]).train(Counting(model))
-    assert [(names, step) for names, step, _ in heard] == [(["tensorboard"], step) for step in (1, 2, 3)]
+    @contextmanager
+    def opened(_run, report_to, stage, *_args):
+        assert (report_to, stage) == (("tensorboard",), "practice")
+        yield [Tracker()]
+
+    monkeypatch.setattr("wordle_rl.train.rounds.opened_trackers", opened)
+    Training(tokenizer, codec, sixty, tmp_path, report_to=["tensorboard"])()
+    assert heard == [(row["step"], row["win_rate"], row["loss"]) for row in rows(tmp_path / "metrics.jsonl")]
 
 
 def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
     long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
-    with pytest.raises(ConfigError, match=r"max_completion_tokens 5000 leaves no room"):
-        Training(tokenizer, codec, sixty, tmp_path, long)
+    with pytest.raises(ConfigError, match="max_completion_tokens"):
+        Training(tokenizer, codec, sixty, tmp_path, long)()
+    assert not (tmp_path / "secrets.jsonl").exists()
+    learner = learner_of(small_model(tokenizer), codec)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="practice trains in one process"):
-        Training(tokenizer, codec, sixty, tmp_path)
+    with pytest.raises(ConfigError, match="practice"):
+        Rounds("practice", learner, None, SETTINGS, None)
 
 
 def test_rounds_done_are_those_with_a_record(tmp_path) -> None:
@@ -302,21 +318,55 @@ def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_every_round_is_trained_in_the_precision_that_was_asked_for(tokenizer, codec, sixty, tmp_path) -> None:
-    """accelerate wraps a model once; a second round in one process must be as the first one of another."""
-    settings = SETTINGS.model_copy(update={"precision": "bf16", "rounds": 2})
-    training = Training(tokenizer, codec, sixty, tmp_path, settings)
-    found: list[tuple[int, torch.dtype]] = []
-    rounds_begun: list[int] = []
+class Fitting(Counting):
+    """A method that trains on two rows, as the algorithms do."""
 
-    class Fitting(Counting):
-        def fit(self, rows, callback, checkpoints, seed) -> None:
-            rounds_begun.append(seed)
-            fit_round(training.rounds, [{"token_ids": [5, 6, 7], "loss_mask": [0, 1, 1]}], callback, checkpoints, seed)
-
-    head = training.model.get_output_embeddings()
-    head.register_forward_hook(
-        lambda module, _, said: found.append((len(rounds_begun), said.dtype)) if module.training else None
+    ROWS = (
+        Example([5, 6, 7], [0, 1, 1]),
+        Example([5, 8, 9, 10], [0, 0, 1, 1], soft_targets=[[(9, 1.0)], [(4, 0.5), (10, 0.5)]]),
     )
-    training.rounds.train(Fitting(training.model))
-    assert found == [(1, torch.bfloat16), (2, torch.bfloat16)]
+
+    def __init__(self, model, settings) -> None:
+        super().__init__(model)
+        self.settings = settings
+
+    def choose(self, played):
+        return [row_of(example) for example in self.ROWS], {}
+
+    def fit(self, loop, rows, seed, part) -> bool:
+        assert [Example(**row) for row in rows] == [Example(**row_of(example)) for example in self.ROWS]
+        return fit_round(loop, [[Example(**row)] for row in rows], self.settings, seed, part)
+
+
+def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    falling = RLOptimizerSettings(learning_rate=1e-3, warmup_fraction=0.0, schedule="linear")
+    settings = SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling})
+    training = Training(tokenizer, codec, sixty, tmp_path, settings)
+    rates, update = [], training.learner.update
+
+    def listen(*args):
+        done = update(*args)
+        rates.append(done.learning_rate)
+        return done
+
+    monkeypatch.setattr(training.learner, "update", listen)
+    training.rounds.train(Fitting(training.model, settings))
+    assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+
+
+def test_every_round_is_trained_in_the_precision_that_was_asked_for(tokenizer, codec, sixty, tmp_path) -> None:
+    """The weights of two rounds in bfloat16 are those of two processes with a round each, and not those of float32."""
+    trained = {}
+    for precision in ("bf16", "fp32"):
+        settings = SETTINGS.model_copy(update={"precision": precision, "rounds": 2})
+        directory = tmp_path / precision
+        training = Training(tokenizer, codec, sixty, directory, settings)
+        training.rounds.train(Fitting(training.model, settings))
+        first = Training(tokenizer, codec, sixty, directory / "apart", settings, StopAtNote("win_rate"))
+        with pytest.raises(KeyboardInterrupt):
+            first.rounds.train(Fitting(first.model, settings))
+        second = Training(tokenizer, codec, sixty, directory / "apart", settings, model=small_model(tokenizer, seed=5))
+        second.rounds.train(Fitting(second.model, settings))
+        assert same_bits(weights_of(training.model), weights_of(second.model))
+        trained[precision] = weights_of(training.model)
+    assert not same_bits(trained["bf16"], trained["fp32"])

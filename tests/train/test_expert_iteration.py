@@ -1,15 +1,12 @@
 """Laws of expert iteration: the best games are kept as they were sampled, and learning makes them likelier."""
 
-import os
-import signal
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from expert_iteration_settings import SETTINGS
-from grpo_training import close, logprob
+from round_training import StopAtNote, fitted, learner_of, playing, same_bits, token_logprobs
 from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model, weights_of
 
@@ -17,11 +14,11 @@ from wordle_rl.chat.codec import mask_picture
 from wordle_rl.prompt import Shape
 from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.reward import PRESETS
-from wordle_rl.rl.rounds.expert_iteration import best_games, examples_of, train_expert_iteration
-from wordle_rl.rl.setup import GameSetup, Scored
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
+from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
+from wordle_rl.train.games import GameSetup, Scored
 
 
 class Group:
@@ -93,13 +90,21 @@ def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCR
         context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), words.answers[:1]
     )
     run = make_run(directory, words)
-    train_expert_iteration(model, codec, setup, settings, run, progress=progress, make_sampler=scripted(says))
+    learner, player = learner_of(model, codec), playing(says, codec)
+    train_expert_iteration(learner, setup, settings, run, progress=progress, open_policy=player)
     return model
+
+
+def logprob(model, examples) -> float:
+    """Log-probability of the trained tokens."""
+    with torch.no_grad():
+        scores = [token_logprobs(model, e.token_ids[:1], e.token_ids[1:]) for e in examples]
+    return float(sum(s @ torch.tensor(e.loss_mask[1:], dtype=s.dtype) for s, e in zip(scores, examples, strict=True)))
 
 
 @pytest.mark.parametrize("shape", Shape)
 def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, codec, tokenizer, tmp_path) -> None:
-    kept = group.games(sixty, codec, shape)[1].trajectory.segments
+    kept = [*examples_of(group.games(sixty, codec, shape)[1])]
     before = logprob(small_model(tokenizer), kept)
     after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, shape=shape, says=group), kept)
     assert after > before + 0.1
@@ -113,13 +118,11 @@ def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, 
 def test_teacher_games_make_up_their_share_and_others_come_each_round(
     group, sixty, codec, tokenizer, plain_traces, tmp_path, monkeypatch
 ) -> None:
-    seen = []
-    monkeypatch.setattr(
-        "wordle_rl.rl.rounds.rounds.fit_games", lambda model, codec, examples, *a, **k: seen.append(examples)
-    )
+    rounds = fitted(monkeypatch)
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_fraction": 0.5})
     train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=group)
+    seen = [[example for [example] in items] for items in rounds]
     assert [len(examples) for examples in seen] == [6, 6]
     assert seen[0][:3] == seen[1][:3]
     taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
@@ -151,19 +154,12 @@ def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, 
 
 @pytest.mark.parametrize("moment", ["round 2: step 1", "win_rate"])
 def test_interrupted_and_resumed_equals_uninterrupted(moment, group, sixty, codec, tokenizer, tmp_path) -> None:
-    """Between two steps of a round, and between two rounds."""
+    """Between two steps of a round, and between two rounds, to the same bits."""
     settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3})
     whole = train(small_model(tokenizer), codec, sixty, tmp_path / "whole", settings, says=group)
-
-    def stopping(_done: int, _total: int, note: str) -> None:
-        if note.startswith(moment) and not pressed:
-            pressed.append(note)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    pressed: list[str] = []
+    stopping = StopAtNote(moment)
     with pytest.raises(KeyboardInterrupt):
         train(small_model(tokenizer), codec, sixty, tmp_path / "broken", settings, says=group, progress=stopping)
-    assert pressed
     assert not (tmp_path / "broken" / "expert_iteration" / "model.safetensors").exists()
 
     # every weight must come from a checkpoint, that of the round or that inside it
@@ -172,6 +168,6 @@ def test_interrupted_and_resumed_equals_uninterrupted(moment, group, sixty, code
         for parameter in resumed.parameters():
             parameter.add_(1.0)
     train(resumed, codec, sixty, tmp_path / "broken", settings, says=group)
-    assert close(weights_of(whole), weights_of(resumed))
+    assert same_bits(weights_of(whole), weights_of(resumed))
     assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
     assert len(rows(tmp_path / "broken" / "secrets.jsonl")) == 2
