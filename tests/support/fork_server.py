@@ -19,7 +19,6 @@ from typing import Any
 PRELOADED = (
     "wordle_rl.__main__",
     "wordle_rl.pipeline",
-    "wordle_rl.pipeline.duration",
     "wordle_rl.training.sft",
     "wordle_rl.rl.grpo.train",
     "wordle_rl.rl.rounds.dagger",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 
-from wordle_rl.config import ConfigError, successor
+from wordle_rl.config import ConfigError
 
 _TYRO_PREFIX = re.compile(
     r"^Error parsing (?:config|__tyro-dummy-inner__\.\w+)\.(\S+): "
@@ -82,20 +82,8 @@ def _one_line(box: str, program: str) -> str:
         message = (
             "Unrecognized options: " + re.sub(r" \(applied to [^)]*\)(?= )", ",", found[1]).partition(" (applied")[0]
         )
-    if became := _successors(message):
-        return f"{message} ({became})"
     names = list(dict.fromkeys(hints))[:4]
     return f"{message} (did you mean {' or '.join(names)}?)" if names else message
-
-
-def _successors(message: str) -> str:
-    """New names, or the end, of options in a message that are settings of an older version; empty: there are none."""
-    told = []
-    for option in re.findall(r"--([a-z][\w.-]*)", message):
-        setting = tuple(part.removeprefix("no-").replace("-", "_") for part in option.split("."))
-        became = successor(setting)
-        told.append(re.sub(r"^now (\S+)", lambda found: f"now --{found[1].replace('_', '-')}", became))
-    return "; ".join(dict.fromkeys(filter(None, told)))
 
 
 def _similar(hint: str, program: str) -> list[str]:

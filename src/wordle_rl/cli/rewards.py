@@ -41,11 +41,11 @@ def rewards(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the weights of rewards, or search for policies that are paid without winning (`--attack`).
+    """Show the weights of rewards, or search for ways to be rewarded without winning (`--attack`).
 
     The search plays thousands of adversarial replies: policies that know the secret and never guess it, in every
-    wording and with every way to choose a word, changed for the better step by step. It reports the highest reward
-    found, and how far honest play stands above it. A reward that pays such a policy as much as honest play is refused.
+    wording and with every way to choose a word, improved step by step. It reports the highest reward found, and by how
+    much honest play exceeds it. A reward that pays such a policy as much as honest play is refused.
 
     Args:
         names: Presets, curricula, and config files with a reward of your own; left out: all presets.

@@ -9,7 +9,6 @@ rl_training.py  both as one value, which training functions take
 evaluation.py   evaluation, in a run and of endpoints
 engine.py       the vLLM engine colocated with a training
 files.py        load_config(), stored_config(): files, options, faults in one line
-stored.py       versions of stored settings
 context.py      `GameContext`: words, split, prompts and solver of a config
 """
 
@@ -22,6 +21,8 @@ from wordle_rl.config.evaluation import (
     PlayerEvalSettings,
     PlaySettings,
     PrefixChoice,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.config.files import describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -48,7 +49,6 @@ from wordle_rl.config.rl_training import (
     Training,
 )
 from wordle_rl.config.run import RunConfig, RunStage, Setting, setting_names
-from wordle_rl.config.stored import VERSION, VERSION_KEY, successor, upgraded
 from wordle_rl.config.teachers import LLMTeacherSettings, ServedName, TeacherSettings, TraceSettings, served_name
 from wordle_rl.config.training import (
     FixedRewardSettings,
@@ -66,8 +66,6 @@ __all__ = [
     "LARGEST_SEED",
     "MODEL_NAMES",
     "TRAININGS",
-    "VERSION",
-    "VERSION_KEY",
     "Algorithm",
     "BackendName",
     "ConfigError",
@@ -112,9 +110,11 @@ __all__ = [
     "TraceSettings",
     "Training",
     "VLLMSettings",
+    "Variant",
     "WordSettings",
     "check_seed",
     "describe",
+    "evaluation_name",
     "fields_only",
     "load_config",
     "section_of",
@@ -122,6 +122,4 @@ __all__ = [
     "served_name",
     "setting_names",
     "stored_config",
-    "successor",
-    "upgraded",
 ]

@@ -16,6 +16,7 @@ from wordle_rl.config.training import (
     RLOptimizerSettings,
     TokenSampling,
 )
+from wordle_rl.import_paths import resolve
 
 Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {
@@ -39,6 +40,8 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
     "dagger": {"reward": "trains on the teacher's guesses"},
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
+CREDIT_NAMES = ("turn", "game", "guess")
+"""Built-in advantage estimators, see `rl.advantages`."""
 _VLLM_IMPORTANCE_CAP = 2.0
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
@@ -137,13 +140,14 @@ class GRPOSettings(Section):
     outside_rate: float = Field(0.0, ge=0, le=1)
     """Rate of groups whose secret is a listed word outside the answers. No policy can know it, so such a group teaches
     only while an answer is still possible, and by rewards that compare a guess with the solver's (`quick_regret`)."""
-    credit: Literal["turn", "game", "guess"] = "turn"
+    credit: str = "turn"
     """Advantage estimator. `turn`: rewards from the turn on; `guess`: the turn's own reward alone, for rewards
-    that already value the guess for the rest of the game; `game`: one advantage per game."""
+    that already value the guess for the rest of the game; `game`: one advantage per game. Or `module:attribute`, a
+    function of yours with the signature of `wordle_rl.train.advantages.turn_advantages`."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = "dapo"
-    """TRL's loss aggregation."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
+    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
     sequence_importance: bool = False
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
@@ -229,6 +233,11 @@ class GRPOSettings(Section):
         """Refuse settings of GRPO that contradict each other."""
         super().check()
         self._check_engine()
+        if self.credit not in CREDIT_NAMES:
+            if ":" not in self.credit:
+                known = ", ".join(CREDIT_NAMES)
+                raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
+            resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
         if self.turn_candidates > 1 and self.credit != "guess":
             raise ValueError(
                 f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
@@ -335,7 +344,7 @@ class DPOSettings(RoundSettings):
     beta: float = Field(0.1, gt=0)
     """Strength of the KL constraint to the model that DPO starts from."""
     loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
-    """TRL's loss of a pair."""
+    """Loss of a pair: DPO, SLiC or IPO."""
     sft_weight: float = Field(0.0, ge=0)
     """Weight of the chosen completions' own likelihood in the loss, so that it does not fall with the rejected."""
 

@@ -23,7 +23,6 @@ from wordle_rl.config.rl import (
     not_followed,
 )
 from wordle_rl.config.rl_training import TRAININGS, Training
-from wordle_rl.config.stored import VERSION, VERSION_KEY
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import SamplingSettings, SFTSettings
 from wordle_rl.game import Dictionary
@@ -95,6 +94,12 @@ class RunConfig(Section):
             raise ValueError("trackio_space is for trackio; set report_to to it, or leave it out")
 
     def _check_teacher(self) -> None:
+        if self.traces.teacher.is_own:
+            if self.algorithm == "dagger":
+                raise ValueError(
+                    "dagger learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
+                )
+            return
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
             raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
         if self.game.hard_mode and self.traces.teacher.probe_gain:
@@ -195,8 +200,8 @@ class RunConfig(Section):
             return kind.model_validate(known)
 
     def stored(self) -> dict[str, Any]:
-        """Every setting as a run's config.json holds it, with the version of the settings."""
-        return {VERSION_KEY: VERSION, **self.model_dump(mode="json")}
+        """Every setting as a run's config.json holds it."""
+        return self.model_dump(mode="json")
 
 
 def setting_names(section: type[BaseModel] = RunConfig) -> Iterator[Setting]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -9,12 +10,20 @@ from pydantic import Field
 
 from wordle_rl.config.base import ConfigError, Count, Section
 from wordle_rl.config.model import GameSettings
+from wordle_rl.import_paths import resolve
 from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """Deviations of solver-teacher games from best play. Rates are chances per turn unless stated otherwise."""
+    """The teacher, and deviations of the solver's games from best play. Rates are chances per turn unless stated
+    otherwise.
+    """
 
+    name: str = "solver"
+    """`solver`, or `module:attribute`, a teacher of your own: a function from boards to guesses or replies, or a class
+    that is made with the word list and a seed, see `wordle_rl.samplers.simple.OwnSampler`. Its games go through the
+    same checks as those of a file (`traces.file`); what else is here, and `pseudo_secrets`, `invented_rate`,
+    `slip_rate` and `narrate`, are the solver's."""
     opener: str | None = None
     """First guess of most games; None: the most informative answer."""
     random_opener_rate: float = Field(0.5, ge=0, le=1)
@@ -33,9 +42,18 @@ class TeacherSettings(Section):
     """Guesses per game."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1."""
+        """Refuse rates that add up to more than 1, a teacher that cannot be had, and how it should play."""
         if self.noise_rate + self.stray_rate > 1:
             raise ValueError("noise_rate and stray_rate together must not exceed 1")
+        if self.is_own:
+            resolve(self.name, "name", ValueError)
+            if of_solver := _changed(self, except_for={"name"}):
+                raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; leave it out")
+
+    @property
+    def is_own(self) -> bool:
+        """True if a teacher from outside the package plays."""
+        return self.name != "solver"
 
 
 class TraceSettings(Section):
@@ -77,12 +95,21 @@ class TraceSettings(Section):
     """The solver teacher's play."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1."""
+        """Refuse rates that add up to more than 1, and what only the solver teacher follows, from another one."""
+        own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher"})
+        if self.teacher.is_own and own:
+            raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; leave it out")
         if self.outside_rate + self.invented_rate > 1:
             raise ValueError(
                 f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} are fractions "
                 "of the same games; together they must not exceed 1"
             )
+
+
+def _changed(section: Section, *, except_for: Collection[str]) -> list[str]:
+    """The settings of a section that differ from their defaults."""
+    fields = type(section).model_fields.items()
+    return [name for name, field in fields if name not in except_for and getattr(section, name) != field.default]
 
 
 class ServedName(NamedTuple):

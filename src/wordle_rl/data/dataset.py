@@ -43,14 +43,22 @@ START_ROW = frozenset({"secret", "turns"})
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence to train on; `loss_mask` is 1 on the tokens to train on. Both have one entry per token.
+    """One sequence to train on, whatever the algorithm.
 
-    `position_ids` are empty but where branches follow the sequence, see `training.branches`.
+    Attributes:
+        token_ids: The sequence.
+        loss_mask: 1 on the tokens to train on, one entry per token.
+        advantages: Of each token, along `token_ids`; empty outside of policy gradients.
+        sampler_logprobs: What each token was drawn with, along `token_ids`; empty outside of policy gradients.
+        soft_targets: In distillation, for each token with a loss after the first of the sequence, the distribution to
+            learn there, as (token, probability) pairs; empty: the tokens themselves are learnt.
     """
 
-    token_ids: list[int]
-    loss_mask: list[int]
-    position_ids: list[int] = field(default_factory=list)
+    token_ids: Sequence[int]
+    loss_mask: Sequence[int]
+    advantages: Sequence[float] = ()
+    sampler_logprobs: Sequence[float] = ()
+    soft_targets: Sequence[Sequence[tuple[int, float]]] = ()
 
 
 @dataclass

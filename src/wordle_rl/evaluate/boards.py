@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from wordle_rl.config import PrefixChoice
 from wordle_rl.evaluate.records import GameRecord, occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.rl.initial_states import random_given
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.train.initial_states import random_given
 
 
 def prefix_boards(

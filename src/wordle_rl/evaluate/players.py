@@ -1,4 +1,4 @@
-"""From a player's name to a sampler: `solver`, `consistent`, `random`, a model or run directory, or `openai:MODEL`."""
+"""From a player's name to a sampler: `solver`, a model or run directory, `openai:MODEL`, or `module:attribute`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
 from wordle_rl.samplers.constrain import WordConstraint, make_constraint
 from wordle_rl.samplers.endpoint.providers import find_endpoint
-from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
+from wordle_rl.samplers.simple import (
+    PLAYER_NAMES,
+    ConsistentSampler,
+    OwnSampler,
+    RandomSampler,
+    SolverSampler,
+    is_own_player,
+)
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -55,7 +62,7 @@ def _find_player(name: str) -> Path:
     if not Path(name).is_dir() and not is_hub_name(name) and not is_converted(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
-            "and human for `wordle-rl play` alone"
+            "your own as module:attribute, and human for `wordle-rl play` alone"
         )
     return find_model(Path(name))
 
@@ -122,8 +129,8 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory, or
-            USER/NAME of the hub.
+        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory,
+            USER/NAME of the hub, or `module:attribute`, a player of your own (see `OwnSampler`).
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
@@ -154,6 +161,9 @@ def make_player(
         served, bounds = served_name(name.removeprefix("openai:")).model, patience or PatienceSettings()
         asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
         return Player(name, asked, prompter)
+    if is_own_player(name):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        return Player(name, OwnSampler(name, "player", words, prompter, seed), prompter)
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)

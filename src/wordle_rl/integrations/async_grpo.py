@@ -43,10 +43,10 @@ from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.runs.logs import rewind
 from wordle_rl.samplers.base import check_vllm
 from wordle_rl.samplers.vllm_server import served_models
+from wordle_rl.train.optimizer import make_optimizer
 from wordle_rl.training.checkpoints import last_checkpoint, last_step, save_trained
 from wordle_rl.training.guard import StepGuard
 from wordle_rl.training.interrupt import StopRequest, held_interrupt
-from wordle_rl.training.optimizer import make_optimizer
 from wordle_rl.training.trainer import RunCallback, WholeCheckpoints, make_scheduler, train_to_end, trainer_arguments
 from wordle_rl.words import WordList, load_words
 

@@ -14,9 +14,9 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_codec
-from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong, open_game, play_tokens
 from wordle_rl.runs import append_jsonl
+from wordle_rl.train.prefix_guesses import PrefixGuesses
 
 with suppress_experimental_warning():
     from trl.experimental.async_grpo.async_rollout_worker import (

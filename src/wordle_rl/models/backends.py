@@ -7,7 +7,6 @@ command, so that no room imports it; it leaves the same directories behind.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from wordle_rl.chat.codec import ChatCodec
@@ -29,21 +28,15 @@ class Backend(Protocol):
             ConfigError: In one line, each setting with its fix.
         """
 
-    def load_model(self, settings: ModelSettings, seed: int) -> tuple[Any, ChatCodec]:
-        """A model, whose `config` is that of transformers, and its codec."""
+    def load_learner(
+        self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
+    ) -> Any:
+        """A model that is to be trained: a `train.learner.Learner`."""
 
     def make_sampler(
         self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
     ) -> Sampler:
         """A sampler of a stored model."""
-
-    @property
-    def train_sft(self) -> Callable[..., Path]:
-        """A function with the arguments of `training.sft.train_sft` and a model of its own."""
-
-    @property
-    def train_grpo(self) -> Callable[..., Path]:
-        """A function with the arguments of `rl.grpo.train.train_grpo` and a model of its own."""
 
 
 _OFFERED: dict[str, Callable[[], Backend]] = {}

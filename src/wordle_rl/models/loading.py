@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import set_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -22,7 +24,7 @@ from transformers.utils import logging as library_logging
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import training_template
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
 from wordle_rl.models.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -281,6 +283,40 @@ def written_whole(directory: Path) -> Iterator[Path]:
         raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def load_weights(model: PreTrainedModel, directory: Path) -> None:
+    """Give a model the weights that `save_model` wrote of it; of adapters, those of the adapters.
+
+    Raises:
+        ConfigError: If the directory is damaged.
+    """
+    if has_adapters(model):
+        stored = load_file(directory / ADAPTER_WEIGHTS, device=str(model.device))
+        set_peft_model_state_dict(model, stored)
+        return
+    with _loading(str(directory)):
+        # Not load_state_dict of the files: transformers may store weights under other names or cut otherwise.
+        saved = load_language_model(str(directory), "auto")
+    model.load_state_dict(saved.state_dict())
+
+
+def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | None:
+    """The longest prompt that leaves room for a completion in the model's context; None: any.
+
+    Raises:
+        ConfigError: If the context holds no completion of the wanted length.
+    """
+    context = context_length(model)
+    if context is None:
+        return None
+    budget = context - sampling.max_completion_tokens
+    if budget < 1:
+        raise ConfigError(
+            f"max_completion_tokens {sampling.max_completion_tokens} leaves no room for a prompt in the model's "
+            f"context of {context} tokens; lower it"
+        )
+    return budget
 
 
 def load_numbers(settings: ModelSettings) -> ModelNumbers:

@@ -5,9 +5,6 @@ work.py         what all stages of a run work with, and how long they took
 stages.py       teacher games, SFT, learning by play
 evaluation.py   the models' evaluations, results and report
 memory.py       memory of a stage, before and after
-duration.py     time of a run, before it starts
-token_costs.py  the arithmetic of time: tokens times the seconds of one; a run beside it
-cost_probe.py   these seconds, measured on this machine
 push.py         models sent to the hub while a run trains
 """
 

@@ -20,12 +20,11 @@ from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.preflight.before_run import Todo, check_before_run
+from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
 from wordle_rl.runs.logs import repair_logs
-from wordle_rl.runs.progress import elapsed
 
 
 class Pipeline:
@@ -82,11 +81,11 @@ class Pipeline:
                 for sentence in repair_logs(directory):
                     work.console.print(sentence, markup=False, highlight=False)
                 if not todo:
-                    work.console.print(f"{directory} is finished: nothing is left to do", markup=False, highlight=False)
+                    done = f"{directory} is finished: nothing is left to do; --overwrite starts over"
+                    work.console.print(done, markup=False, highlight=False)
             wait_for_all()
             self._overwrite = False  # what is there now belongs to this run
             work.remember()
-            _print_duration(work, todo)
             if todo.traces or todo.sft:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             stages: dict[RunStage, Callable[[RunWork], None]] = {
@@ -103,18 +102,6 @@ class Pipeline:
             if work.pusher is not None:
                 work.pusher.finish(directory)
             return results
-
-
-def _print_duration(work: RunWork, todo: Todo) -> None:
-    """Print about how long the run will take on this machine, by stage, where that can be estimated."""
-    if not todo or work.console.quiet:  # as it is in every process but the first
-        return
-    from wordle_rl.pipeline.duration import estimate_seconds
-
-    if seconds := estimate_seconds(work.config, work.context, todo):
-        parts = ", ".join(f"{stage} {elapsed(part)}" for stage, part in seconds.items())
-        text = f"about {elapsed(sum(seconds.values()))} on this machine ({parts})"
-        work.console.print(text, markup=False, highlight=False)
 
 
 def _tell_what_is_taken_over(work: RunWork) -> None:

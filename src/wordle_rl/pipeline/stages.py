@@ -6,13 +6,24 @@ Each is skipped where its product is there already.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, get_args
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ALGORITHM_NAMES, RoundTraining, RunConfig
+from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    GRPOTraining,
+    ModelSettings,
+    RoundTraining,
+    RunConfig,
+    SFTSettings,
+    Training,
+    Variant,
+    evaluation_name,
+)
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace import read_traces
@@ -22,11 +33,17 @@ from wordle_rl.models.backends import find_backend
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.rl.starts_file import StartBoards, start_boards_of
-from wordle_rl.runs import BOARDS_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
-from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.teachers.games import draw_secrets, write_solver_traces
+from wordle_rl.teachers.own_teacher import write_own_teacher_traces
+from wordle_rl.train.starts_file import StartBoards, start_boards_of
+
+if TYPE_CHECKING:
+    from wordle_rl.train.games import GameSetup
+    from wordle_rl.train.groups import OpenPolicy
+    from wordle_rl.train.learner import Learner
 
 _OF_A_TRAINING = ("checkpoints", "best", "labels")
 """Directories beside a model that its training alone needs."""
@@ -39,14 +56,18 @@ def make_traces(work: RunWork) -> None:
         return
     settings, sft, context = work.config.traces, work.config.sft, work.context.for_training
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
-    if settings.file is not None:
-        given = TracesFromFile(context.words, context.split, settings, work.config.game)
+    file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file
+    if file is not None:
+        asked = settings.model_copy(update={"file": file})
+        given = TracesFromFile(context.words, context.split, asked, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
             count = write_jsonl(path, (trace.to_row() for trace in given))
+        if settings.teacher.is_own:
+            del given.rejected["val_secret"]  # played for the validation loss
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+        work.console.print(f"{count:,} teacher games of {file}{left_out}", markup=False, highlight=False)
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             work.console.print(f"{given.num_otherwise:,} of them {told}", markup=False, highlight=False)
@@ -63,17 +84,42 @@ def make_traces(work: RunWork) -> None:
         )
 
 
+def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
+    """The games of a teacher from outside the package, which are played first if they are not there.
+
+    `measured`: with a game of each validation secret.
+    """
+    settings, context, path = work.config.traces, work.context.for_training, work.directory / OWN_TEACHER_FILE
+    if path.is_file():
+        return path
+    words = context.solver.words
+    secrets = draw_secrets(words, context.split, settings, work.config.seed)
+    secrets += context.split.val if measured else ()
+    with work.stage("traces", "Teacher games", len(secrets)) as advance:
+        write_own_teacher_traces(
+            path,
+            words,
+            secrets,
+            settings.teacher,
+            work.config.game,
+            work.config.seed,
+            lambda done: advance(done, len(secrets), ""),
+        )
+    return path
+
+
 def train_by_traces(work: RunWork) -> None:
     """SFT on the teacher games."""
     from wordle_rl.models.loading import context_length
-    from wordle_rl.training.checkpoints import last_step
+    from wordle_rl.train.checkpoints import last_step
+    from wordle_rl.train.sft import train_sft
 
     if _is_done(work.directory / "sft"):
         return
     with work.run.stage("setup"):
-        load_model, train_sft = _of_backend(work.config)
-        model, codec = load_model(work.config.model, work.config.seed)
-    limit = min(work.config.sft.max_length, context_length(model) or work.config.sft.max_length)
+        learner = load_learner(work.config, work.config.model, work.config.sft)
+    codec = learner.codec
+    limit = min(work.config.sft.max_length, context_length(learner.model) or work.config.sft.max_length)
     path = work.directory / "traces.jsonl"
     with path.open("rb") as lines:
         num_games = sum(1 for _ in lines)
@@ -95,8 +141,7 @@ def train_by_traces(work: RunWork) -> None:
     work.expect(lineage)
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
-            model,
-            codec,
+            learner,
             [*encoded.examples, *lessons],
             work.config.sft,
             work.run,
@@ -126,12 +171,11 @@ def learn_by_play(work: RunWork) -> None:
     name, settings = work.config.algorithm, work.config.training
     if settings.is_skipped or _is_done(work.directory / name):
         return
-    from wordle_rl.rl.setup import GameSetup
+    from wordle_rl.train.games import GameSetup
 
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
-        load_model, _ = _of_backend(work.config)
-        model, codec = load_model(start, work.config.seed)
+        learner = load_learner(work.config, start, settings)
     taught, secrets = work.context.split.shared(work.config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
     if rehearsal and work.config.start == "base":
@@ -153,13 +197,16 @@ def learn_by_play(work: RunWork) -> None:
     title = ALGORITHM_NAMES[name]
     lineage = trained_further(Path(start.path), work.config.game, work.lesson)
     work.expect(lineage)
-    with work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance:
+    with (
+        work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
+        _engine(learner, settings, setup) as open_policy,
+    ):
         _training_of(work.config)(
-            model,
-            codec,
+            learner,
             setup,
             settings,
             work.run,
+            open_policy=open_policy,
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
@@ -171,10 +218,10 @@ def _done_before(work: RunWork) -> int:
     """The part of learning by play that is done already, in the unit of its progress: steps, or games."""
     settings, checkpoints = work.config.training, work.directory / work.config.algorithm / "checkpoints"
     if isinstance(settings, RoundTraining):
-        from wordle_rl.rl.rounds.rounds import rounds_done
+        from wordle_rl.train.rounds import rounds_done
 
         return rounds_done(checkpoints) * settings.groups_per_round * settings.group_size
-    from wordle_rl.training.checkpoints import last_step
+    from wordle_rl.train.checkpoints import last_step
 
     return last_step(checkpoints)
 
@@ -193,35 +240,67 @@ def _given_starts(work: RunWork) -> StartBoards | None:
     return read(kept)
 
 
-def _of_backend(config: RunConfig) -> tuple[Callable[..., Any], Callable[..., Path]]:
-    """The functions that load and fine-tune a model, of the library that the config names."""
-    if config.backend != "torch":
-        backend = find_backend(config.backend)
-        return backend.load_model, backend.train_sft
-    from wordle_rl.models.loading import load_model
-    from wordle_rl.training.sft import train_sft
+def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | Training) -> Learner:
+    """The model of a training, ready to learn, in the library that the config names.
 
-    return load_model, train_sft
+    Args:
+        config: Backend and seed.
+        model: The model to begin with.
+        stage: Precision and gradient checkpointing; of a training by play the temperature, too.
+    """
+    temperature = 1.0 if isinstance(stage, SFTSettings) else stage.sampling.temperature or 1.0
+    if config.backend != "torch":
+        learner: Learner = find_backend(config.backend).load_learner(
+            model, config.seed, gradient_checkpointing=stage.gradient_checkpointing, temperature=temperature
+        )
+        return learner
+    from wordle_rl.models.loading import load_model
+    from wordle_rl.train.learner import TorchLearner
+
+    loaded, codec = load_model(model, config.seed)
+    return TorchLearner(
+        loaded,
+        codec,
+        precision=stage.precision,
+        gradient_checkpointing=stage.gradient_checkpointing,
+        temperature=temperature,
+        seed=config.seed,
+    )
+
+
+@contextmanager
+def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[OpenPolicy | None]:
+    """An engine of its own that plays, where one is asked for."""
+    if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
+        yield None
+        return
+    from wordle_rl.train.learner import TorchLearner
+    from wordle_rl.train.vllm import open_engine
+
+    assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
+    engine = open_engine(learner, settings, setup.words, setup.prompter)
+    try:
+        yield engine.policy
+    finally:
+        engine.close()
 
 
 def _training_of(config: RunConfig) -> Callable[..., Path]:
     """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
     name = config.algorithm
-    if config.backend != "torch":
-        return find_backend(config.backend).train_grpo
     if name == "expert_iteration":
-        from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
+        from wordle_rl.train.expert_iteration import train_expert_iteration
 
         return train_expert_iteration
     if name == "dpo":
-        from wordle_rl.rl.rounds.dpo import train_dpo
+        from wordle_rl.train.dpo import train_dpo
 
         return train_dpo
     if name == "dagger":
-        from wordle_rl.rl.rounds.dagger import train_dagger
+        from wordle_rl.train.distill import train_dagger
 
         return partial(train_dagger, traces=config.traces)
-    from wordle_rl.rl.grpo.train import train_grpo
+    from wordle_rl.train.grpo import train_grpo
 
     return train_grpo
 
@@ -239,8 +318,8 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
         save_lineage(kept, lineage)
-    for label in (directory.name, f"{directory.name}-constrained"):
-        evaluated = directory.parent / "eval" / f"{label}.json"
+    for variant in get_args(Variant):
+        evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
     save_lineage(directory, lineage)

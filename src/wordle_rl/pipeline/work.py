@@ -16,13 +16,13 @@ from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline.memory import StageMemory, memory_now
 from wordle_rl.pipeline.push import HubPusher
-from wordle_rl.rl.starts_file import ValidationFile
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.lineage import Lineage, TrainedSecrets, lesson_of
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import peak_memory_gib
 from wordle_rl.runs.trackers import Tracking
+from wordle_rl.train.starts_file import ValidationFile
 
 
 @dataclass
@@ -66,9 +66,7 @@ class RunWork:
     def open(self, run: Run) -> None:
         """Work in a run directory that was made, under the names that trackers are given."""
         self.run = run
-        run.tracker_arguments = Tracking.named(
-            run.directory, self.config.report_project, self.config.trackio_space
-        ).arguments
+        run.tracking = Tracking.named(run.directory, self.config.report_project, self.config.trackio_space)
 
     @property
     def directory(self) -> Path:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, RunConfig, RunStage
+from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.trace import read_traces
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.findings import refuse
-from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, check_version, is_run, parts_of, read_jsonl
+from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.words.split import Split
 
@@ -50,16 +50,13 @@ def check_before_run(
             memory does not suffice, a file of teacher games or boards cannot be read, or an input lies in a directory
             that is to be removed; or the directory is no run yet and holds games or a model that know validation or
             test secrets of the run.
-        RunError: If the directory is a file, what is to be removed is no run, or the run to be resumed is of an older
-            version.
+        RunError: If the directory is a file, or what is to be removed is no run.
     """
     check_place(directory)
     if overwrite:
         check_removable(directory)
         _check_inputs_stay(config, directory)
-    elif is_run(directory):
-        check_version(directory)
-    else:
+    elif not is_run(directory):
         _check_taken_over(context.split, directory, config.algorithm)
     todo = _todo(config, directory, chain, overwrite=overwrite)
     refuse(findings_of(_plan(config, context, directory, todo, overwrite=overwrite)))
@@ -97,7 +94,7 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, over
 
     ahead = {name for name in config.trained if is_ahead(name)}
     names = config.evaluated
-    labels = (*names, *(f"{name}-constrained" for name in names if config.eval.constrained))
+    labels = [evaluation_name(name, variant) for name in names for variant in config.eval.variants]
     evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
     return Todo(
         traces="traces" in chain and (overwrite or not (directory / "traces.jsonl").is_file()),

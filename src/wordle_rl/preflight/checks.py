@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +31,10 @@ from wordle_rl.preflight.model_fit import (
 from wordle_rl.preflight.teacher_sample import reply_lengths, teacher_examples
 from wordle_rl.prompt import Style
 from wordle_rl.prompt.textarena_texts import fixed_texts
-from wordle_rl.rl.starts_file import start_boards_of
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.trackers import Tracking, check_trackers
+from wordle_rl.train.starts_file import start_boards_of
 
 
 class LookedUp(NamedTuple):
@@ -170,9 +170,10 @@ def _launch(plan: Plan) -> list[Finding]:
 
 
 def _trackers(plan: Plan) -> list[Finding]:
-    missing = [name for name in plan.config.report_to if find_spec(name) is None] if plan.trains else []
-    text = "report_to {0!r} needs a package that is not installed: pip install {0}"
-    return [Finding("problem", text.format(name)) for name in missing]
+    config = plan.config
+    if plan.trains:
+        check_trackers(config.report_to, Tracking.named(Path(), config.report_project, config.trackio_space))
+    return []
 
 
 def _packages(plan: Plan) -> list[Finding]:
@@ -206,7 +207,8 @@ def _teacher(plan: Plan) -> list[Finding]:
     config, taught = plan.config, plan.taught
     if not taught:
         return []
-    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
+    traces = config.traces
+    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # others hold only the guess
     lengths = [len(example.token_ids) for example in taught]
     return [
         *(check_teacher(lengths, config.sft.max_length) if "sft" in plan.ahead else ()),

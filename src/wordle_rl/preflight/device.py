@@ -130,7 +130,7 @@ def stage_memory(
 ) -> dict[MemoryStage, MemoryEstimate]:
     """Memory of each stage; unknown lengths are taken to be the longest allowed."""
     from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
-    from wordle_rl.training.optimizer import wants_bf16
+    from wordle_rl.train.optimizer import wants_bf16
 
     longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
     works = stage_works(

@@ -23,15 +23,15 @@ from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.reward import format_compliance
-from wordle_rl.rl.advantages import CREDITS, is_constant
-from wordle_rl.rl.initial_states import GroupStarts
-from wordle_rl.rl.prefix_guesses import PrefixGuesses
-from wordle_rl.rl.starts_file import ValidationFile, start_boards_of
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import Sampler
+from wordle_rl.train.advantages import find_credit, is_constant
+from wordle_rl.train.initial_states import GroupStarts
+from wordle_rl.train.prefix_guesses import PrefixGuesses
+from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def play_groups(
     settings = config.training
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
     rubric = settings.reward.schedule().rubric()
-    credit = CREDITS[settings.credit if isinstance(settings, GRPOTraining) else "game"]
+    credit = find_credit(settings.credit if isinstance(settings, GRPOTraining) else "game")
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
@@ -258,8 +258,7 @@ def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflig
 
 def _play_model(planned: _Planned, num_groups: int) -> Played:
     """Load the model and have it play groups as the first ones of training would."""
-    from wordle_rl.models.loading import load_model
-    from wordle_rl.rl.setup import prompt_budget
+    from wordle_rl.models.loading import context_budget, load_model
     from wordle_rl.samplers.transformers import TransformersSampler
 
     config = planned.config
@@ -270,8 +269,8 @@ def _play_model(planned: _Planned, num_groups: int) -> Played:
         sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
     else:
         backend = find_backend(config.backend)
-        model, _ = backend.load_model(config.model, config.seed)
+        model = backend.load_learner(config.model, config.seed, gradient_checkpointing=False, temperature=1.0).model
         sampler = backend.make_sampler(config.model, settings.sampling, config.seed, lambda _: None)
     starts = [start for start in planned.starts(num_groups) for _ in range(settings.group_size)]
-    budget = prompt_budget(model, settings.sampling)
+    budget = context_budget(model, settings.sampling)
     return play_groups(config, planned.context, sampler, starts, budget)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 class Thinking(StrEnum):
-    """True if a reply may reason before it guesses."""
+    """Thinking in replies, before the guess: forbidden, allowed or required."""
 
     OFF = "off"
     """Thinking is not allowed."""

@@ -7,14 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import MODEL_NAMES
+from wordle_rl.config import MODEL_NAMES, stored_config
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
     RESULT_SPLITS,
     STRATA,
     STRICT_CONSTRAINED_PART,
     Evaluation,
+    is_sampled_part,
+    model_and_variant,
     quoted_parts,
+    sampled_part,
 )
 from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
@@ -81,6 +84,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
     Raises:
         ReportError: If there is no such directory, it holds no part of a run, or a part is damaged.
+        ConfigError: If an earlier development version stored its settings.
         RunError: If a file of JSON, or a line of metrics.jsonl or games.jsonl, is damaged; the message names it.
         EvaluationError: If a file of evaluated games is damaged.
     """
@@ -91,6 +95,8 @@ def read_run(run_dir: Path) -> RunRecord:
     results = {name: value for name, value in everything.items() if _is_result(value)}
     manifest = _object(run_dir / "manifest.json", missing)
     config = _object(run_dir / "config.json", missing)
+    if config:
+        stored_config(run_dir / "config.json")
     metrics = _metrics(run_dir / "metrics.jsonl", missing)
     games = _games(run_dir / "games.jsonl", missing)
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
@@ -123,7 +129,7 @@ def kept_weights(run: RunRecord) -> str:
     """Checkpoint selection of GRPO in words; '' if there was no choice."""
     if not run.chosen:
         return ""
-    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", run.chosen.get("share", 1.0)))
+    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", 1.0))
     start = "SFT model" if has_sft(run.config) else "base model"
     if step == 0:
         kept = f"those of the {start}, since no candidate played better"
@@ -156,16 +162,24 @@ def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The figures of the evaluated games, and from results.json those of players without any."""
     results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
     for name, games in run.evaluations.items():
-        if games.constrain == "none":
-            apart = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-            limited = {part: found for part, found in results.get(name, {}).items() if part in apart}
-            results[name] = {**_measured(games, run), **limited}
+        model, variant = model_and_variant(name)
+        if variant == "sampled":
+            found = _measured(games, run).items()
+            results.setdefault(model, {}).update({sampled_part(part): figures for part, figures in found})
+        elif games.constrain == "none":
+            apart = {part: found for part, found in results.get(name, {}).items() if _is_apart(part)}
+            results[name] = {**_measured(games, run), **apart}
         else:
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
             results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
             if run.strict:
                 results[games.name][STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
     return {name: results[name] for name in in_order(results)}
+
+
+def _is_apart(part: str) -> bool:
+    """True for a part whose games are not those of greedy, unlimited play."""
+    return part in (CONSTRAINED_PART, STRICT_CONSTRAINED_PART) or is_sampled_part(part)
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ gameability.py    a search for pay without winning; the policies it plays: adver
 """
 
 from wordle_rl.reward.clues import letter_scores, with_candidates
-from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares
+from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares, find_component
 from wordle_rl.reward.gameability import Effort, Gameability, attack, words_for
 from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
@@ -31,6 +31,7 @@ __all__ = [
     "Shares",
     "TurnRewards",
     "attack",
+    "find_component",
     "format_compliance",
     "letter_scores",
     "named_schedule",

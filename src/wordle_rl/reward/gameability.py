@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward.adversaries import CHOICES, REPLIES, Field, Move, Policy, play
-from wordle_rl.reward.components import COMPONENTS
 from wordle_rl.reward.rubric import Rubric
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
@@ -86,7 +85,7 @@ class Gameability:
 
 def words_for(rubric: Rubric, words: WordList, num_answers: int) -> WordList:
     """The list to search on: thinned where the reward asks the solver, which takes seconds a guess on long lists."""
-    asks = any(COMPONENTS[name].asks_solver for name in rubric.effective_weights)
+    asks = any(component.asks_solver for component in rubric.components.values())
     return thinned(words, num_answers) if asks else words
 
 

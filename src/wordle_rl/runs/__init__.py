@@ -8,7 +8,7 @@ game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
 game_traces.py  games as conversations, for trackers
-trackers.py     sample games, in games.jsonl and in a tracker
+trackers.py     metrics and sample games in experiment trackers
 progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, waiting, sharding
 """
@@ -39,6 +39,7 @@ from wordle_rl.runs.run import (
     CONTROLS,
     LABELS_FILE,
     LOCK_FILE,
+    OWN_TEACHER_FILE,
     PASS_AT,
     STEPS,
     VALIDATED,
@@ -48,7 +49,6 @@ from wordle_rl.runs.run import (
     Run,
     check_place,
     check_removable,
-    check_version,
     is_run,
     parts_of,
     reset_run,
@@ -63,6 +63,7 @@ __all__ = [
     "LABELS_FILE",
     "LOCK_FILE",
     "MAX_OBJECT_BYTES",
+    "OWN_TEACHER_FILE",
     "PASS_AT",
     "STEPS",
     "VALIDATED",
@@ -76,7 +77,6 @@ __all__ = [
     "bounded_lines",
     "check_place",
     "check_removable",
-    "check_version",
     "exclusive_lock",
     "is_number",
     "is_run",

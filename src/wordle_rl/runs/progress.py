@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 LINE_EVERY_S = 30.0
 """Least time between two plain lines, in seconds."""
@@ -35,10 +45,10 @@ def show_progress(
         total: How much there is to do; 0: not known yet.
         done: What was done before; it is left out of the estimate of the time that is left.
         transient: Remove the bar at the end; print the last line only if there were others.
-        clock: Seconds, for the lines; None: the machine's.
+        clock: Seconds; None: the machine's.
     """
     if console.is_terminal or console.is_jupyter:
-        with _bar(console, title, total, done, transient) as tell:
+        with _bar(console, title, total, done, transient, clock) as tell:
             yield tell
         return
     lines = _Lines(console, title, total, done, clock or time.monotonic)
@@ -49,19 +59,29 @@ def show_progress(
 
 
 @contextmanager
-def _bar(console: Console, title: str, total: int, done: int, transient: bool) -> Iterator[ProgressCallback]:
+def _bar(
+    console: Console, title: str, total: int, done: int, transient: bool, clock: Callable[[], float] | None
+) -> Iterator[ProgressCallback]:
     columns = (
         TextColumn("{task.description:<18}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        _RateColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=console, transient=transient) as bar:
+    with Progress(*columns, console=console, transient=transient, get_time=clock) as bar:
         task = bar.add_task(title, total=total or None, completed=done, note="")
         yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)
+
+
+class _RateColumn(ProgressColumn):
+    """Measured rate; rich knows one from the second update on."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_rate(1 / task.speed) if task.speed else "")
 
 
 class _Lines:
@@ -94,7 +114,7 @@ class _Lines:
 
 
 def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
-    """Progress in one line.
+    """Progress in one line; the rate and the time left appear once two units have been timed.
 
     Args:
         title: Name of the work.
@@ -106,13 +126,14 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
 
     Examples:
         >>> progress_line("GRPO", 25, 100, "win_rate 0.81", 600.0)
-        'GRPO: 25 of 100, 10 min so far, 30 min left, win_rate 0.81'
+        'GRPO: 25 of 100, 10 min so far, 24 s each, 30 min left, win_rate 0.81'
         >>> progress_line("m", 2_000, 2_000, "", 42.0)
         'm: 2,000 of 2,000, 42 s so far'
     """
     parts = [f"{title}: {done:,} of {total:,}" if total else f"{title}: {done:,}", f"{_in_words(seconds)} so far"]
-    if before < done < total:
-        parts.append(f"{_in_words(seconds / (done - before) * (total - done))} left")
+    timed = done - before
+    if timed >= 2 and seconds and done < total:
+        parts += [_rate(seconds / timed), f"{_in_words(seconds / timed * (total - done))} left"]
     return ", ".join([*parts, note] if note else parts)
 
 
@@ -125,6 +146,13 @@ def elapsed(seconds: float) -> str:
     """
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest} s"
+
+
+def _rate(seconds_each: float) -> str:
+    """Seconds per unit, or units per second where that is above 1."""
+    if seconds_each < 1:
+        return f"{1 / seconds_each:,.0f} per s"
+    return f"{seconds_each:.1f} s each" if seconds_each < 10 else f"{seconds_each:.0f} s each"
 
 
 def _in_words(seconds: float) -> str:

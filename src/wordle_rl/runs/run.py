@@ -1,7 +1,7 @@
 """The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
 
 runs/NAME/
-  config.json     every setting, resolved, and their version
+  config.json     every setting, resolved
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, VERSION, VERSION_KEY, RunConfig
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
 from wordle_rl.runs.files import (
     RunError,
     append_jsonl,
@@ -36,6 +36,7 @@ from wordle_rl.runs.files import (
     write_json,
 )
 from wordle_rl.runs.provenance import manifest, resumed_manifest
+from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
@@ -46,6 +47,8 @@ VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
 """The usable secrets of grpo.validation_file, kept so that a resumed training selects by the same."""
 LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, in the row form of games."""
+OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
+"""Every game of a teacher from outside the package; `traces.jsonl` has those that may be trained on."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, on which SFT takes its validation loss."""
 STEPS = "steps"
@@ -68,8 +71,8 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
-        self.tracker_arguments: Callable[[str], Mapping[str, Any]] = lambda _stage: {}
-        """Names for trackers, by stage, as training arguments; see `runs.trackers.Tracking`."""
+        self.tracking = Tracking.named(directory, None, None)
+        """Names under which trackers file this run."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
         """Called with each complete checkpoint of SFT and GRPO, and a title such as `grpo step 20`."""
 
@@ -84,8 +87,8 @@ class Run:
             adds: Whether this call will add to the run; if not, its manifest stays as it is.
 
         Raises:
-            RunError: If the directory holds a run of another version, with another config or with other words, or
-                something that is no run, or cannot be written.
+            RunError: If the directory holds a run of an earlier development version, with another config or with other
+                words, or something that is no run, or cannot be written.
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
@@ -94,7 +97,10 @@ class Run:
         remedy = "name another --out, or pass --overwrite to start over"
         resolved, facts = config.stored(), manifest(config, split)
         if config_path.is_file():
-            check_version(directory)
+            try:
+                stored_config(config_path)
+            except ConfigError as error:
+                raise RunError(f"{error}; {remedy}") from None
         if config_path.is_file() and (before := read_object(config_path)) != resolved:
             raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
         if manifest_path.is_file():
@@ -186,24 +192,19 @@ def is_run(directory: Path) -> bool:
     return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
 
 
-def check_version(directory: Path) -> None:
-    """Refuse to resume a run whose settings another version stored.
-
-    Raises:
-        RunError: If it is one.
-    """
-    version = read_object(directory / "config.json").get(VERSION_KEY, 1)
-    if version != VERSION:
-        raise RunError(
-            f"{directory} holds a run with settings of version {version}, this is version {VERSION}: it can be read, "
-            "not resumed; name another --out, or pass --overwrite to start again"
-        )
-
-
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    games = ("traces.jsonl", VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, BOARDS_FILE, LABELS_FILE)
-    logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
+    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE)
+    logs = (
+        *teacher,
+        VALIDATION_SECRETS_FILE,
+        BOARDS_FILE,
+        LABELS_FILE,
+        "metrics.jsonl",
+        "games.jsonl",
+        "secrets.jsonl",
+        "timings.json",
+    )
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*logs, "sft", *ALGORITHM_NAMES, *figures, "config.json", "manifest.json")]
 

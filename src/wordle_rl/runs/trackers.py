@@ -1,28 +1,55 @@
-"""Sample games for reading: every one goes to games.jsonl, and to each experiment tracker as table, text or traces.
+"""Experiment trackers: metrics and sample games to trackio, Weights & Biases (wandb) and TensorBoard.
 
-The trackers' own libraries are optional and imported where they are asked for. transformers opens and closes their
-runs; here games are only added to the run that is open.
+    check_trackers   refuse, before a run, a tracker that could not be opened
+    open_trackers    the trackers of one stage, each with a run of its own
+    GameLog          sample games, to games.jsonl and to open trackers
+
+The trackers' packages are optional and imported only where `report_to` names them. Metrics get the names that
+transformers' trainers give them, so a dashboard made for those shows our runs too.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from wordle_rl.config import ConfigError
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs import Run
+from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.files import write_text_atomically
 from wordle_rl.runs.game_traces import facts_of, messages_of
+
+if TYPE_CHECKING:
+    from wordle_rl.runs.run import Run  # which holds a `Tracking`
 
 Game = Mapping[str, Any]
 """A row of games.jsonl: stage, step, secret, won, turns, how many were spent, and the reward where one was given."""
 
 COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", "board")
 """The columns of a table of games."""
+
+WANDB_ID_FILE = ".wandb_run"
+"""In a stage's directory: the id of its wandb run. Hidden, so it is not sent to the hub with the model."""
+
+_PACKAGES = {
+    "trackio": ("trackio", "pandas"),
+    "wandb": ("wandb",),
+    "tensorboard": ("tensorboard", "torch.utils.tensorboard"),
+}
+"""Packages to import, by tracker."""
+
+_DEFAULT_PROJECT = "huggingface"  # as transformers names it
+_GLOBAL_STEP = "train/global_step"
+_VALIDATION = ("validation_", "eval_")  # as metrics.jsonl and as transformers name what is taken on held-out games
 
 _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
@@ -54,22 +81,108 @@ class Tracking:
         in_project, _, run = (project or "").partition("/")
         return cls(run or directory.resolve().name, in_project or None, space)
 
-    def arguments(self, stage: str) -> dict[str, Any]:
-        """The names as transformers' training arguments, where trackio and Weights & Biases read them.
-
-        The latter's project is read from the environment alone.
-        """
-        if self.project is not None:
-            os.environ["WANDB_PROJECT"] = self.project
-        named = {"project": self.project, "trackio_space_id": self.space}
-        return {"run_name": f"{self.run}-{stage}"} | {name: value for name, value in named.items() if value is not None}
+    def run_name(self, stage: str) -> str:
+        """Name of a stage's run, such as `first-grpo`."""
+        return f"{self.run}-{stage}"
 
 
-class GameTracker(Protocol):
-    """Shows games, all of one stage, under a training step."""
+class Tracker(Protocol):
+    """An open run of a tracker, for one stage."""
 
-    def __call__(self, step: int, games: Sequence[Game]) -> None:
-        """Add the games to the tracker's open run."""
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Send the metrics of a step; see `metric_names`."""
+
+    def add_games(self, step: int, games: Sequence[Game]) -> None:
+        """Show games, at least one and all of one stage."""
+
+    def close(self) -> None:
+        """Send what is left and end the run; nothing may be logged afterwards."""
+
+
+def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
+    """Refuse a tracker that could not be opened. Nothing is created, on this machine or elsewhere.
+
+    The network is used for wandb's key, unless WANDB_MODE switches wandb off or offline, and for a Space's token. In a
+    terminal, wandb asks for a key if there is none.
+
+    Raises:
+        ConfigError: If a package is missing, wandb has no valid key, `tracking.space` is not USER/SPACE, or the hub
+            cannot be reached with a token that may write there. All problems in one line.
+    """
+    problems = []
+    for name in dict.fromkeys(report_to):
+        try:
+            package = _package(name)
+            if name == "wandb":
+                _check_wandb_key(package)
+            if name == "trackio" and tracking.space is not None:
+                _check_space(tracking.space)
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("; ".join(problems))
+
+
+def open_trackers(
+    report_to: Sequence[str],
+    tracking: Tracking,
+    stage: str,
+    directory: Path,
+    *,
+    config: Mapping[str, Any] | None = None,
+    prompter: Prompter | None = None,
+) -> list[Tracker]:
+    """Open a run in each tracker. A training that is resumed continues its runs.
+
+    Args:
+        report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.
+        tracking: Names of project and run.
+        stage: The stage that is tracked, such as `sft`.
+        directory: The stage's directory. TensorBoard's files go into it, and the id by which wandb resumes.
+        config: Settings, shown beside the run.
+        prompter: Wording of the games' prompts, with which trackio shows conversations; None: tables only.
+
+    Returns:
+        The open trackers. Only the first of several processes opens any.
+
+    Raises:
+        ConfigError: If one cannot be opened; those already open are closed.
+    """
+    if not is_first():
+        return []
+    shown = json.loads(json.dumps(dict(config or {}), default=str))  # paths and enums as text
+    opened: list[Tracker] = []
+    with ExitStack() as to_close:
+        for name in dict.fromkeys(report_to):
+            _package(name)
+            tracker: Tracker
+            if name == "trackio":
+                tracker = TrackioTracker(tracking, stage, shown, prompter)
+            elif name == "wandb":
+                tracker = WandbTracker(tracking, stage, directory, shown)
+            else:
+                tracker = TensorBoardTracker(tracking, stage, directory, shown)
+            to_close.callback(tracker.close)
+            opened.append(tracker)
+        to_close.pop_all()
+    return opened
+
+
+@contextmanager
+def opened_trackers(
+    run: Run, report_to: Sequence[str], stage: str, directory: Path, prompter: Prompter | None = None
+) -> Iterator[list[Tracker]]:
+    """The trackers of a stage, in the first process, for as long as the context lasts."""
+    trackers: list[Tracker] = []
+    if report_to and is_first():
+        settings = run.directory / "config.json"
+        config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else None
+        trackers = open_trackers(report_to, run.tracking, stage, directory, config=config, prompter=prompter)
+    try:
+        yield trackers
+    finally:
+        for tracker in trackers:
+            tracker.close()
 
 
 class GameLog:
@@ -80,7 +193,7 @@ class GameLog:
         trackers: Get the same games.
     """
 
-    def __init__(self, run: Run, trackers: Sequence[GameTracker] = ()) -> None:
+    def __init__(self, run: Run, trackers: Sequence[Tracker] = ()) -> None:
         self.run, self._trackers = run, tuple(trackers)
 
     def add(self, stage: str, step: int, games: Iterable[Game]) -> None:
@@ -90,85 +203,132 @@ class GameLog:
             self.run.append("games.jsonl", row)
         if rows:
             for tracker in self._trackers:
-                tracker(step, rows)
+                tracker.add_games(step, rows)
 
     def detach_trackers(self) -> None:
         """Write to games.jsonl alone from now on, as the trackers' own runs have ended."""
         self._trackers = ()
 
 
-def game_trackers(
-    report_to: Sequence[str], callbacks: Iterable[object], prompter: Prompter | None = None
-) -> list[GameTracker]:
-    """Functions that show games in these trackers.
+class WandbTracker:
+    """A Weights & Biases run, with a table of games per step.
 
-    Args:
-        report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.
-        callbacks: The trainer's, among them TensorBoard's, whose writer is shared.
-        prompter: Wording of the games' prompts, for trackers that show conversations; None: they show tables.
+    The project is that of `tracking`, else that of WANDB_PROJECT. A run that your own program opened before is used
+    instead, and stays open.
     """
-    shared = list(callbacks)
-    return [_TRACKERS[name](shared, prompter) for name in report_to]
+
+    def __init__(self, tracking: Tracking, stage: str, directory: Path, config: Mapping[str, Any]) -> None:
+        self._wandb = importlib.import_module("wandb")
+        self._is_ours = self._wandb.run is None
+        with _refused("report_to 'wandb' cannot be opened", self._wandb.Error, OSError, ValueError):
+            name = tracking.run_name(stage)
+            self._run = self._wandb.run or self._wandb.init(
+                project=tracking.project or os.environ.get("WANDB_PROJECT", _DEFAULT_PROJECT),
+                name=name,
+                id=_wandb_id(name, directory),
+                resume="allow",
+            )
+        self._run.config.update(dict(config), allow_val_change=True)
+        # wandb counts calls of `log`, two of which may be of one step; charts are to go by our steps
+        self._run.define_metric(_GLOBAL_STEP)
+        self._run.define_metric("*", step_metric=_GLOBAL_STEP, step_sync=True)
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Send the metrics of a step."""
+        self._run.log({**metric_names(numbers), _GLOBAL_STEP: step})
+
+    def add_games(self, step: int, games: Sequence[Game]) -> None:
+        """Send a table."""
+        table = self._wandb.Table(columns=list(COLUMNS), data=table_rows(games))
+        self._run.log({_tag(games): table, _GLOBAL_STEP: step})
+
+    def close(self) -> None:
+        """End the run, unless it was open before."""
+        if self._is_ours:
+            self._run.finish()
 
 
-def wandb_games(_: Sequence[object], __: Prompter | None = None) -> GameTracker:
-    """A table a step in the open Weights & Biases run."""
-    wandb = importlib.import_module("wandb")
+class TrackioTracker:
+    """A trackio run, with a table of games per step, and a trace per game where the release has traces."""
 
-    def log(step: int, games: Sequence[Game]) -> None:
-        if wandb.run is not None:  # the user may have switched it off
-            table = wandb.Table(columns=list(COLUMNS), data=table_rows(games))
-            wandb.log({_tag(games): table, "train/global_step": step})
+    def __init__(self, tracking: Tracking, stage: str, config: Mapping[str, Any], prompter: Prompter | None) -> None:
+        self._trackio, self._pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
+        self._make_trace, self._prompter = getattr(self._trackio, "Trace", None), prompter
+        where = "" if tracking.space is None else f" with trackio_space {tracking.space!r}"
+        with _refused(f"report_to 'trackio'{where} cannot be opened", *_hub_errors(), ValueError, RuntimeError):
+            self._trackio.init(
+                project=tracking.project or _DEFAULT_PROJECT,
+                name=tracking.run_name(stage),
+                space_id=tracking.space,
+                config=dict(config),
+                resume="allow",
+            )
 
-    return log
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Send the metrics of a step."""
+        self._trackio.log({**metric_names(numbers), _GLOBAL_STEP: step})
+
+    def add_games(self, step: int, games: Sequence[Game]) -> None:
+        """Send a table and traces."""
+        # older releases read no columns but data frames
+        frame = self._pandas.DataFrame(table_rows(games), columns=list(COLUMNS))
+        shown = {_tag(games): self._trackio.Table(dataframe=frame), _GLOBAL_STEP: step}
+        if self._make_trace is not None and self._prompter is not None:
+            conversations = [(messages_of(game, self._prompter), facts_of(game)) for game in games]
+            traces = [self._make_trace(messages, facts) for messages, facts in conversations]
+            shown[f"traces/{games[0]['stage']}"] = traces
+        self._trackio.log(shown)
+
+    def close(self) -> None:
+        """Send what is left and end the run."""
+        self._trackio.finish()
 
 
-def trackio_games(_: Sequence[object], prompter: Prompter | None = None) -> GameTracker:
-    """A table a step in the open trackio run, and a trace a game where its release has those.
+class TensorBoardTracker:
+    """TensorBoard's files, with a page of games per step.
 
-    Older releases read no tables but data frames.
+    They are in `tensorboard/` of the stage's directory, or where TENSORBOARD_LOGGING_DIR says, under the run's name.
     """
-    trackio, pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
-    make_trace = getattr(trackio, "Trace", None)
 
-    def log(step: int, games: Sequence[Game]) -> None:
-        frame = pandas.DataFrame(table_rows(games), columns=list(COLUMNS))
-        shown = {_tag(games): trackio.Table(dataframe=frame), "train/global_step": step}
-        if make_trace is not None and prompter is not None:
-            conversations = [(messages_of(game, prompter), facts_of(game)) for game in games]
-            shown[f"traces/{games[0]['stage']}"] = [make_trace(messages, facts) for messages, facts in conversations]
-        trackio.log(shown)
+    def __init__(self, tracking: Tracking, stage: str, directory: Path, config: Mapping[str, Any]) -> None:
+        writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
+        place = os.environ.get("TENSORBOARD_LOGGING_DIR")
+        if place:  # text, not a Path, which would break gs://bucket
+            place = f"{os.path.expanduser(place)}/{tracking.run_name(stage)}"  # noqa: PTH111
+        with _refused("report_to 'tensorboard' cannot be opened", OSError, ValueError):
+            self._writer = writer(log_dir=place or str(directory / "tensorboard"))
+        if config:  # Markdown draws indented lines as code
+            lines = json.dumps(config, indent=2).splitlines()
+            self._writer.add_text("config", "\n".join(f"    {line}" for line in lines))
 
-    return log
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Write the metrics of a step."""
+        for name, number in metric_names(numbers).items():
+            self._writer.add_scalar(name, number, step)
+        self._writer.flush()
 
+    def add_games(self, step: int, games: Sequence[Game]) -> None:
+        """Write a page of text."""
+        self._writer.add_text(_tag(games), "\n\n".join(map(as_markdown, games)), step)
+        self._writer.flush()
 
-def tensorboard_games(callbacks: Sequence[object], _: Prompter | None = None) -> GameTracker:
-    """A page of text a step, by the writer of TensorBoard's callback, which it opens when training begins."""
-
-    def log(step: int, games: Sequence[Game]) -> None:
-        for callback in callbacks:
-            writer = getattr(callback, "tb_writer", None)
-            if writer is not None:
-                writer.add_text(_tag(games), "\n\n".join(map(as_markdown, games)), step)
-
-    return log
-
-
-_TRACKERS: dict[str, Callable[[Sequence[object], Prompter | None], GameTracker]] = {
-    "trackio": trackio_games,
-    "wandb": wandb_games,
-    "tensorboard": tensorboard_games,
-}
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
 
 
-def keep_tensorboard(callbacks: Iterable[object], directory: Path) -> None:
-    """Have TensorBoard's files written here, unless TENSORBOARD_LOGGING_DIR names a place.
+def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Metrics under the names that transformers gives them in trackers.
 
-    They would go among the checkpoints otherwise, which are removed at the end.
+    Examples:
+        >>> metric_names({"loss": 0.5, "validation_loss": 0.7, "eval_mean_token_accuracy": 0.8})
+        {'train/loss': 0.5, 'eval/loss': 0.7, 'eval/mean_token_accuracy': 0.8}
     """
-    for callback in callbacks:
-        if hasattr(callback, "tb_writer") and getattr(callback, "logging_dir", None) is None:
-            callback.logging_dir = str(directory)  # type: ignore[attr-defined]  # TensorBoardCallback's
+    named = {}
+    for name, number in numbers.items():
+        prefix = next((prefix for prefix in _VALIDATION if name.startswith(prefix)), None)
+        named[f"train/{name}" if prefix is None else f"eval/{name.removeprefix(prefix)}"] = number
+    return named
 
 
 def table_rows(games: Sequence[Game]) -> list[list[Any]]:
@@ -234,3 +394,99 @@ def _turn_text(turn: Mapping[str, Any]) -> str:
 
 def _tag(games: Sequence[Game]) -> str:
     return f"games/{games[0]['stage']}"
+
+
+def _package(tracker: str) -> Any:
+    """Import what a tracker needs.
+
+    Returns:
+        The tracker's own package.
+
+    Raises:
+        ConfigError: If there is no such tracker, or a package is missing or broken.
+    """
+    if tracker not in _PACKAGES:
+        raise ConfigError(f"report_to {tracker!r} is not a tracker; choose from {', '.join(_PACKAGES)}")
+    modules = []
+    for package in _PACKAGES[tracker]:
+        name = package.partition(".")[0]
+        missing = f"report_to {tracker!r} needs a package that is not installed: pip install {name}"
+        try:
+            module = importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            if error.name not in (name, package):  # something that the package itself needs
+                raise ConfigError(f"report_to {tracker!r}: {name} cannot be imported ({error})") from None
+            raise ConfigError(missing) from None
+        except ImportError as error:
+            raise ConfigError(f"report_to {tracker!r}: {name} cannot be imported ({_first_line(error)})") from None
+        if getattr(module, "__file__", None) is None:  # a folder `wandb/` of an earlier run, imported as a namespace
+            raise ConfigError(missing)
+        modules.append(module)
+    return modules[0]
+
+
+def _check_wandb_key(wandb: Any) -> None:
+    """Refuse a missing or invalid key; recent releases ask the server, older ones only look for one."""
+    if is_first() and wandb.run is None:
+        with _refused("report_to 'wandb' has no valid key", wandb.Error, OSError, ValueError):
+            wandb.login()
+
+
+def _check_space(space: str) -> None:
+    """Refuse a name that is not USER/SPACE, an unreachable hub, and a token that may not write there.
+
+    trackio itself falls back to files on this machine where it cannot make the Space, with no more than a warning.
+    """
+    import huggingface_hub
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is, though its module does not say so
+
+    try:
+        validate_repo_id(space)
+        is_valid = space.count("/") == 1
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ConfigError(
+            f"trackio_space {space!r} is not the name of a Space; give USER/SPACE of letters, digits, '-', '_', '.'"
+        )
+    with _refused(f"trackio_space {space!r} cannot be checked on the hub", *_hub_errors()):
+        user = huggingface_hub.HfApi().whoami()
+    if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise ConfigError(f"trackio_space {space!r}: the token may only read; set HF_TOKEN to one that may write")
+    owners = [user["name"], *(organization["name"] for organization in user.get("orgs", []))]
+    if space.partition("/")[0].lower() not in map(str.lower, owners):
+        raise ConfigError(f"trackio_space {space!r}: the token is for Spaces of {', '.join(owners)}; name one of those")
+
+
+def _hub_errors() -> tuple[type[Exception], ...]:
+    """Errors of a hub that is not reached, refuses, or has no token; the HTTP library differs among its releases."""
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the HTTP library it uses
+
+    return OSError, HTTPError
+
+
+@contextmanager
+def _refused(problem: str, *failures: type[Exception]) -> Iterator[None]:
+    """Report these failures of a tracker or of the hub as a problem with a setting, in one line."""
+    try:
+        yield
+    except failures as error:
+        raise ConfigError(f"{problem} ({_first_line(error)}); mend that, or leave the setting out") from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _wandb_id(name: str, directory: Path) -> str:
+    """Return the id of the stage's wandb run: made from its name at first, then kept in its directory.
+
+    A name alone would have a new training, with --overwrite or in another directory, continue an old run.
+    """
+    file = directory / WANDB_ID_FILE
+    if not file.is_file():
+        directory.mkdir(parents=True, exist_ok=True)
+        word = re.sub(r"[^\w.-]", "-", name, flags=re.ASCII)[:100]  # wandb takes 128 characters, none of / \ # ? % :
+        write_text_atomically(file, f"{word}-{secrets.token_hex(4)}\n")
+    return file.read_text(encoding="utf-8").strip()

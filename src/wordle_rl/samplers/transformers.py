@@ -9,7 +9,7 @@ outgrow the window, it is therefore read afresh each turn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -267,29 +267,12 @@ def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 @contextmanager
-def without_autocast(model: PreTrainedModel) -> Iterator[None]:
-    """The model without the autocast that accelerate has put around its `forward` for training, if it has."""
-    own, wrapped = vars(model).get("_original_forward"), model.forward
-    if own is None:
-        yield
-        return
-    model.forward = own
-    try:
-        yield
-    finally:
-        model.forward = wrapped
-
-
-@contextmanager
 def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
-    """The model in evaluation mode with grouped attention; its mode is restored on exit.
-
-    On a CPU also without autocast, which makes the small products of one token a row slower.
-    """
+    """The model in evaluation mode with grouped attention; its mode is restored on exit."""
     was_training = model.training
     model.eval()
     try:
-        with grouped(model), without_autocast(model) if model.device.type == "cpu" else nullcontext():
+        with grouped(model):
             yield
     finally:
         model.train(was_training)

@@ -42,7 +42,7 @@ class ServeSettings(FixedRewardSettings):
     host: str = "127.0.0.1"
     """Address to listen on; the default is reached from this machine alone."""
     port: int = Field(8000, ge=0, le=65535)
-    """Port to listen on; 0: any that is free."""
+    """Port to listen on; 0: any that is free. `wordle-rl watch` has another default, so both can run."""
     token_variable: str = ""
     """Environment variable with a token that every request must bear; empty: no token is asked for."""
     id_key_variable: str = ""

@@ -20,9 +20,9 @@ def fuse(
     dtype: Literal["float32", "bfloat16"] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Make one whole model of an adapter, or of weights in a few bits, on MLX, and prove that its logits are the same.
+    """Turn an adapter or quantized weights of MLX into one ordinary model, and check that its logits are the same.
 
-    Weights in a few bits are made whole before the adapter is added to them.
+    Quantized weights are dequantized before the adapter is added to them.
 
     Args:
         model: A run, whose last model is taken, or a model directory.

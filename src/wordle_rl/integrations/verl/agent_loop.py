@@ -21,8 +21,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rl.setup import Scored, transcript_row
 from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong
+from wordle_rl.train.games import Scored, transcript_row
 
 # A loop is made for every game, and for each verl would warn that it does not know a model that is not asked about.
 logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)

@@ -94,7 +94,8 @@ def _start(config: RunConfig, run: Path) -> str:
 def _check_lengths(games: RunGames, cluster: VerlSettings) -> tuple[str, ...]:
     """Refuse prompts that verl would filter out; note games that may be truncated."""
     prompter = games.context.prompter
-    if cluster.tool and (prompter.style in (Style.COMPACT, Style.SPELLED) or prompter.brackets):
+    coded = prompter.style in (Style.COMPACT, Style.SPELLED) or not isinstance(prompter.style, Style)
+    if cluster.tool and (coded or prompter.brackets):
         raise ConfigError(f'game.style "{prompter.style}" has no words for tool calls; use "english" or "symbols"')
     opening = len(games.codec.prompt_ids(prompter.opening()))
     if opening > cluster.max_prompt_tokens:

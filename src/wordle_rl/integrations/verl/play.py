@@ -16,8 +16,8 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.integrations.verl.tool import ToolCodec, ToolPrompter
 from wordle_rl.models.loading import load_codec
 from wordle_rl.reward import RewardBreakdown, Rubric
-from wordle_rl.rl.prefix_guesses import PrefixGuesses
 from wordle_rl.rollout import InitialState, SampleTokens, Trajectory, open_game, play_tokens
+from wordle_rl.train.prefix_guesses import PrefixGuesses
 
 
 @dataclass(frozen=True)

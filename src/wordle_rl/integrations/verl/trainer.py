@@ -22,9 +22,9 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from wordle_rl.integrations.verl.critic import CriticWorker
 from wordle_rl.integrations.verl.play import RunGames, run_games
-from wordle_rl.rl.setup import Scored, measured, transcript_row
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.train.games import Scored, measured, transcript_row
 
 OUR_NAMES: Mapping[str, str] = {
     "actor/pg_loss": "loss",

@@ -1,0 +1,380 @@
+"""The groups of a GRPO step: drawn, played, scored, and drawn again where they teach nothing.
+
+    draw      initial_states.py   a secret and an initial state for each group
+    play      rollout.py          the games of all groups in lockstep
+    score     scoring.py          rewards, and advantages within each group
+    rows      rows_of             what the learner gets
+
+A group whose games all earned the same has only zero advantages; it is drawn again, up to `max_refills` times (DAPO,
+arXiv:2503.14476).
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.env import Transcript
+from wordle_rl.game import Turn
+from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
+from wordle_rl.rollout import InitialState, Trajectory, groups_of, mask_without_overlong, pass_at, play, powers_of_two
+from wordle_rl.runs import PASS_AT, Run, RunError
+from wordle_rl.runs.logs import rewind
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.train.advantages import token_advantages
+from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge
+from wordle_rl.train.games import GameSetup, check_some_played, group_rows, measured
+from wordle_rl.train.initial_states import GroupStarts, record_secrets
+from wordle_rl.train.scoring import Group, PlayedGame, score_group
+from wordle_rl.words import WordList
+
+OpenPolicy = Callable[[SamplingSettings, int], AbstractContextManager[tuple[Sampler, int | None]]]
+"""Opens a sampler over the policy's current weights, given settings and a seed: `Learner.policy`, or an engine's.
+
+Its context yields the sampler and the longest prompt it takes, in tokens (None: any).
+"""
+
+WHOLE_GROUP_EVERY_STEPS = 10
+"""Every this many steps all games of one group are among the sample games, so that they can be compared."""
+COMPLIANCE_STEPS = 5
+"""Steps over which format compliance is averaged before a reward schedule sees it: one lucky step switches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The groups of a step in one process.
+
+    Attributes:
+        groups: Scored.
+        metrics: By name, over the games of this process.
+        denominators: For each mean that is not over all games, the number of games or replies it is over.
+    """
+
+    groups: Sequence[Group]
+    metrics: Mapping[str, float]
+    denominators: Mapping[str, int]
+
+    def rows(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[Example]:
+        """The games as sequences to learn from."""
+        return [row for group in self.groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
+
+
+def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:
+    """A scored game as sequences to learn from: one for a transcript, one for each turn in state shape.
+
+    Args:
+        game: `Scored`.
+        codec: Its ids for the end of a turn.
+        mask_overlong: Leave replies that were cut at the token limit out of the loss.
+    """
+    rows = []
+    for segment in game.trajectory.segments:
+        loss_mask = mask_without_overlong(segment, codec.stop_ids) if mask_overlong else list(segment.loss_mask)
+        for turn, start, stop in segment.spans:
+            if game.num_live_turns is not None and turn >= game.num_live_turns:
+                loss_mask[start:stop] = [0] * (stop - start)  # no answer was possible any more
+        nothing = [0] * len(segment.prompt_ids)
+        rows.append(
+            Example(
+                token_ids=[*segment.prompt_ids, *segment.token_ids],
+                loss_mask=nothing + loss_mask,
+                advantages=nothing + token_advantages(segment, game.advantages),
+                sampler_logprobs=[*nothing, *segment.sampler_logprobs],
+            )
+        )
+    return rows
+
+
+class GroupRollouts:
+    """Plays the groups of each step.
+
+    From step to step it keeps what checkpoints must hold: the priority of each secret, the best format compliance so
+    far, and the number of games won.
+
+    Args:
+        setup: Words, prompts, training secrets, solver.
+        settings: Groups, credit, reward, sampling.
+        log: Where sample games go; its run gets the secrets drawn.
+        seed: Seed of secrets, initial states and sampling.
+        process: This process among those that train together, from 0.
+        num_processes: Their number.
+        gather: Returns the values of all processes, given this one's.
+    """
+
+    def __init__(
+        self,
+        setup: GameSetup,
+        settings: GRPOTraining,
+        log: GameLog,
+        seed: int,
+        *,
+        process: int = 0,
+        num_processes: int = 1,
+        gather: Callable[[Any], list[Any]] = lambda value: [value],
+    ) -> None:
+        self._setup, self._settings = setup, settings
+        self._log, self._seed = log, seed
+        self._process, self._num_processes, self._gather = process, num_processes, gather
+        self._fitting = fitting_answers(setup.solver)
+        self.schedule: Schedule = settings.reward.schedule()
+        self.starts = GroupStarts(
+            setup.words,
+            setup.prompter,
+            setup.secrets,
+            seed,
+            prioritized_fraction=settings.prioritized_fraction,
+            outside_rate=settings.outside_rate,
+            prefixes=setup.prefixes_of(settings.starts),
+            given_starts=setup.given_starts,
+            starts_fraction=setup.starts_fraction,
+        )
+        self.best_compliance: float | None = None
+        self._compliance: deque[float] = deque(maxlen=COMPLIANCE_STEPS)
+        self.cumulative_wins = 0
+
+    def __call__(self, step: int, open_policy: OpenPolicy) -> Played:
+        """Draw, play and score the groups of a step.
+
+        Args:
+            step: Optimizer steps done so far.
+            open_policy: Opens a sampler over the policy's current weights.
+        """
+        every = self._settings.probe_every_steps
+        probed = self._probe(step, open_policy) if every and step % every == 0 else {}
+        seconds = {"seconds/rollout": probed.pop("seconds", 0.0), "seconds/reward": 0.0}
+        draws: list[dict[int, Group]] = []  # by place in the step; after the first those that were constant
+        with open_policy(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+            places: Sequence[int] = range(self._settings.groups_per_step)
+            for refill in range(self._settings.max_refills + 1):
+                started = time.perf_counter()
+                starts = self.starts.draw(len(places), step, self._process, refill)
+                record_secrets(self._log.run, "grpo", step, self._process, [start.secret for start in starts])
+                rubric = self.schedule.rubric(self.best_compliance)
+                games = self._play(starts, sampler, max_prompt_tokens, rubric)
+                scoring = time.perf_counter()
+                groups = [score_group(group, rubric, self._setup, self._settings) for group in games]
+                for group in groups:
+                    if len(group.games) > 1 or not group.failed:  # else it is no evidence about its secret
+                        self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
+                seconds["seconds/rollout"] += scoring - started
+                seconds["seconds/reward"] += time.perf_counter() - scoring
+                draws.append(dict(zip(places, groups, strict=True)))
+                places = [place for place, group in draws[-1].items() if group.is_constant]
+                if not places:
+                    break
+        return self._summed_up(step, draws, {**seconds, **probed})
+
+    def _play(
+        self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None, rubric: Rubric
+    ) -> list[list[PlayedGame]]:
+        """Play a group of games from each start; with candidates, games with several guesses for every turn."""
+        settings, words, prompter = self._settings, self._setup.words, self._setup.prompter
+        size = settings.group_size // settings.turn_candidates
+        repeated = [start for start in starts for _ in range(size)]
+        if settings.turn_candidates == 1:
+            trajectories = play(
+                repeated,
+                words,
+                prompter,
+                sampler,
+                max_prompt_tokens=max_prompt_tokens,
+                should_stop=self._nothing_fits,
+            )
+            return [[PlayedGame(trajectory) for trajectory in group] for group in groups_of(trajectories, size)]
+        # Candidates are judged by the reward, unless it is the default one, which values a turn only at its end.
+        by_reward = settings.reward != RewardSettings()
+        solver = self._setup.solver
+        branched = play_branching(
+            repeated,
+            words,
+            prompter,
+            sampler,
+            settings.turn_candidates,
+            reward_judge(rubric, solver) if by_reward else regret_judge(solver),
+            max_prompt_tokens=max_prompt_tokens,
+        )
+        games = [
+            PlayedGame(
+                Trajectory(game.transcript, tuple(s for turn in game.candidates for s in turn), game.error), game.values
+            )
+            for game in branched
+        ]
+        return [games[first : first + size] for first in range(0, len(games), size)]
+
+    def _nothing_fits(self, secret: str, board: Sequence[Turn]) -> bool:
+        """True once no answer fits the board, which only happens with secrets outside the answers.
+
+        Later guesses of such a game are not trained on.
+        """
+        return secret not in self._setup.words.answer_index and not len(self._fitting(board))
+
+    def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:
+        """The last group of each place, and the metrics of a step."""
+        final: dict[int, Group] = {}
+        for draw in draws:
+            final |= draw  # keeps the order of the first draw, which has all places
+        groups = list(final.values())
+        games = [game for group in groups for game in group.games]
+        failed = [reason for draw in draws for group in draw.values() for reason in group.failed]
+        counted = check_some_played(games, failed, f"step {step + 1}")
+        found = measured(games, self._setup.words)
+        self.cumulative_wins += found.num_wins
+        self._log_samples(step, groups)
+        first, *refills = draws
+        totals = [game.reward.total for game in games]
+        metrics = {
+            **numbers,
+            "reward": statistics.fmean(totals),
+            "reward_std": statistics.fmean(group.reward_std for group in groups),
+            "zero_variance_share": sum(group.is_constant for group in first.values()) / len(first),
+            **_pass_at(first.values(), self._setup.words),
+            "refilled_groups": float(sum(not group.is_constant for draw in refills for group in draw.values())),
+            "skipped_groups": float(sum(group.is_constant for group in groups)),
+            **found.means,
+            **counted,
+            "cumulative_wins": float(self.cumulative_wins),
+        }
+        return Played(groups, metrics, {"reward": len(games), **found.denominators})
+
+    def reward_of(self, transcript: Transcript) -> RewardBreakdown:
+        """The reward of a finished game now."""
+        return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
+
+    def note_compliance(self, format_compliance: float) -> None:
+        """Take in the format compliance of a step, over all processes.
+
+        The reward schedule may depend on the best mean of `COMPLIANCE_STEPS` steps in a row; before that there is none.
+        """
+        self._compliance.append(format_compliance)
+        if len(self._compliance) == COMPLIANCE_STEPS:
+            self.best_compliance = max(statistics.fmean(self._compliance), self.best_compliance or 0.0)
+
+    def state(self) -> dict[str, Any]:
+        """The state of all processes as one, to be stored with a checkpoint; every process calls this.
+
+        Priorities of the same secret are averaged, equally weighted.
+        """
+        priorities: dict[str, list[float]] = {}
+        every = self._gather((self.starts.state()["priorities"], self.cumulative_wins))
+        for theirs, _ in every:
+            for secret, priority in theirs.items():
+                priorities.setdefault(secret, []).append(priority)
+        return {
+            "priorities": {secret: statistics.fmean(values) for secret, values in priorities.items()},
+            "best_compliance": self.best_compliance,
+            "compliance": list(self._compliance),
+            "cumulative_wins": sum(wins for _, wins in every),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore a state; the first process takes over the games won."""
+        self.starts.load_state(state)
+        self.best_compliance = state["best_compliance"]
+        self._compliance = deque(state["compliance"], maxlen=COMPLIANCE_STEPS)
+        self.cumulative_wins = state["cumulative_wins"] if self._process == 0 else 0
+
+    def _probe(self, step: int, open_policy: OpenPolicy) -> dict[str, float]:
+        """Play every training secret greedily, a part of them in each process, and reset the priorities by it.
+
+        A secret's priority becomes the best reward of all probes minus its own. Probes are not trained on.
+
+        Raises:
+            RunError: If none could be played.
+        """
+        secrets = list(self._setup.secrets[self._process :: self._num_processes])
+        record_secrets(self._log.run, "scout", step, self._process, secrets)
+        started = time.perf_counter()
+        with open_policy(self._settings.sampling.greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+            starts = [InitialState(secret) for secret in secrets]
+            words, prompter = self._setup.words, self._setup.prompter
+            games = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
+        played = [game.transcript for game in games if game.error is None]
+        mine = [(transcript.secret, self.reward_of(transcript).total, transcript.won) for transcript in played]
+        found = [probe for theirs in self._gather(mine) for probe in theirs]
+        if not found:
+            why = next((game.error for game in games if game.error is not None), "there are no secrets")
+            raise RunError(f"no greedy game could be played: {why}; mend what plays them and run again")
+        best = max(reward for _, reward, _ in found)
+        self.starts.picker.reset({secret: best - reward for secret, reward, _ in found})
+        return {
+            "scouted_win_rate": statistics.fmean(won for *_, won in found),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _sampler_seed(self, step: int) -> int:
+        """A seed of this step and process alone, so that a resumed training samples as an uninterrupted one."""
+        return random.Random(f"{self._seed}:{step}:{self._process}:sampler").getrandbits(31)
+
+    def _log_samples(self, step: int, groups: Sequence[Group]) -> None:
+        """Log some games, evenly spaced over the groups, in the first process; now and then a whole group too."""
+        if self._process or not self._settings.sample_games:
+            return
+        places = [(number, game) for number, group in enumerate(groups) for game in range(len(group.games))]
+        every = max(1, len(places) // self._settings.sample_games)
+        wanted = set(places[::every][: self._settings.sample_games])
+        if step % WHOLE_GROUP_EVERY_STEPS == 0:
+            whole = shown_group(groups)
+            wanted |= {place for place in places if place[0] == whole}
+        rows = [
+            row for number in sorted({group for group, _ in wanted}) for row in group_rows(number, groups[number].games)
+        ]
+        self._log.add("grpo", step, [row for row in rows if (row["group"], row["game"]) in wanted])
+
+
+def rewind_games(run: Run, step: int) -> None:
+    """Remove what was logged after the checkpoint of a step, whose weights are validated after it."""
+    played = {"grpo": step, "scout": step, "validation": step}
+    metrics = {"grpo": step + 1, "validation": step, "blend": 0}
+    rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
+
+
+def shown_group(groups: Sequence[Group]) -> int:
+    """Number of the first group that teaches something; 0 if none does."""
+    return next((number for number, group in enumerate(groups) if not group.is_constant), 0)
+
+
+def _pass_at(groups: Iterable[Group], words: WordList) -> dict[str, float]:
+    """pass@k over the groups of secrets that can be won, for k = 2, 4 and so on up to the size of the smallest."""
+    won = [
+        [game.trajectory.transcript.won for game in group.games]
+        for group in groups
+        if group.games and group.games[0].trajectory.transcript.secret in words.answer_index
+    ]
+    most = min(map(len, won), default=0)
+    return {
+        f"{PASS_AT}{k}": statistics.fmean(pass_at(len(games), sum(games), k) for games in won)
+        for k in powers_of_two(most)
+        if k > 1
+    }
+
+
+_SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
+
+
+def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
+    """The metrics of all processes as one: sums of counts, weighted means of the rest.
+
+    Args:
+        records: For each process its metrics and, for each mean not over all games, its denominator.
+    """
+    found: dict[str, list[tuple[float, int]]] = {}
+    for metrics, denominators in records:
+        for name, value in metrics.items():
+            found.setdefault(name, []).append((value, denominators.get(name, 1)))
+    return {
+        name: sum(value for value, _ in values)
+        if name in _SUMS
+        else sum(value * count for value, count in values) / max(sum(count for _, count in values), 1)
+        for name, values in found.items()
+    }

@@ -1,0 +1,207 @@
+"""Multi-turn GRPO: the policy plays groups of games from the same start, and each game is compared with its group.
+
+    for step in steps:
+        played = rollouts(step, policy)            # draw secrets, play groups in lockstep, score    groups.py
+        rows   = played.rows(codec)                # tokens, loss mask, an advantage for every token
+        update = learner.update(rows, PolicyLoss)  # micro-batches, clip, optimizer                  learner.py
+        loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C                         loop.py
+        best.after(step)                           # validation by greedy play, now and then         selection.py
+
+What is different from GRPO as published: a game has several turns, so the environment's tokens are masked and a turn
+may have an advantage of its own (advantages.py); groups without spread are drawn again (DAPO); games are trained on
+once, by the weights that played them, so all ratios are 1 and only an engine of its own needs a correction.
+
+Source: GRPO, arXiv:2402.03300.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wordle_rl.config import GRPOTraining
+from wordle_rl.prompt import Shape
+from wordle_rl.runs import STEPS, BufferedRun, Run
+from wordle_rl.runs.distributed import is_first, num_processes, process_index
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.trackers import GameLog, opened_trackers
+from wordle_rl.train.batch import micro_batches
+from wordle_rl.train.checkpoints import drop_checkpoints, last_step, step_of
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.groups import GroupRollouts, OpenPolicy, Played, merged_metrics, rewind_games
+from wordle_rl.train.interrupt import held_interrupt
+from wordle_rl.train.learner import Learner
+from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loss import PolicyLoss
+from wordle_rl.train.selection import BestWeights
+from wordle_rl.train.validation import Validation
+
+
+def train_grpo(
+    learner: Learner,
+    setup: GameSetup,
+    settings: GRPOTraining,
+    run: Run,
+    *,
+    open_policy: OpenPolicy | None = None,
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+    on_saved: Callable[[Path], None] | None = None,
+) -> Path:
+    """Improve the model by playing and save it to `<run>/grpo`; an interrupted training resumes where it stopped.
+
+    Args:
+        learner: The policy.
+        setup: Words, prompts, training secrets, solver.
+        settings: Groups, credit, loss, optimizer.
+        run: Where metrics, games, checkpoints and the model go.
+        open_policy: Opens the sampler that plays, such as an engine's; None: the learner's own.
+        seed: Seed of secrets, initial states and sampling.
+        report_to: Experiment trackers.
+        progress: Called after every step.
+        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If a setting cannot work.
+        RunError: If the loss is not finite for too many steps in a row.
+        KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
+    """
+    directory = run.directory / "grpo"
+    if is_first():
+        rewind_games(run, last_step(directory / "checkpoints"))
+    own_run = run if is_first() else BufferedRun(run.directory)
+    open_policy = open_policy or learner.policy
+    with (
+        held_interrupt() as stop,
+        opened_trackers(run, report_to, "grpo", directory, setup.prompter) as trackers,
+    ):
+        log = GameLog(own_run, trackers if is_first() else ())
+        rollouts = GroupRollouts(
+            setup, settings, log, seed, process=process_index(), num_processes=num_processes(), gather=learner.gather
+        )
+        loop = TrainingLoop(
+            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate"),
+            trackers=trackers,
+        )  # fmt: skip
+        best = _best(learner, setup, settings, rollouts, log, own_run, directory, open_policy, loop)
+        loss = policy_loss_of(settings, setup)
+
+        learner.start(settings.optimizer, settings.steps, measure_kl=not settings.beta)
+        if settings.beta:
+            learner.remember_start()  # the reference of the KL penalty, whatever step training resumes from
+        done, state = loop.restore()
+        if state:
+            rollouts.load_state(state)
+        elif best is not None:
+            best.begin()
+        for step in range(done + 1, settings.steps + 1):
+            if best is not None and step > 1 and learner.in_any_process(best.after(step - 1)):
+                break  # greedy play fell below the start
+            started = time.perf_counter()
+            played = rollouts(step - 1, open_policy)
+            rows = played.rows(learner.codec, mask_overlong=settings.mask_overlong)
+            batches = micro_batches(rows, rows_per_pass(settings, len(rows)), sharing=learner.shares_prefixes)
+            update = learner.update(batches, loss, step)
+            metrics = _over_processes(learner, played, run, own_run)
+            rollouts.note_compliance(metrics["format_compliance"])
+            metrics |= {f"seconds/{name}": seconds for name, seconds in update.seconds.items()}
+            metrics["step_time"] = time.perf_counter() - started
+            done = step
+            save = settings.save_steps > 0 and step % settings.save_steps == 0
+            # The validation after the last step may be interrupted, and the step must not be lost with it.
+            save = save or (best is not None and step == settings.steps)
+            stopping = loop.after(step, settings.steps, update, metrics, save=save, state=rollouts.state)
+            if save and settings.save_total_limit:
+                _keep_model(learner, directory / STEPS, step, settings.save_total_limit)
+            if stopping:
+                break
+    log.detach_trackers()
+    if best is not None:
+        best.take_best(done or settings.steps)  # 0: nothing was left to train
+    learner.save_model(directory)
+    if is_first():
+        if on_saved is not None:
+            on_saved(directory)
+        drop_checkpoints(directory / "checkpoints")
+        if best is not None:
+            best.forget()
+    return directory
+
+
+def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
+    """The loss of a training."""
+    row_per_turn = setup.prompter.shape is Shape.STATE or settings.turn_candidates > 1
+    turns = 1 if row_per_turn else setup.prompter.rules.max_replies
+    return PolicyLoss(
+        aggregation=settings.loss_type,
+        longest=turns * settings.sampling.max_completion_tokens,
+        epsilon=settings.epsilon,
+        epsilon_high=settings.epsilon_high,
+        beta=settings.beta,
+        by_sequence=settings.sequence_importance,
+        importance_cap=settings.importance_cap,
+    )
+
+
+def rows_per_pass(settings: GRPOTraining, num_rows: int) -> int:
+    """Rows of a micro-batch, so that a step has as many as its games make at `micro_batch_size`; 0: all in one."""
+    if not settings.micro_batch_size:
+        return 0
+    games = settings.groups_per_step * settings.group_size
+    return max(1, -(-num_rows // (games // settings.micro_batch_size)))
+
+
+def _over_processes(learner: Learner, played: Played, run: Run, own_run: Run) -> dict[str, float]:
+    """Metrics over all processes; the first one writes the records of the others."""
+    mine = own_run.take() if isinstance(own_run, BufferedRun) else []
+    everyone = learner.gather((dict(played.metrics), dict(played.denominators), mine))
+    if is_first():
+        for *_, records in everyone:
+            for name, row in records:
+                run.append(name, row)
+    return merged_metrics([(metrics, denominators) for metrics, denominators, _ in everyone])
+
+
+def _best(
+    learner: Learner,
+    setup: GameSetup,
+    settings: GRPOTraining,
+    rollouts: GroupRollouts,
+    log: GameLog,
+    run: Run,
+    directory: Path,
+    open_policy: OpenPolicy,
+    loop: TrainingLoop,
+) -> BestWeights | None:
+    """Checkpoint selection, if it is asked for."""
+    if not settings.validate_every_steps:
+        return None
+    validation = Validation(setup, settings.sampling, open_policy, log, settings.sample_games, rollouts.reward_of)
+
+    def remark(text: str) -> None:
+        loop.remark = text
+
+    return BestWeights(
+        learner.weights,
+        validation,
+        settings.validate_every_steps,
+        run,
+        directory / "best",
+        settings.interpolation_alphas,
+        stop_below_start=settings.stop_below_start,
+        remark=remark,
+    )
+
+
+def _keep_model(learner: Learner, directory: Path, step: int, limit: int) -> None:
+    """Keep the model of a checkpoint as a model directory of its own, and remove those beyond the limit."""
+    learner.save_model(directory / f"step-{step}")
+    if limit > 0 and is_first():
+        for old in sorted(directory.glob("step-*"), key=step_of)[:-limit]:
+            shutil.rmtree(old)

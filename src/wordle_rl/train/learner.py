@@ -1,0 +1,494 @@
+"""What learns: a model, its optimizer, and one function, `update`, through which every algorithm trains it.
+
+`Learner` is the protocol; `TorchLearner` is torch through accelerate (one process, DDP, FSDP2), `mlx.learner` is MLX.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import OptimizerSettings, Precision, SamplingSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.device import device_kind
+from wordle_rl.models.loading import context_budget, load_weights, save_model
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.train.batch import FILLER, Batch
+from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.loss import Loss, Totals, kl_estimate
+from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from transformers import PreTrainedModel
+
+SHARDS = "pytorch_model_fsdp_0"
+_OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
+_MOST_REMEMBERED = 200_000_000
+"""Most trained weights of which a copy is kept for `kl_to_start` alone."""
+_FEW_WEIGHTS, _MANY_ROWS, _FEW_ROWS = 10_000_000, 64, 8
+"""`kl_to_start` is measured on this many rows of a step: many of a small model, few of a large one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Outcome of one optimizer step, over all processes.
+
+    Attributes:
+        loss: Of the step.
+        grad_norm: Before clipping.
+        learning_rate: Of the first parameter group.
+        is_sound: False if loss or gradient were not finite; the step was then skipped.
+        num_tokens: All tokens of the step's rows, prompts included.
+        figures: Means over the trained tokens, by name.
+        seconds: Of this process: `forward`, `backward`, `update`.
+    """
+
+    loss: float
+    grad_norm: float
+    learning_rate: float
+    is_sound: bool
+    num_tokens: int
+    figures: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class WeightStore(Protocol):
+    """The weights that a training changes, on disk and back."""
+
+    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the current weights as safetensors with these metadata."""
+
+    def load(self, path: Path) -> None:
+        """Take the weights of a file."""
+
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Take start + alpha x (end - start) of the weights of two files."""
+
+
+class Learner(Protocol):
+    """A model in training."""
+
+    codec: ChatCodec
+
+    @property
+    def model(self) -> Any:
+        """The policy; its `config` is that of transformers."""
+
+    @property
+    def weights(self) -> WeightStore:
+        """Its trained weights."""
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """True if rows that begin alike should share a micro-batch."""
+
+    def start(
+        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
+    ) -> None:
+        """Make a new optimizer.
+
+        Args:
+            settings: Optimizer and schedule.
+            total_steps: Steps of this part of the schedule.
+            part: The part of the schedule.
+            measure_kl: Have updates measure how far the policy is from these weights, `kl_to_start`, if a copy of them
+                takes little memory.
+        """
+
+    def remember_start(self) -> None:
+        """Keep the current weights as the start, which losses with a reference compare with; the first call counts."""
+
+    def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
+        """One optimizer step; every process must call this.
+
+        Args:
+            micro_batches: The rows of this process, as they share a backward pass.
+            loss: What to minimise.
+            step: Number of the step, from 1.
+        """
+
+    def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
+        """Loss and figures of rows, as means over their trained tokens, without learning from them."""
+
+    def policy(self, sampling: SamplingSettings, seed: int) -> AbstractContextManager[tuple[Sampler, int | None]]:
+        """A sampler over the current weights, and the longest prompt that leaves room for a completion."""
+
+    def save_checkpoint(self, directory: Path) -> None:
+        """Write weights and optimizer state; every process must call this."""
+
+    def load_checkpoint(self, directory: Path) -> None:
+        """Take weights and optimizer state; every process must call this."""
+
+    def save_model(self, directory: Path) -> None:
+        """Write a model directory from the first process; every process must call this."""
+
+    def load_model(self, directory: Path) -> None:
+        """Take the weights of a model directory that `save_model` wrote."""
+
+    def wait(self) -> None:
+        """Return once every process has come this far."""
+
+    def in_any_process(self, flag: bool) -> bool:
+        """True if `flag` is true in any process; every process must call this."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes; every process must call this."""
+
+
+class TorchLearner:
+    """A model of transformers that is trained by torch.
+
+    Args:
+        model: Changed in place; adapters on a base model are trained alone.
+        codec: Its tokenizer and chat template.
+        precision: `bf16` autocast, `fp32`, or `auto`.
+        gradient_checkpointing: Compute layers again in the backward pass, to save memory.
+        temperature: Logits are divided by it, as in sampling.
+        seed: Of dropout.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        *,
+        precision: Precision = "auto",
+        gradient_checkpointing: bool = False,
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.codec = model, codec
+        self.accelerator = Accelerator(
+            cpu=device_kind() == "cpu",
+            mixed_precision="no",  # `Scorer` has its own autocast, which leaves the model as it is for sampling
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
+        )
+        self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
+        if self._bf16 and self.is_sharded:
+            self.accelerator.state.fsdp_plugin.set_mixed_precision("bf16")
+        scorer = Scorer(model, bf16=self._bf16, temperature=temperature, checkpointing=gradient_checkpointing)
+        self.shares_prefixes = scorer.shares_prefixes and not self.is_sharded
+        self._scorer: Any = scorer
+        self._optimizer: Optimizer | None = None
+        self._start: list[Tensor] = []
+        self._measures_kl = False
+
+    @property
+    def weights(self) -> TorchWeights:
+        """The trained weights."""
+        return TorchWeights(self.model)
+
+    @property
+    def is_sharded(self) -> bool:
+        """True if the weights are sharded over processes."""
+        return bool(self.accelerator.distributed_type is DistributedType.FSDP)
+
+    def start(
+        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
+    ) -> None:
+        """See `Learner`."""
+        self._settings, self._total_steps, self._part = settings, total_steps, part
+        optimizer = make_optimizer(self.model, settings)
+        if self._optimizer is None:
+            self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
+        else:
+            self._optimizer = self.accelerator.prepare(optimizer)
+        self._measures_kl = measure_kl and sum(w.numel() for w in self._trained()) <= _MOST_REMEMBERED
+        if self._measures_kl:
+            self.remember_start()
+
+    def remember_start(self) -> None:
+        """See `Learner`."""
+        self._start = self._start or [weight.detach().clone() for weight in self._trained()]
+
+    def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
+        """See `Learner`."""
+        batches, totals = self._laid_out(micro_batches, loss)
+        if loss.needs_reference:
+            self._add_reference(batches)
+        measured = {"kl_to_start": self._kl_to_start(micro_batches)} if self._measures_kl else {}
+        world = self.accelerator.num_processes
+        value, sums, seconds = 0.0, _Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
+        with self._seeded(step), self._training_mode(dropout=loss.dropout):
+            for number, batch in enumerate(batches, start=1):
+                # Gradients of all micro-batches are exchanged once, with those of the last.
+                last = number == len(batches)
+                with nullcontext() if last else self.accelerator.no_sync(self._scorer):
+                    started = time.perf_counter()
+                    scores = Scores(*self._scorer(batch, loss.needs_entropy))
+                    summand, figures = loss(scores, batch)
+                    forward = time.perf_counter()
+                    # Processes average gradients, and the loss of the step is a sum over them.
+                    self.accelerator.backward(summand * world)
+                seconds["forward"] += forward - started
+                seconds["backward"] += time.perf_counter() - forward
+                value += float(summand.detach())
+                sums.add(figures)
+        started = time.perf_counter()
+        value = sum(self.gather(value))
+        norm, is_sound = self._take_step(value, step)
+        seconds["update"] = time.perf_counter() - started
+        means = {**_Sums.of(self.gather(sums.values)).means(loss.count(totals)), **measured}
+        rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
+        tokens = sum(self.gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
+        return Update(value, norm, rate, is_sound, tokens, means, seconds)
+
+    def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
+        """Clip the gradients and step; a step whose loss or gradient is not finite is left out.
+
+        A gradient that is NaN would turn every weight that it reaches into NaN, for good.
+        """
+        assert self._optimizer is not None, "call start() first"
+        set_rate(self._optimizer, self._settings, step - 1, self._total_steps, self._part)
+        norm = float(self.accelerator.clip_grad_norm_(self._scorer.parameters(), self._settings.max_grad_norm))
+        bad = not (torch.isfinite(torch.tensor(loss)) and torch.isfinite(torch.tensor(norm)))
+        is_sound = not self.in_any_process(bad)
+        if is_sound:
+            self._optimizer.step()
+        self.model.zero_grad(set_to_none=True)
+        return norm, is_sound
+
+    @torch.no_grad()
+    def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
+        """See `Learner`."""
+        batches, totals = self._laid_out(micro_batches, loss)
+        value, sums = 0.0, _Sums()
+        was_training = self.model.training
+        self.model.eval()
+        for batch in batches:
+            summand, figures = loss(Scores(*self._scorer(batch, loss.needs_entropy)), batch)
+            value += float(summand)
+            sums.add(figures)
+        self.model.train(was_training)
+        return {"loss": sum(self.gather(value)), **_Sums.of(self.gather(sums.values)).means(loss.count(totals))}
+
+    def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[Batch], Totals]:
+        """Micro-batches as tensors, the same number of them in every process."""
+        token_counts = [[int(sum(example.loss_mask[1:])) for example in batch] for batch in micro_batches]
+        sizes = self.gather((len(micro_batches), sum(map(sum, token_counts)), sum(map(len, token_counts))))
+        totals = Totals(sum(tokens for _, tokens, _ in sizes), sum(rows for *_, rows in sizes))
+        device, pad = self.accelerator.device, self.codec.pad_id
+        batches = [
+            Batch.of(examples, loss.token_weights(counts, totals), pad, device)
+            for examples, counts in zip(micro_batches, token_counts, strict=True)
+        ]
+        missing = max(1, *(count for count, *_ in sizes)) - len(batches)
+        return batches + [Batch.of([FILLER], [0.0], pad, device) for _ in range(missing)], totals
+
+    @torch.no_grad()
+    def _add_reference(self, batches: Sequence[Batch]) -> None:
+        """Score all batches with the weights of the start."""
+        with self._start_weights(), self._training_mode(dropout=False):
+            for batch in batches:
+                batch.reference_logprobs = self._scorer(batch)[0]
+
+    @torch.no_grad()
+    def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
+        """KL divergence of the policy from its start in nats a token, estimated on some rows of the step."""
+        rows = [example for examples in micro_batches for example in examples]
+        most = _MANY_ROWS if sum(weight.numel() for weight in self._start) <= _FEW_WEIGHTS else _FEW_ROWS
+        some = rows[:: max(1, len(rows) // most)][:most] or [FILLER]
+        batch = Batch.of(some, [0.0] * len(some), self.codec.pad_id, self.accelerator.device)
+        with self._training_mode(dropout=False):
+            policy = self._scorer(batch)[0]
+            with self._start_weights():
+                start = self._scorer(batch)[0]
+        sums = self.gather((float(kl_estimate(start - policy).sum()), len(policy)))
+        total, count = (sum(column) for column in zip(*sums, strict=True))
+        return float(total / max(1, count))
+
+    @contextmanager
+    def _start_weights(self) -> Iterator[None]:
+        """The model with the weights of its start, for a while; works on the shards of each process."""
+        assert self._start, "call remember_start() before the first step"
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        for place, weight in enumerate(self._trained()):
+            current = weight.clone()
+            weight.copy_(self._start[place])
+            self._start[place] = current
+
+    def _trained(self) -> list[Tensor]:
+        """Trained weights; of sharded ones the part of this process."""
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        return [weight.to_local() if hasattr(weight, "to_local") else weight for weight in weights]
+
+    @contextmanager
+    def _training_mode(self, *, dropout: bool) -> Iterator[None]:
+        """The model in training mode, which gradient checkpointing asks for, with or without dropout."""
+        was_training = self.model.training
+        self.model.train()
+        if not dropout:
+            for module in self.model.modules():
+                if isinstance(module, nn.Dropout):
+                    module.eval()
+        try:
+            yield
+        finally:
+            self.model.train(was_training)
+
+    @contextmanager
+    def _seeded(self, step: int) -> Iterator[None]:
+        """Dropout that depends on seed, step and process alone, so that a resumed training drops the same."""
+        device = self.accelerator.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed((self._seed << 20) + (step << 8) + self.accelerator.process_index)
+            yield
+
+    @contextmanager
+    def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
+        """See `Learner`."""
+        device = self.model.device.type
+        # A processor is slower in bfloat16 at products of one token a row.
+        with torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu"):
+            yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
+
+    def save_checkpoint(self, directory: Path) -> None:
+        """See `Learner`."""
+        assert self._optimizer is not None, "call start() first"
+        if self.is_sharded:
+            save_shards({"model": get_model_state_dict(self.model)}, checkpoint_id=directory / SHARDS)
+            state = get_optimizer_state_dict(self._scorer, self._plain_optimizer)
+            save_shards({"optimizer": state}, checkpoint_id=directory / _OPTIMIZER_SHARDS)
+            if self.accelerator.is_main_process:
+                self.model.config.save_pretrained(directory)
+                self.codec.tokenizer.save_pretrained(directory)
+        elif self.accelerator.is_main_process:
+            save_model(self.model, self.codec, directory)
+            torch.save(self._optimizer.state_dict(), directory / _OPTIMIZER)
+        self.wait()
+
+    def load_checkpoint(self, directory: Path) -> None:
+        """See `Learner`."""
+        assert self._optimizer is not None, "call start() first"
+        if not self.is_sharded:
+            load_weights(self.model, directory)
+            state = torch.load(directory / _OPTIMIZER, map_location="cpu", weights_only=True)
+            self._optimizer.load_state_dict(state)
+            return
+        weights = {"model": get_model_state_dict(self.model)}
+        load_shards(weights, checkpoint_id=directory / SHARDS)
+        set_model_state_dict(self.model, weights["model"])
+        state = {"optimizer": get_optimizer_state_dict(self._scorer, self._plain_optimizer)}
+        load_shards(state, checkpoint_id=directory / _OPTIMIZER_SHARDS)
+        set_optimizer_state_dict(self._scorer, self._plain_optimizer, state["optimizer"])
+
+    def save_model(self, directory: Path) -> None:
+        """See `Learner`."""
+        whole = None
+        if self.is_sharded:
+            whole = get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        if self.accelerator.is_main_process:
+            save_model(self.model, self.codec, directory, whole)
+        self.wait()
+
+    def load_model(self, directory: Path) -> None:
+        """See `Learner`."""
+        load_weights(self.model, directory)
+
+    @property
+    def _plain_optimizer(self) -> Optimizer:
+        """The optimizer inside accelerate's wrapper, which torch's functions on optimizers want."""
+        optimizer: Any = self._optimizer
+        return optimizer.optimizer  # type: ignore[no-any-return]
+
+    def wait(self) -> None:
+        """See `Learner`."""
+        self.accelerator.wait_for_everyone()
+
+    def in_any_process(self, flag: bool) -> bool:
+        """See `Learner`."""
+        return any(self.gather(flag))
+
+    def gather(self, value: Any) -> list[Any]:
+        """See `Learner`."""
+        if self.accelerator.num_processes == 1:
+            return [value]
+        found: list[Any] = [None] * self.accelerator.num_processes
+        torch.distributed.all_gather_object(found, value)
+        return found
+
+
+class TorchWeights:
+    """Trainable weights of a torch module, tied ones once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the current weights."""
+        save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path, dict(metadata))
+
+    @torch.no_grad()
+    def load(self, path: Path) -> None:
+        """Take the weights of a file."""
+        stored = load_file(path)
+        for name, weight in self._named():
+            weight.copy_(stored[name])
+
+    @torch.no_grad()
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Take start + alpha x (end - start) of the weights of two files."""
+        first, last = load_file(start), load_file(end)
+        for name, weight in self._named():
+            a, b = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
+            weight.copy_(torch.lerp(a, b, alpha))
+
+    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
+
+
+class _Sums:
+    """Figures of micro-batches, added up; of those that end in `/max` the largest."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, every: Sequence[Mapping[str, float]]) -> _Sums:
+        """The sums of several processes."""
+        whole = cls()
+        for values in every:
+            whole.add(values)
+        return whole
+
+    def add(self, figures: Mapping[str, Tensor | float]) -> None:
+        for name, figure in figures.items():
+            value = float(figure)
+            before = self.values.get(name)
+            if before is None:
+                self.values[name] = value
+            else:
+                self.values[name] = max(before, value) if name.endswith("/max") else before + value
+
+    def means(self, count: int) -> dict[str, float]:
+        """Sums over their number; without any, ratios are 1 and all else 0."""
+        return {name: value if name.endswith("/max") else value / max(1, count) for name, value in self.values.items()}

@@ -1,0 +1,207 @@
+"""The frame around the steps of a training: metrics, progress, Ctrl-C, bad steps, checkpoints.
+
+    loop = TrainingLoop(learner, run, "sft", directory, stop=stop)
+    done, state = loop.restore()
+    for step in range(done + 1, total + 1):
+        update = learner.update(batches_of(step), loss, step)
+        if loop.after(step, total, update, state={...}):
+            break
+
+A checkpoint holds all that a resume needs: weights, optimizer, and the `state` given here. Whatever is random in a step
+depends on the seed and the step alone, so a training resumed from a checkpoint ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from wordle_rl.runs import Run, RunError, is_number
+from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.runs.trackers import Tracker
+from wordle_rl.train.checkpoints import checkpoint_path, complete_checkpoint, last_checkpoint, step_of, stored_state
+from wordle_rl.train.interrupt import StopRequest
+from wordle_rl.train.learner import Learner, Update
+
+MAX_BAD_STEPS = 5
+"""Steps in a row with a loss or gradient that is not finite, after which a training stops."""
+
+
+class TrainingLoop:
+    """One training's log and checkpoints; every process has one, the first writes.
+
+    Args:
+        learner: What is trained.
+        run: Gets the metrics.
+        stage: Name of the training in metrics.jsonl.
+        directory: Of the stage; checkpoints lie in `checkpoints` below it.
+        stop: Set once the user wants to stop.
+        progress: Called after every step.
+        headline: Metrics that progress shows.
+        logging_steps: Metrics are means over this many steps.
+        trackers: Get the metrics, too.
+        write: Takes the metrics of a step in place of metrics.jsonl and trackers.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        run: Run,
+        stage: str,
+        directory: Path,
+        *,
+        stop: StopRequest,
+        progress: ProgressCallback | None = None,
+        headline: Sequence[str] = ("loss",),
+        logging_steps: int = 1,
+        trackers: Sequence[Tracker] = (),
+        write: Callable[[int, dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.learner, self.run, self.stage, self.stop = learner, run, stage, stop
+        self.checkpoints = directory / "checkpoints"
+        self.remark = ""
+        """Shown beside the progress."""
+        self._progress, self._headline, self._logging_steps = progress, headline, logging_steps
+        self._trackers, self._write = trackers, write or self.write
+        self._started = time.perf_counter()
+        self._pending: list[tuple[Update, Mapping[str, float]]] = []  # steps that are not logged yet
+        self._bad_in_a_row = 0
+        self._num_tokens = 0
+        self._note = ""
+
+    def restore(self) -> tuple[int, dict[str, Any]]:
+        """Load the newest checkpoint; the steps done by then and the stored state, (0, {}) without any."""
+        found = last_checkpoint(self.checkpoints)
+        if found is None:
+            return 0, {}
+        self.learner.load_checkpoint(found)
+        state = stored_state(found)
+        self._num_tokens = state.pop("num_tokens", 0)
+        return step_of(found), state
+
+    def after(
+        self,
+        step: int,
+        total: int,
+        update: Update,
+        numbers: Mapping[str, float] | None = None,
+        *,
+        save: bool = False,
+        state: Callable[[], Mapping[str, Any]] = dict,
+    ) -> bool:
+        """Log a step, report progress, and save a checkpoint where one is due.
+
+        Args:
+            step: Steps done.
+            total: Steps of the training.
+            update: Outcome of the step.
+            numbers: Further metrics of it.
+            save: A checkpoint is due.
+            state: Returns what a resume needs besides weights and optimizer.
+
+        Returns:
+            True if the user wants to stop: a checkpoint is saved.
+
+        Raises:
+            RunError: After too many bad steps in a row, or if a checkpoint cannot be written.
+        """
+        self._pending.append((update, numbers or {}))
+        self._num_tokens += update.num_tokens
+        self._bad_in_a_row = 0 if update.is_sound else self._bad_in_a_row + 1
+        self._report(step, total, update, numbers or {})
+        # All processes stop at the same step.
+        stopping = self.learner.in_any_process(self.stop.wanted)
+        gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
+        save = save or stopping or (gives_up and last_checkpoint(self.checkpoints) is None)
+        # A step with a checkpoint is logged, so that a resumed training logs the same means as one never stopped.
+        if step % self._logging_steps == 0 or step == total or save or gives_up:
+            self._log(step)
+        if save and (self._bad_in_a_row == 0 or step == total or gives_up):
+            self._save(step, state())
+        if gives_up:
+            section = "sft" if self.stage == "sft" else "rl"
+            raise RunError(
+                f"{self.stage} stopped at step {step}: loss or gradient were not finite in {self._bad_in_a_row} steps "
+                f"in a row; the last good weights are in {last_checkpoint(self.checkpoints) or 'no checkpoint'}; lower "
+                f"{section}.optimizer.learning_rate or set {section}.precision to fp32 in a new run"
+            )
+        return stopping
+
+    def write(self, step: int, numbers: Mapping[str, Any]) -> None:
+        """Append a row to metrics.jsonl, and give its numbers to the trackers."""
+        if not is_first():
+            return
+        seconds = round(time.perf_counter() - self._started, 3)
+        self.run.append("metrics.jsonl", {"stage": self.stage, "step": step, "seconds": seconds, **numbers})
+        for tracker in self._trackers:
+            tracker.log(step, {name: value for name, value in numbers.items() if is_number(value)})
+
+    def _report(self, step: int, total: int, update: Update, numbers: Mapping[str, float]) -> None:
+        if self._progress is None or not is_first():
+            return
+        known = {"loss": update.loss, **update.figures, **numbers}
+        shown = [f"{name} {known[name]:.3f}" for name in self._headline if math.isfinite(known.get(name, math.nan))]
+        self._note = ", ".join(shown) or self._note
+        self._progress(step, total, ", ".join(note for note in (self._note, self.remark) if note))
+
+    def _log(self, step: int) -> None:
+        """Write means over the steps since the last row; skipped steps have no part in them."""
+        sound = [(update, numbers) for update, numbers in self._pending if update.is_sound]
+        last, _ = self._pending[-1]
+        values: dict[str, list[float]] = defaultdict(list)
+        for update, numbers in sound or self._pending:
+            for name, value in {"loss": update.loss, **update.figures, **numbers}.items():
+                values[name].append(value)
+        row: dict[str, Any] = {name: statistics.fmean(found) for name, found in values.items()}
+        row |= {"grad_norm": last.grad_norm, "learning_rate": last.learning_rate, "num_tokens": self._num_tokens}
+        lost = sorted(name for name, value in row.items() if not math.isfinite(value))
+        row = {name: value for name, value in row.items() if name not in lost}
+        if skipped := len(self._pending) - len(sound):
+            row["skipped_steps"] = skipped
+            lost = sorted({*lost, "loss"}) if not sound else lost
+        if not sound:
+            row.pop("loss", None)
+        if lost:
+            row["not_finite"] = lost
+        if (resident := resident_memory_gib()) is not None:
+            row["resident_memory_gib"] = round(resident, 3)
+        self._pending = []
+        self._write(step, row)
+
+    def _save(self, step: int, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint, and remove older ones.
+
+        Raises:
+            RunError: If it cannot be written.
+        """
+        target = checkpoint_path(self.checkpoints, step)
+        if last_checkpoint(self.checkpoints) == target:
+            return
+        try:
+            if is_first():
+                shutil.rmtree(target, ignore_errors=True)  # what a kill left of it
+                target.mkdir(parents=True)
+            self.learner.wait()
+            self.learner.save_checkpoint(target)
+            if is_first():
+                complete_checkpoint(target, {**state, "num_tokens": self._num_tokens})
+        except RunError:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        except (OSError, SafetensorError, RuntimeError) as error:  # torch and MLX report a full disk by a RuntimeError
+            shutil.rmtree(target, ignore_errors=True)
+            first_line = str(error).strip().split("\n")[0]
+            raise RunError(f"cannot save checkpoint {target}: {first_line}; free space and run again") from error
+        self.learner.wait()
+        if is_first():
+            self.run.on_checkpoint(target, f"{self.stage} step {step}")

@@ -1,0 +1,354 @@
+"""The losses. Each is a function of log-probabilities, and each learns from tokens that stand in games.
+
+    algorithm            rows come from            a token's part in the loss
+    SFT                  teacher's games           -log p
+    expert iteration     own games, filtered       -log p
+    hindsight labels     own boards                -log p of the label
+    distillation         own boards                -sum_v teacher(v) log p(v)
+    GRPO                 own games                 -min(ratio A, clip(ratio) A) + beta KL
+    DPO                  own pairs                 logistic of the difference of two replies
+
+N is the number of trained tokens of a micro-batch, laid end to end; `rows`, shape (N,), says which row each stands in.
+A step is cut into micro-batches and over processes, so a token's share of the step's loss is fixed beforehand
+(`token_weights`): summed over all of them, the losses are the loss of the step.
+
+A loss is a value (`CrossEntropy`, `PolicyLoss`, `PreferenceLoss`) that every `Learner` takes. Called, it computes in
+torch; the learner on MLX reads the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+if TYPE_CHECKING:
+    from wordle_rl.train.batch import Batch
+    from wordle_rl.train.logprobs import Scores
+
+Aggregation = Literal["dapo", "grpo", "dr_grpo"]
+Figures = dict[str, Tensor]
+"""Sums over the tokens of a micro-batch by name; those that end in `/max` are maxima."""
+
+
+# --- functions of log-probabilities ---
+
+
+def cross_entropy(logprobs: Tensor, weights: Tensor) -> Tensor:
+    """Weighted negative log-likelihood.
+
+    Args:
+        logprobs: Of each token, shape (N,). For a distribution as target, its expectation: sum_v target(v) log p(v).
+        weights: Of each token, shape (N,).
+    """
+    return -(weights * logprobs).sum()
+
+
+def policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    weights: Tensor,
+    *,
+    epsilon: float = 0.2,
+    epsilon_high: float = 0.28,
+    rows: Tensor | None = None,
+    reference_logprobs: Tensor | None = None,
+    beta: float = 0.0,
+) -> tuple[Tensor, Figures]:
+    """The clipped policy-gradient loss with a KL penalty.
+
+    Args:
+        logprobs: Of each sampled token under the policy, shape (N,), with gradient.
+        old_logprobs: Under the weights that the ratio is taken to, shape (N,). Where the games are trained on once and
+            right away these are `logprobs.detach()`: the ratio is 1, and its gradient that of the log-probability.
+        advantages: Shape (N,).
+        weights: Shape (N,), see `token_weights`.
+        epsilon: Lower clip range.
+        epsilon_high: Upper clip range; larger than the lower one, so that rare tokens can gain (DAPO).
+        rows: Given: one ratio for each row, the geometric mean of its tokens' (GSPO). Shape (N,).
+        reference_logprobs: Under the reference, shape (N,); None: no penalty.
+        beta: Weight of the penalty.
+
+    Returns:
+        The loss, and sums for logging.
+
+    Source: PPO's clip, arXiv:1707.06347; GRPO, arXiv:2402.03300; DAPO, arXiv:2503.14476; GSPO, arXiv:2507.18071.
+    """
+    log_ratio = logprobs - old_logprobs  # (N,)
+    if rows is not None:
+        log_ratio = row_means(log_ratio, rows)[rows]
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
+    # The smaller of both: clipping takes away what a token could still gain, never what it has to lose.
+    losses = -torch.minimum(ratio * advantages, clipped * advantages)
+    still = ratio.detach()
+    figures = {
+        "clip_ratio/low_mean": ((still < 1 - epsilon) & (advantages < 0)).sum(),
+        "clip_ratio/high_mean": ((still > 1 + epsilon_high) & (advantages > 0)).sum(),
+    }
+    if beta and reference_logprobs is not None:
+        divergence = kl_estimate(reference_logprobs - logprobs)
+        # Tokens are drawn by the old weights. The factor `ratio` makes the gradient that of KL(policy || reference);
+        # without it k3's gradient has the right sign alone.
+        losses = losses + beta * ratio * divergence
+        figures["kl"] = divergence.detach().sum()
+    return (weights * losses).sum(), figures
+
+
+def kl_estimate(log_ratio: Tensor) -> Tensor:
+    """Estimates of KL(q || p) at tokens drawn from q, given log p - log q; never negative, same shape.
+
+    Source: k3 of Schulman, "Approximating KL divergence", 2020.
+
+    Examples:
+        >>> kl_estimate(torch.tensor([0.0]))
+        tensor([0.])
+    """
+    return log_ratio.exp() - 1 - log_ratio
+
+
+def truncated_importance(policy_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
+    """Importance ratios of training over sampling, cut at `cap`, without gradient; same shape.
+
+    A sampler with other kernels or another precision draws from a slightly different policy. A positive factor on the
+    advantage is the same factor on the token's loss, so advantages are multiplied by this.
+
+    Source: truncated importance sampling, Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy
+    RL training".
+    """
+    return (policy_logprobs - sampler_logprobs).detach().exp().clamp(max=cap)
+
+
+def preference_loss(log_ratios: Tensor, *, beta: float, kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid") -> Tensor:
+    """Loss of each pair of replies to one prompt.
+
+    Args:
+        log_ratios: log p(reply) - log reference(reply) of the chosen and the rejected reply, shape (pairs, 2); for
+            `ipo` means over the reply's tokens, otherwise sums.
+        beta: Strength of the implicit KL constraint.
+        kind: `sigmoid` (DPO), `hinge` (SLiC) or `ipo`.
+
+    Returns:
+        Shape (pairs,).
+
+    Source: DPO, arXiv:2305.18290; SLiC, arXiv:2305.10425; IPO, arXiv:2310.12036.
+    """
+    margin = log_ratios[:, 0] - log_ratios[:, 1]  # (pairs,)
+    if kind == "hinge":
+        return (1 - beta * margin).clamp(min=0)
+    if kind == "ipo":
+        return (margin - 1 / (2 * beta)).square()
+    return -logsigmoid(beta * margin)
+
+
+def row_sums(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
+    """Sum of the values of each row, shape (rows,)."""
+    count = num_rows if num_rows is not None else int(rows.max()) + 1 if len(rows) else 0
+    return values.new_zeros(count).index_add(0, rows, values)
+
+
+def row_means(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
+    """Mean of the values of each row, shape (rows,); 0 for rows without any."""
+    return row_sums(values, rows, num_rows) / row_sums(torch.ones_like(values), rows, num_rows).clamp(min=1)
+
+
+# --- losses as values, which learners take ---
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Size of a step over all micro-batches and processes."""
+
+    num_tokens: int
+    """Tokens that are trained on."""
+    num_rows: int
+
+
+class Loss(Protocol):
+    """A loss of a step."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """True if it takes the log-probabilities under the weights that training began with."""
+
+    @property
+    def dropout(self) -> bool:
+        """False if tokens must be scored as they were sampled, without dropout."""
+
+    @property
+    def needs_entropy(self) -> bool:
+        """True if the policy's entropy is among its figures."""
+
+    def count(self, totals: Totals) -> int:
+        """The number that its sums are divided by to give means."""
+
+    def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
+        """Weight of a trained token of each row, given how many each row has."""
+
+    def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
+        """The summand of a micro-batch, and sums for logging."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEntropy:
+    """Mean over the tokens of the step: SFT, expert iteration, hindsight labels, distillation."""
+
+    needs_reference = False
+    needs_entropy = False
+    dropout = True
+
+    def count(self, totals: Totals) -> int:
+        """Tokens of the step."""
+        return totals.num_tokens
+
+    def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
+        """1 / tokens of the step."""
+        return [1 / max(1, totals.num_tokens)] * len(row_tokens)
+
+    def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
+        """The summand of a micro-batch."""
+        return cross_entropy(scores.logprobs, batch.weights), {"mean_token_accuracy": scores.right.sum()}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLoss:
+    """GRPO's loss of games that the policy has just played.
+
+    Attributes:
+        aggregation: How tokens are weighed, see `token_weights`.
+        longest: Most trained tokens of a row, by which `dr_grpo` divides.
+        epsilon: Lower clip range.
+        epsilon_high: Upper clip range.
+        beta: Weight of the KL penalty to the start.
+        by_sequence: One ratio for each row (GSPO).
+        importance_cap: Cap of the truncated importance ratio to the sampler; 0: advantages are not corrected.
+    """
+
+    aggregation: Aggregation = "dapo"
+    longest: int = 1
+    epsilon: float = 0.2
+    epsilon_high: float = 0.28
+    beta: float = 0.0
+    by_sequence: bool = False
+    importance_cap: float = 0.0
+
+    needs_entropy = True
+    dropout = False
+
+    @property
+    def needs_reference(self) -> bool:
+        """True with a KL penalty."""
+        return self.beta > 0
+
+    def count(self, totals: Totals) -> int:
+        """Tokens of the step."""
+        return totals.num_tokens
+
+    def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
+        """Weight of a token of each row.
+
+            dapo     1 / tokens of the step              every token counts the same
+            grpo     1 / (tokens of its row x rows)      every game counts the same, so tokens of long games count less
+            dr_grpo  1 / (rows x longest)                a constant, so a loss does not shrink with length
+
+        Source: DAPO, arXiv:2503.14476; GRPO, arXiv:2402.03300; Dr. GRPO, arXiv:2503.20783.
+
+        Examples:
+            >>> [round(weight, 3) for weight in PolicyLoss("grpo").token_weights([2, 1], Totals(3, 2))]
+            [0.25, 0.5]
+        """
+        if self.aggregation == "dapo":
+            return [1 / max(1, totals.num_tokens)] * len(row_tokens)
+        if self.aggregation == "dr_grpo":
+            return [1 / (totals.num_rows * self.longest)] * len(row_tokens)
+        return [1 / (count * totals.num_rows) if count else 0.0 for count in row_tokens]
+
+    def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
+        """The summand of a micro-batch.
+
+        Every batch is trained on once, by the weights that played it, so the ratio is taken to the policy itself.
+        """
+        policy = scores.logprobs.detach()
+        advantages = batch.advantages
+        assert advantages is not None
+        assert batch.sampler_logprobs is not None
+        if self.importance_cap:
+            advantages = advantages * truncated_importance(policy, batch.sampler_logprobs, self.importance_cap)
+        loss, figures = policy_loss(
+            scores.logprobs,
+            policy,
+            advantages,
+            batch.weights,
+            epsilon=self.epsilon,
+            epsilon_high=self.epsilon_high,
+            rows=batch.rows if self.by_sequence else None,
+            reference_logprobs=batch.reference_logprobs,
+            beta=self.beta,
+        )
+        return loss, {**figures, **mismatch_figures(policy, batch.sampler_logprobs), "entropy": scores.entropies.sum()}
+
+
+def mismatch_figures(policy_logprobs: Tensor, sampler_logprobs: Tensor) -> Figures:
+    """How far the sampler is from the policy in training, as sums over tokens.
+
+    Both compute with the same weights, so only rounding, other kernels or a wrong sampler make them differ.
+
+    Returns:
+        `importance_ratio/mean` and `/max` (probability in training over that in sampling), and `sampler_kl`, the KL
+        divergence of the sampler from the policy in nats a token.
+    """
+    log_ratio = (policy_logprobs - sampler_logprobs).float()
+    ratio = log_ratio.exp()
+    return {
+        "importance_ratio/mean": ratio.sum(),
+        "importance_ratio/max": ratio.max() if len(ratio) else ratio.new_zeros(()),
+        "sampler_kl": kl_estimate(log_ratio).sum(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceLoss:
+    """DPO's loss; rows 2i and 2i + 1 of a micro-batch are the chosen and the rejected reply of pair i.
+
+    Attributes:
+        beta: Strength of the implicit KL constraint.
+        kind: Loss of a pair.
+        sft_weight: Weight of the likelihood of the chosen replies, so that it does not fall with the rejected
+            (arXiv:2404.19733).
+    """
+
+    beta: float = 0.1
+    kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
+    sft_weight: float = 0.0
+
+    needs_reference = True
+    needs_entropy = False
+    dropout = True
+
+    def count(self, totals: Totals) -> int:
+        """Pairs of the step."""
+        return totals.num_rows // 2
+
+    def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
+        """1 / pairs of the step, for every token of a pair."""
+        return [2 / totals.num_rows] * len(row_tokens)
+
+    def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
+        """The summand of a micro-batch."""
+        assert batch.reference_logprobs is not None
+        per_row = row_means if self.kind == "ipo" else row_sums
+        log_ratios = per_row(scores.logprobs - batch.reference_logprobs, batch.rows, batch.num_rows).view(-1, 2)
+        losses = preference_loss(log_ratios, beta=self.beta, kind=self.kind)  # (pairs,)
+        share = batch.weights[0] if len(batch.weights) else 0.0
+        loss = share * losses.sum()
+        margins = self.beta * (log_ratios[:, 0] - log_ratios[:, 1]).detach()
+        figures = {"rewards/margins": margins.sum(), "rewards/accuracies": (margins > 0).float().sum()}
+        if self.sft_weight:
+            chosen = row_means(scores.logprobs, batch.rows, batch.num_rows)[::2]  # (pairs,)
+            loss = loss - self.sft_weight * share * chosen.sum()
+        return loss, figures

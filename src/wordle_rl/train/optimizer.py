@@ -1,0 +1,130 @@
+"""Optimizers over a model's parameters, their learning rate schedules, and the precision of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from wordle_rl.config import OptimizerSettings, Precision
+from wordle_rl.models.adapters import adapters_to_float32
+from wordle_rl.models.device import autocasts_to_bf16
+from wordle_rl.train.muon import GroupedMuon
+
+Part = tuple[int, int]
+"""Number of a part of a schedule, from 0, and how many equal parts it has."""
+
+
+def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
+    """The optimizer of these settings over the trainable parameters; those of 4-bit models are made float32."""
+    adapters_to_float32(model)
+    if settings.name == "muon":
+        return MuonWithAdamW(model, settings)
+    return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
+
+
+def set_rate(
+    optimizer: Optimizer, settings: OptimizerSettings, step: int, total_steps: int, part: Part = (0, 1)
+) -> float:
+    """Set the learning rate of the step after `step` steps, and return that of the first parameter group.
+
+    Args:
+        optimizer: Changed in place.
+        settings: The schedule.
+        step: Steps done.
+        total_steps: Steps of this part of the schedule.
+        part: The part of the schedule that this training is.
+    """
+    number, parts = part
+    factor = rate_factor(settings, number * total_steps + step, parts * total_steps)
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
+    return float(optimizer.param_groups[0]["lr"])
+
+
+def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW:
+    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
+
+
+def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
+    """The learning rate at a step as a fraction of its peak, 0 to 1.
+
+    Examples:
+        >>> fast = OptimizerSettings(warmup_fraction=0.0, schedule="stable_decay")
+        >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
+        [1.0, 1.0, 0.51, 0.04]
+    """
+    warmup = settings.warmup_steps or round(settings.warmup_fraction * total_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "linear":
+        return 1.0 - done
+    if settings.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(done * math.pi))
+    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)
+
+
+def wants_bf16(precision: Precision) -> bool:
+    """True if to train under bfloat16 autocast; `auto` asks the device."""
+    if precision != "auto":
+        return precision == "bf16"
+    return autocasts_to_bf16()
+
+
+class MuonWithAdamW(Optimizer):
+    """Muon for the weight matrices inside the layers, AdamW for embeddings, the head, norms and biases.
+
+    Callers see one optimizer: the parameter groups of both, one state dict, one step. With adapters there may be no
+    parameters for AdamW.
+    """
+
+    def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:
+        words: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+        if isinstance(head := getattr(model, "get_output_embeddings", lambda: None)(), nn.Module):
+            words.append(head)
+        of_words = {id(parameter) for module in words for parameter in module.parameters()}
+        matrices: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                (matrices if parameter.ndim == 2 and id(parameter) not in of_words else rest).append(parameter)
+        self._parts: list[Optimizer] = []
+        if matrices:
+            muon = GroupedMuon(
+                matrices,
+                lr=settings.muon_learning_rate,
+                momentum=0.95,
+                weight_decay=settings.weight_decay,
+                dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
+            )
+            self._parts.append(muon)
+        if rest:
+            self._parts.append(_adamw(rest, settings))
+        super().__init__([*matrices, *rest], {})
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
+        """One step of both parts."""
+        if closure is not None:
+            raise ValueError("MuonWithAdamW takes no closure")
+        for part in self._parts:
+            part.step()
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both parts' states."""
+        return {"parts": [part.state_dict() for part in self._parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore both parts."""
+        for part, state in zip(self._parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self._parts for group in part.param_groups]

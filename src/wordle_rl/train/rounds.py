@@ -1,0 +1,373 @@
+"""Training by rounds: the policy plays, a method chooses from its games what to learn, the learner learns it.
+
+    for round in rounds:
+        games = play(policy, starts)               # groups that share a secret and a start
+        rows, numbers = method.choose(games)       # expert_iteration.py, hindsight.py, dpo.py, distill.py
+        fit(learner, rows)                         # as SFT does, or on pairs
+
+After playing, a round stores its rows; after training, its model and record. An interrupted training therefore resumes
+inside the round in which it stopped.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, Unpack
+
+from wordle_rl.config import RoundTraining, SFTSettings, seed_after
+from wordle_rl.data.dataset import Example
+from wordle_rl.rollout import Trajectory, groups_of, play
+from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
+from wordle_rl.runs.distributed import check_alone
+from wordle_rl.runs.logs import rewind
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.trackers import opened_trackers
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.train.checkpoints import STATE_FILE, drop_checkpoints
+from wordle_rl.train.games import GameSetup, Scored, check_some_played, group_rows, measured
+from wordle_rl.train.groups import OpenPolicy
+from wordle_rl.train.initial_states import GroupStarts, record_secrets
+from wordle_rl.train.interrupt import StopRequest, held_interrupt
+from wordle_rl.train.learner import Learner
+from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loss import Loss
+from wordle_rl.train.replay import Replay
+from wordle_rl.train.sft import fit
+
+Row = dict[str, Any]
+"""Something to train on: fields of an `Example`, or of a pair."""
+
+Numbers = dict[str, float]
+
+
+class RoundOptions(TypedDict, total=False):
+    """Arguments that every training by rounds passes on.
+
+    Attributes:
+        seed: Seed of secrets, initial states and sampling; 0 if left out.
+        report_to: Experiment trackers.
+        progress: Called with games played, games in all, and a note.
+        on_saved: Called with the directory of the whole model, before checkpoints are removed.
+        open_policy: Opens the sampler that plays a round; the learner's own if left out.
+    """
+
+    seed: int
+    report_to: Sequence[str]
+    progress: ProgressCallback | None
+    on_saved: Callable[[Path], None] | None
+    open_policy: OpenPolicy | None
+
+
+@dataclass(frozen=True)
+class Round:
+    """The games of a round, by group, and the sampler that played them. Games that failed are not among them.
+
+    `number` counts from 1; `seed` differs from round to round.
+    """
+
+    number: int
+    groups: list[list[Scored]]
+    sampler: Sampler
+    seed: int
+
+
+class Method(Protocol):
+    """The part of a training by rounds that differs between algorithms."""
+
+    needs_reference: bool
+    """True if its loss compares with the weights that the first round begins with."""
+
+    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
+        """Training rows made of these games, and metrics; no rows: the round teaches nothing."""
+
+    def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
+        """Train on the rows, from the last checkpoint of the loop on; False if that was stopped before its end."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """State of the finished rounds that later ones need."""
+
+    rounds: int = 0
+    best_compliance: float | None = None
+    cumulative_wins: int = 0
+
+
+class Rounds:
+    """One training by rounds.
+
+    Args:
+        name: Name of the algorithm, of its stage, and of its model's directory.
+        learner: The policy.
+        setup: Words, prompts, training secrets, solver.
+        settings: Rounds, games, reward.
+        run: Where metrics, games, checkpoints and the model go.
+        outside_rate: Rate of secrets that are listed words outside the answers.
+        options: The rest.
+
+    Raises:
+        ConfigError: If several processes were launched.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        learner: Learner,
+        setup: GameSetup,
+        settings: RoundTraining,
+        run: Run,
+        *,
+        outside_rate: float = 0.0,
+        **options: Unpack[RoundOptions],
+    ) -> None:
+        check_alone(name)
+        self.name, self.learner, self.setup, self.settings, self.run = name, learner, setup, settings, run
+        self.codec, self.seed = learner.codec, options.get("seed", 0)
+        self._report_to, self._progress = tuple(options.get("report_to", ())), options.get("progress")
+        self._on_saved = options.get("on_saved")
+        self._open_policy = options.get("open_policy") or learner.policy
+        self._schedule = settings.reward.schedule()
+        self._starts = GroupStarts(
+            setup.words,
+            setup.prompter,
+            setup.secrets,
+            self.seed,
+            outside_rate=outside_rate,
+            prefixes=setup.prefixes_of(settings.starts),
+            given_starts=setup.given_starts,
+            starts_fraction=setup.starts_fraction,
+        )
+        self.directory = run.directory / name
+        self.checkpoints = self.directory / "checkpoints"
+        self.record = Record()
+
+    def replay(self, fraction: float, most: int) -> Replay:
+        """Teacher games for all rounds.
+
+        Args:
+            fraction: Fraction of teacher games among all games of a round, 0 to below 1.
+            most: The most own games of any round.
+
+        Raises:
+            RunError: If there are no traces to draw from.
+        """
+        rounds = self.settings.rounds
+        return Replay(self.learner.model, self.codec, self.setup, fraction, most, rounds, self.run, self.seed)
+
+    def train(self, method: Method) -> Path:
+        """Go through all rounds that are left and save the model to `<run>/<name>`.
+
+        Returns:
+            The model directory.
+
+        Raises:
+            KeyboardInterrupt: After Ctrl-C: at once while games are played, else once what there is has been saved.
+        """
+        with (
+            held_interrupt() as stop,
+            opened_trackers(self.run, self._report_to, self.name, self.directory, self.setup.prompter) as trackers,
+        ):
+            if method.needs_reference:
+                self.learner.remember_start()  # before the weights of a round are loaded
+            self._resume()
+            while self.record.rounds < self.settings.rounds and not stop.wanted:
+                number = self.record.rounds + 1
+                stored = self._stored(number)
+                if not stored.is_file():
+                    head, rows = self._play(method, number, stop)
+                    write_jsonl(stored, [head, *rows])
+                head, *rows = read_jsonl(stored)
+                started = time.perf_counter()
+                found = self._fit(method, rows, number, stop)
+                if found is None:
+                    break
+                numbers = {**head["numbers"], **found, "seconds/training": time.perf_counter() - started}
+                self._finish(Record(**head["record"]), numbers)
+                for tracker in trackers:
+                    tracker.log(number, numbers)
+        self.learner.save_model(self.directory)
+        if self._on_saved is not None:
+            self._on_saved(self.directory)
+        drop_checkpoints(self.checkpoints)
+        return self.directory
+
+    def _play(self, method: Method, number: int, stop: StopRequest) -> tuple[dict[str, Any], list[Row]]:
+        """Play the games of a round and choose what to learn from them."""
+        started = time.perf_counter()
+        seed = random.Random(f"{self.seed}:{number}").getrandbits(31)
+        with self._open_policy(self.settings.sampling, seed) as (sampler, max_prompt_tokens):
+            trajectories = self._trajectories(sampler, max_prompt_tokens, number, stop)
+            rubric = self._schedule.rubric(self.record.best_compliance)
+            groups = [
+                [Scored(t, rubric.score(t.transcript, self.setup.solver), ()) for t in group if t.error is None]
+                for group in groups_of(trajectories, self.settings.group_size)
+            ]
+            games = [game for group in groups for game in group]
+            failed = check_some_played(games, [t.error for t in trajectories if t.error is not None], f"round {number}")
+            self._log_samples(groups, number)
+            rows, chosen = method.choose(Round(number, groups, sampler, seed))
+        found = measured(games, self.setup.words)
+        compliance = max(found.means["format_compliance"], self.record.best_compliance or 0.0)
+        record = Record(number, compliance, self.record.cumulative_wins + found.num_wins)
+        numbers = {
+            **found.means,
+            "reward": statistics.fmean(game.reward.total for game in games),
+            "cumulative_wins": float(record.cumulative_wins),
+            **chosen,
+            **failed,
+            "seconds/play": time.perf_counter() - started,
+        }
+        return {"record": asdict(record), "numbers": numbers}, rows
+
+    def _fit(self, method: Method, rows: list[Row], number: int, stop: StopRequest) -> Numbers | None:
+        """Train on the rows of a round; the means of its steps' numbers, or None if that was stopped."""
+        logged: dict[str, list[float]] = {}
+
+        def write(_step: int, row: dict[str, Any]) -> None:
+            for name, value in row.items():
+                if name not in ("epoch", "num_tokens", "not_finite"):
+                    logged.setdefault(name, []).append(value)
+
+        def progress(step: int, steps: int, note: str) -> None:
+            self._report(self._games_until(number), f"round {number}: step {step} of {steps}, {note}")
+
+        if rows and not stop.wanted:
+            loop = TrainingLoop(
+                self.learner,
+                self.run,
+                self.name,
+                self.checkpoints / f"round-{number}-training",
+                stop=stop,
+                progress=progress,
+                write=write,
+            )
+            part = (self.record.rounds, self.settings.rounds)
+            if not method.fit(loop, rows, seed_after(self.seed, number), part):
+                return None
+        elif stop.wanted:
+            return None
+        return {
+            name: float(sum(values)) if name == "skipped_steps" else statistics.fmean(values)
+            for name, values in logged.items()
+        }
+
+    def _log_samples(self, groups: Sequence[list[Scored]], number: int) -> None:
+        """Write some games of a round, evenly spaced."""
+        rows = [(place, game) for place, group in enumerate(groups) for game in range(len(group))]
+        every = max(1, len(rows) // max(1, self.settings.sample_games))
+        for place, game in rows[::every][: self.settings.sample_games]:
+            row = group_rows(place, groups[place])[game]
+            self.run.append("games.jsonl", {"stage": self.name, "step": number - 1, **row})
+
+    def _trajectories(
+        self, sampler: Sampler, max_prompt_tokens: int | None, number: int, stop: StopRequest
+    ) -> list[Trajectory]:
+        rng = random.Random(f"{self.seed}:{number}:given")
+        drawn = self._starts.draw(self.settings.groups_per_round, number, rng=rng)
+        record_secrets(self.run, self.name, number - 1, 0, [start.secret for start in drawn])
+        starts = [start for start in drawn for _ in range(self.settings.group_size)]
+        done = (number - 1) * len(starts)
+
+        def count(*_: object) -> None:
+            nonlocal done
+            done += 1
+            self._report(done, f"round {number}: playing")
+            if stop.wanted:
+                raise KeyboardInterrupt
+
+        return play(
+            starts,
+            self.setup.words,
+            self.setup.prompter,
+            sampler,
+            max_prompt_tokens=max_prompt_tokens,
+            on_finished=count,
+        )
+
+    def _finish(self, record: Record, numbers: Numbers) -> None:
+        """Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory."""
+        directory = self.checkpoints / f"round-{record.rounds}"
+        self.learner.save_model(directory)
+        self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
+        write_json(directory / STATE_FILE, asdict(record))  # only now is the round finished, see `_resume`
+        self.record = record
+        for path in self.checkpoints.iterdir():
+            if path != directory:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        won = f"win_rate {numbers['win_rate']:.3f}" if "win_rate" in numbers else "no secret was an answer"
+        self._report(self._games_until(record.rounds), won)
+
+    def _resume(self) -> None:
+        """Take the weights and the record of the last finished round, if there is one.
+
+        What an unfinished round has logged and will log again is removed: all of it, or its training's part.
+        """
+        if number := rounds_done(self.checkpoints):
+            last = self.checkpoints / f"round-{number}"
+            self.learner.load_model(last)
+            self.record = Record(**read_object(last / STATE_FILE))
+        done, name = self.record.rounds, self.name
+        played = done + self._stored(done + 1).is_file()
+        games = {name: {self.name: played} for name in ("games.jsonl", "secrets.jsonl", LABELS_FILE)}
+        rewind(self.run.directory, {"metrics.jsonl": {name: done + 1}, **games})
+
+    def _stored(self, number: int) -> Path:
+        """File in which a round keeps its training rows, once its games are played."""
+        return self.checkpoints / f"round-{number}.jsonl"
+
+    def _report(self, games: int, note: str) -> None:
+        if self._progress is not None:
+            self._progress(games, self._games_until(self.settings.rounds), note)
+
+    def _games_until(self, number: int) -> int:
+        return number * self.settings.groups_per_round * self.settings.group_size
+
+
+def rounds_done(checkpoints: Path) -> int:
+    """The number of finished rounds that a training resumes after; 0 if it begins."""
+    finished = checkpoints.glob(f"round-*/{STATE_FILE}")
+    return max((int(path.parent.name.removeprefix("round-")) for path in finished), default=0)
+
+
+def fit_round(
+    loop: TrainingLoop,
+    items: Sequence[Sequence[Example]],
+    wanted: RoundTraining,
+    seed: int,
+    part: tuple[int, int],
+    loss: Loss | None = None,
+) -> bool:
+    """Train on what a round chose; False if that was stopped before its end.
+
+    The optimizer's state is new in each round, the schedule of its rate spans them all.
+
+    Args:
+        loop: Of the round.
+        items: What shares a batch: the rows of a game, or a pair. `batch_size` counts these.
+        wanted: Epochs, batch, optimizer.
+        seed: Seed of the batch order.
+        part: The round, as a part of the schedule.
+        loss: What to minimise; None: cross-entropy.
+    """
+    settings = SFTSettings(
+        epochs=wanted.epochs,
+        batch_size=wanted.batch_size,
+        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        optimizer=wanted.optimizer,
+        logging_steps=1,
+    )
+    return fit(loop, items, settings, loss=loss, seed=seed, part=part)
+
+
+def row_of(example: Example) -> Row:
+    """An example as a row of a round's file; `asdict` is slow here, as it copies every token."""
+    row: Row = {"token_ids": list(example.token_ids), "loss_mask": list(example.loss_mask)}
+    if example.soft_targets:
+        row["soft_targets"] = [[list(pair) for pair in target] for target in example.soft_targets]
+    return row

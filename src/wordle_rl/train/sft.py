@@ -1,0 +1,222 @@
+"""Supervised fine-tuning: the replies of a teacher's games are made likelier.
+
+    for step in steps:
+        batch = the next games                    # each once an epoch, similar lengths side by side
+        learner.update(batch, CrossEntropy())     # mean over the tokens of the replies alone
+
+Games arrive as token ids with exact masks (`data.dataset.encode_traces`), so no chat template is rendered here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+from wordle_rl.config import ConfigError, SFTSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.runs import VALIDATED, Run
+from wordle_rl.runs.distributed import is_first, num_processes, process_index
+from wordle_rl.runs.logs import rewind
+from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.trackers import opened_trackers
+from wordle_rl.train.checkpoints import drop_checkpoints, last_step
+from wordle_rl.train.interrupt import held_interrupt
+from wordle_rl.train.learner import Learner
+from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loss import CrossEntropy, Loss
+
+T = TypeVar("T")
+
+
+def train_sft(
+    learner: Learner,
+    examples: Sequence[Example],
+    settings: SFTSettings,
+    run: Run,
+    *,
+    validation: Sequence[Example] = (),
+    seed: int = 0,
+    report_to: Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+    on_saved: Callable[[Path], None] | None = None,
+) -> Path:
+    """Train on the examples and save the model to `<run>/sft`; an interrupted training resumes where it stopped.
+
+    Args:
+        learner: What is trained.
+        examples: Token sequences with loss masks.
+        settings: Batch, optimizer, how often to save and validate.
+        run: Where metrics, checkpoints and the model go.
+        validation: Games that are not trained on, whose loss is logged now and then. The weights that training ends
+            with are the same with and without.
+        seed: Seed of the batch order.
+        report_to: Experiment trackers.
+        progress: Called after every step.
+        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
+
+    Returns:
+        The model directory.
+
+    Raises:
+        ConfigError: If there are no examples.
+        RunError: If the loss is not finite for too many steps in a row.
+        KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
+    """
+    if not examples:
+        raise ConfigError("no games to train on; make more traces or relax the limits")
+    directory = run.directory / "sft"
+    if is_first():
+        rewind(run.directory, {"metrics.jsonl": {"sft": last_step(directory / "checkpoints") + 1}})
+    with held_interrupt() as stop, opened_trackers(run, report_to, "sft", directory) as trackers:
+        loop = TrainingLoop(
+            learner,
+            run,
+            "sft",
+            directory,
+            stop=stop,
+            progress=progress,
+            logging_steps=settings.logging_steps,
+            trackers=trackers,
+        )
+        fit(loop, [[example] for example in examples], settings, validation=validation, seed=seed)
+    learner.save_model(directory)
+    if is_first():
+        if on_saved is not None:
+            on_saved(directory)
+        drop_checkpoints(directory / "checkpoints")
+    return directory
+
+
+def fit(
+    loop: TrainingLoop,
+    items: Sequence[Sequence[Example]],
+    settings: SFTSettings,
+    *,
+    loss: Loss | None = None,
+    validation: Sequence[Example] = (),
+    seed: int = 0,
+    part: tuple[int, int] = (0, 1),
+) -> bool:
+    """Train on examples from the last checkpoint on; False if that was stopped before its end.
+
+    Args:
+        loop: Of the training.
+        items: What shares a batch: a game alone, the boards of a game, a pair. `batch_size` counts these.
+        settings: Batch, epochs, optimizer.
+        loss: What to minimise; None: cross-entropy.
+        validation: Games whose loss is logged now and then.
+        seed: Seed of the batch order.
+        part: The part of the learning rate's schedule that this training is.
+    """
+    lengths = [max(len(example.token_ids) for example in item) for item in items]
+    learner, plan, loss = loop.learner, Plan.of(lengths, settings, seed), loss or CrossEntropy()
+    learner.start(settings.optimizer, plan.total_steps, part)
+    done, _ = loop.restore()
+    epochs = _EpochModels(learner, loop.checkpoints.parent / "epochs", plan) if settings.save_each_epoch else None
+    if epochs is not None:
+        epochs.after(done)  # a kill may have come between the checkpoint of an epoch's last step and its model
+    held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batch_size)
+    for step, batches in plan.steps(done):
+        rows = [[example for item in batch for example in items[item]] for batch in batches]
+        update = learner.update(rows, loss, step)
+        save = settings.save_steps > 0 and step % settings.save_steps == 0
+        epoch = {"epoch": step / plan.steps_per_epoch}
+        stopping = loop.after(step, plan.total_steps, update, epoch, save=save)
+        if held_out and plan.validates(step, settings.validations_per_epoch):
+            figures = learner.evaluate(held_out[process_index() :: num_processes()], CrossEntropy())
+            loop.write(step, {f"{VALIDATED}{name}": value for name, value in figures.items()})
+        if epochs is not None:
+            epochs.after(step)
+        if stopping:
+            return step == plan.total_steps
+    return True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Order of the games of a training.
+
+    Attributes:
+        lengths: Tokens of each game, or other item.
+        batch_size: Items per batch and process.
+        batches_per_step: Batches per optimizer step.
+        epochs: Passes over all games.
+        seed: Of the order.
+    """
+
+    lengths: Sequence[int]
+    batch_size: int
+    batches_per_step: int
+    epochs: float
+    seed: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], settings: SFTSettings, seed: int) -> Plan:
+        """The plan of these settings."""
+        return cls(lengths, settings.batch_size, settings.gradient_accumulation_steps, settings.epochs, seed)
+
+    @property
+    def games_per_step(self) -> int:
+        """Games of an optimizer step, of all processes."""
+        return self.batch_size * self.batches_per_step * num_processes()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of a pass over all games."""
+        return math.ceil(len(self.lengths) / self.games_per_step)
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the training."""
+        return max(1, math.ceil(self.steps_per_epoch * self.epochs))
+
+    def steps(self, done: int) -> Iterator[tuple[int, list[list[int]]]]:
+        """The steps after `done`, each with its number, from 1, and the games of the batches of this process.
+
+        A step has the same games for any number of processes.
+        """
+        whole = self.games_per_step
+        for epoch in range(done // self.steps_per_epoch, math.ceil(self.total_steps / self.steps_per_epoch)):
+            order = self.order(epoch)
+            for place in range(self.steps_per_epoch):
+                step = epoch * self.steps_per_epoch + place + 1
+                if done < step <= self.total_steps:
+                    batches = _batches(order[place * whole : (place + 1) * whole], self.batch_size)
+                    yield step, batches[process_index() :: num_processes()]
+
+    def order(self, epoch: int) -> list[int]:
+        """All games, similar lengths side by side, in an order that depends on the seed and the epoch alone."""
+        generator = torch.Generator().manual_seed((self.seed << 16) + epoch)
+        order: list[int] = get_length_grouped_indices(list(self.lengths), self.games_per_step, generator=generator)
+        return order
+
+    def validates(self, step: int, per_epoch: int) -> bool:
+        """True if a validation falls on a step: evenly spaced over an epoch, and after the last step."""
+        if not per_epoch:
+            return False
+        done, before = (number * per_epoch // self.steps_per_epoch for number in (step, step - 1))
+        return done > before or step == self.total_steps
+
+
+class _EpochModels:
+    """Keeps the model of every finished epoch."""
+
+    def __init__(self, learner: Learner, directory: Path, plan: Plan) -> None:
+        self._learner, self._directory, self._plan = learner, directory, plan
+
+    def after(self, step: int) -> None:
+        """Save the model if an epoch ends with this step and its model is not there yet."""
+        epoch, rest = divmod(step, self._plan.steps_per_epoch)
+        target = self._directory / f"epoch-{epoch}"
+        if epoch and not rest and not target.is_dir():
+            self._learner.save_model(target)
+
+
+def _batches(items: Sequence[T], size: int) -> list[list[T]]:
+    return [list(items[first : first + size]) for first in range(0, len(items), size)]
