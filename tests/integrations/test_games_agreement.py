@@ -37,7 +37,7 @@ from agreement import (
     turn_rewards,
 )
 
-from wordle_rl.rl.advantages import CREDITS as ESTIMATORS
+from wordle_rl.train.advantages import CREDITS as ESTIMATORS
 from wordle_rl.rollout import mask_without_overlong
 
 
