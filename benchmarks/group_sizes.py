@@ -42,10 +42,11 @@ from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.models.loading import load_model
 from wordle_rl.report.html.charts import nice_ticks
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
 from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.learner import TorchLearner
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP = 640, 250, 46, 205, 34, 66
 
@@ -100,7 +101,7 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
     run = Run.create(directory, config, context.split)
     rows: list[dict[str, Any]] = []
     if size:
-        train_grpo(model, codec, setup_of(context, config), settings, run, seed=seed)
+        train_grpo(TorchLearner(model, codec), setup_of(context, config), settings, run, seed=seed)
         rows = list(read_jsonl(directory / "metrics.jsonl"))
     won = {
         part: greedy_wins(TransformersSampler(model, codec, settings.sampling.greedy(), seed), context, words)
@@ -134,8 +135,7 @@ def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, fl
         with tempfile.TemporaryDirectory() as directory:
             run = Run.create(Path(directory) / "run", config, context.split)
             train_grpo(
-                model,
-                codec,
+                TorchLearner(model, codec),
                 setup_of(context, config),
                 plan.settings(size, config.max_completion_tokens),
                 run,

@@ -34,18 +34,18 @@ from wordle_rl.config import (
 )
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.integrations.mlx.grpo import train_grpo as train_on_mlx
-from wordle_rl.integrations.mlx.model import load_model as load_on_mlx
+from wordle_rl.mlx.grpo import train_grpo as train_on_mlx
+from wordle_rl.mlx.model import load_model as load_on_mlx
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rl.grpo.train import train_grpo as train_with_trl
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.games import GameSetup
 from wordle_rl.training.sft import train_sft
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets

@@ -63,7 +63,8 @@ from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.sft import train_sft
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -355,7 +356,7 @@ def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[
     game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
     with tempfile.TemporaryDirectory() as directory:
         run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)
-        train_sft(model, codec, examples, SFTSettings(optimizer=optimizer, batch_size=64), run)
+        train_sft(TorchLearner(model, codec), examples, SFTSettings(optimizer=optimizer, batch_size=64), run)
     return model, codec
 
 

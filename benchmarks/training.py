@@ -11,7 +11,7 @@ of the last, so that neither side pays for being set up; a row of its own counts
 saved model. Both sides' losses are compared at the end of the epoch.
 
 GRPO goes on from the model just trained. Its rows share out the median step by the clocks in metrics.jsonl; `rest`
-is what of a step they leave over: the optimizer and TRL's own bookkeeping.
+is what of a step they leave over.
 
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
@@ -22,7 +22,6 @@ import json
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,19 +37,19 @@ from wordle_rl.config import GRPOTraining, SamplingSettings, SFTSettings, load_c
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.training.optimizer import make_optimizer, wants_bf16
-from wordle_rl.training.sft import EpochOrder, train_sft
-from wordle_rl.training.trainer import make_scheduler
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.optimizer import make_optimizer, set_rate, wants_bf16
+from wordle_rl.train.sft import Plan, train_sft
 
 WARM_UP_STEPS = 2
 SEED = 0
 CONFIG = load_config(Path(__file__).parents[1] / "configs" / "quickstart.toml")
-CLOCKS = ("rollout", "reward", "logprobs", "forward", "backward")
+CLOCKS = ("rollout", "reward", "forward", "backward", "update")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Lesson:
         """The batches of the epoch, in the order in which `train_sft` meets them."""
         lengths = [len(example.token_ids) for example in self.examples]
         size = self.settings.batch_size
-        order = list(EpochOrder(size, lengths, SEED, lambda: 0))
+        order = Plan.of(lengths, self.settings, SEED).order(0)
         return [[self.examples[i] for i in order[at : at + size]] for at in range(0, len(order), size)]
 
 
@@ -84,7 +83,6 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.float32:  # Muon asks the processor, too
         torch.cpu._is_avx512_bf16_supported = torch.cpu._is_amx_tile_supported = lambda: False
-    warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
     lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
@@ -125,8 +123,7 @@ def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate],
         ends: list[float] = []
         started = time.perf_counter()
         train_sft(
-            model,
-            codec,
+            TorchLearner(model, codec, precision=lesson.settings.precision),
             lesson.examples,
             lesson.settings,
             run,
@@ -173,7 +170,6 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
     model, codec = load_model(CONFIG.model, SEED)
     optimizer = make_optimizer(model, settings.optimizer)
     batches = lesson.batches()
-    scheduler = make_scheduler(optimizer, settings.optimizer, len(batches))
     device, bf16 = model.device, wants_bf16(settings.precision)
     model.train()
     started, losses = 0.0, []
@@ -190,11 +186,11 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             logits = model(input_ids=ids, use_cache=False).logits[:, :-1][learnt]  # (N, V)
         loss = cross_entropy(logits.float(), ids[:, 1:][learnt])
-        losses.append(loss.item())  # as transformers reads it
+        losses.append(loss.item())  # as the learner reads it
         loss.backward()
         clip_grad_norm_(model.parameters(), settings.optimizer.max_grad_norm)
+        set_rate(optimizer, settings.optimizer, step, len(batches))
         optimizer.step()
-        scheduler.step()
         optimizer.zero_grad()
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -215,7 +211,8 @@ def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: i
         cpu.append(time.process_time())
         wall.append(time.perf_counter())
 
-    train_grpo(model, codec, setup, settings, run, seed=SEED, progress=note_step)
+    learner = TorchLearner(model, codec, precision=settings.precision)
+    train_grpo(learner, setup, settings, run, seed=SEED, progress=note_step)
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["stage"] == "grpo"][1:]
     games = settings.groups_per_step * settings.group_size

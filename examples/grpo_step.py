@@ -1,4 +1,4 @@
-"""One step of multi-turn GRPO, written out: sample a group, score it, advantages, loss, step.
+"""One step of multi-turn GRPO, with the functions that `wordle-rl run` calls: play a group, score it, learn from it.
 
 A game is one sequence of tokens. What the environment says is observation, what the policy sampled is action:
 
@@ -6,74 +6,58 @@ A game is one sequence of tokens. What the environment says is observation, what
     `- observation -' `-------- action --------' `- observation --' `-------- action --------'
     loss mask 0 0 0    1 1 1 1 1 1 1 1            0 0 0 0 0 0 0      1 1 1 1 1 1 1 1
 
-The loss counts actions only, each under everything that stands before it. `wordle_rl.rl.grpo` does the same with TRL
-and adds refills, micro-batches, validation and checkpoints. `python examples/grpo_step.py` takes seconds on a CPU.
+The loss counts actions only, each under everything that stands before it. `wordle_rl.train.grpo` has the loop around
+this step, with refills, validation and checkpoints. `python examples/grpo_step.py` takes seconds on a CPU.
 """
 
 import random
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config import OptimizerSettings, SamplingSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS
-from wordle_rl.rl.advantages import game_advantages, token_advantages
-from wordle_rl.rollout import InitialState, Segment, play
-from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
+from wordle_rl.train.advantages import game_advantages
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.games import Scored
+from wordle_rl.train.groups import rows_of
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.loss import CrossEntropy, PolicyLoss, Totals, row_sums
 from wordle_rl.words import WordList, load_words
 
 GROUP_SIZE = 8  # games with the same secret; their mean reward is the baseline
-CLIP_LOW, CLIP_HIGH = 0.2, 0.28  # how far a step may move a token's probability; the upper bound is looser (DAPO)
-MAX_TOKENS = 6 * 8  # most actions of a game: six turns of eight tokens
+MAX_TOKENS = 8  # of a reply
 
 
-def warm_start(model: PreTrainedModel, codec: ChatCodec, prompter: Prompter, words: WordList, steps: int = 80) -> None:
+def warm_start(learner: TorchLearner, prompter: Prompter, words: WordList, steps: int = 80) -> None:
     """Teach an untrained model the form of a game by SFT: legal guesses in random order, no skill."""
     rng = random.Random(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for _ in range(steps):
-        games: list[tuple[list[int], list[int]]] = []
+    learner.start(OptimizerSettings(learning_rate=5e-3, schedule="constant", warmup_fraction=0.0), steps)
+    for step in range(1, steps + 1):
+        games: list[Example] = []
         while len(games) < 16:
             env = WordleEnv(rng.choice(words.answers), words, prompter)
             for guess in rng.sample(words.answers, len(words.answers)):
                 if env.step(f"<guess>{guess}</guess>").stop_reason:
                     break
-            games.append(codec.encode_game(env.conversation))
-        width = max(len(ids) for ids, _ in games)
-        ids = torch.tensor([row + [codec.pad_id] * (width - len(row)) for row, _ in games])  # (B, T)
-        loss_mask = torch.tensor([row + [0] * (width - len(row)) for _, row in games]).bool()  # (B, T)
-        logits = model(input_ids=ids).logits[:, :-1]  # (B, T - 1, V): the logits at t are about the token at t + 1
-        loss = cross_entropy(logits[loss_mask[:, 1:]], ids[:, 1:][loss_mask[:, 1:]])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+            games.append(Example(*learner.codec.encode_game(env.conversation)))
+        learner.update([games], CrossEntropy(), step)
 
 
-def action_logprobs(model: PreTrainedModel, segment: Segment) -> Tensor:
-    """The policy's log-probability of every token after the prompt, 0 on observations."""
-    ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])  # (1, P + T)
-    logits: Tensor = model(input_ids=ids).logits[0, len(segment.prompt_ids) - 1 : -1]  # (T, V)
-    logprobs = logits.log_softmax(-1).gather(-1, torch.tensor(segment.token_ids)[:, None])[:, 0]  # (T,)
-    return logprobs * torch.tensor(segment.loss_mask)  # (T,)
-
-
-def grpo_loss(model: PreTrainedModel, segment: Segment, advantages: tuple[float, ...]) -> Tensor:
-    """The clipped policy gradient loss of one game, whose turns have these advantages."""
-    advantage = torch.tensor(token_advantages(segment, advantages))  # (T,), that of its turn on every action
-    # Over the log-probabilities that the tokens were drawn with: 1 in the first step on a game.
-    ratio = (action_logprobs(model, segment) - torch.tensor(segment.sampler_logprobs)).exp()  # (T,)
-    clipped = ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)  # (T,)
-    # The smaller of both: clipping takes away what a token could still gain, never what it has to lose.
-    gain = torch.minimum(ratio * advantage, clipped * advantage)  # (T,)
-    # A constant divisor (Dr. GRPO): dividing by a game's own length would favour long losses.
-    return -(gain * torch.tensor(segment.loss_mask)).sum() / (GROUP_SIZE * MAX_TOKENS)
+@torch.no_grad()
+def logprobs_of(scorer: Scorer, codec: ChatCodec, rows: Sequence[Example]) -> list[float]:
+    """Log-probability of all actions of each row."""
+    batch = Batch.of(rows, [1.0] * len(rows), codec.pad_id)
+    scores = Scores(*scorer(batch))  # of each action, laid end to end: (N,)
+    return row_sums(scores.logprobs, batch.rows, batch.num_rows).tolist()
 
 
 def main() -> list[tuple[float, float, float]]:
@@ -83,29 +67,40 @@ def main() -> list[tuple[float, float, float]]:
     prompter = Prompter(style=Style.COMPACT, thinking=Thinking.OFF)
     codec = ChatCodec(make_tokenizer())
     model = make_model(codec.tokenizer, hidden_size=64, num_heads=2)
-    warm_start(model, codec, prompter, words)
+    learner = TorchLearner(model, codec, precision="fp32")
+    warm_start(learner, prompter, words)
 
-    # Sample: all games of the group in lockstep, one call of the sampler per turn.
-    sampler = TransformersSampler(model, codec, SamplingSettings(max_completion_tokens=8), seed=1)
-    group = play([InitialState(few[2])] * GROUP_SIZE, words, prompter, sampler)
+    # Play: all games of the group in lockstep, one call of the sampler per turn.
+    with learner.policy(SamplingSettings(max_completion_tokens=MAX_TOKENS), seed=1) as (sampler, _):
+        group = play([InitialState(few[2])] * GROUP_SIZE, words, prompter, sampler)
     segments = [game.segments[0] for game in group]  # in transcript shape a game is one segment
     print(mask_picture(codec, segments[0].token_ids, segments[0].loss_mask))
 
     # Score, and compare each game with the mean of its group.
     rewards = [PRESETS["sparse"].score(game.transcript, Solver(words, use_cache=False)) for game in group]
-    totals = [reward.total for reward in rewards]
     advantages = game_advantages([reward.turn_rewards for reward in rewards])
+    scored = [Scored(*each) for each in zip(group, rewards, advantages, strict=True)]
+    totals = [reward.total for reward in rewards]
     print("rewards   ", *(f"{total:6.2f}" for total in totals))
     print("advantages", *(f"{turns[0]:6.2f}" for turns in advantages))
 
-    # Step: no ratio is clipped in this one; a second step on the same games would meet the bounds.
-    before = [action_logprobs(model, segment).sum().item() for segment in segments]
+    # Rows: token ids, loss mask, and the advantage of its turn on every action.
+    rows = [row for game in scored for row in rows_of(game, codec)]
+    # A constant divisor (Dr. GRPO): dividing by a game's own length would favour long losses.
+    loss = PolicyLoss("dr_grpo", longest=prompter.rules.max_turns * MAX_TOKENS)
+    counts = [sum(row.loss_mask) for row in rows]
+    weights = loss.token_weights(counts, Totals(num_tokens=sum(counts), num_rows=len(rows)))
+    batch = Batch.of(rows, weights, codec.pad_id)
+
+    # Learn. `learner.update([rows], loss, step)` is this, with micro-batches, clipping and several processes.
+    scorer = Scorer(model)
+    before = logprobs_of(scorer, codec, rows)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.0)
-    loss = torch.stack([grpo_loss(model, *game) for game in zip(segments, advantages, strict=True)]).sum()
-    loss.backward()
+    value, _figures = loss(Scores(*scorer(batch)), batch)
+    value.backward()
     optimizer.step()
-    after = [action_logprobs(model, segment).sum().item() for segment in segments]
-    print(f"loss {loss.item():.4f}")
+    after = logprobs_of(scorer, codec, rows)
+    print(f"loss {value.item():.4f}")
     for name, place in (("best", totals.index(max(totals))), ("worst", totals.index(min(totals)))):
         print(f"log-probability of the {name} game: {before[place]:.3f} -> {after[place]:.3f}")
     return list(zip(totals, before, after, strict=True))

@@ -321,15 +321,6 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     assert (said or "") in err
 
 
-def test_make_clean_leaves_runs_alone() -> None:
-    makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
-    (removed,) = re.findall(r"^clean:.*\n\trm -rf (.*)$", makefile, flags=re.MULTILINE)
-    environments = (
-        ".venv-integrations", ".venv-locked", ".venv-minimum", ".venv-mlx", ".venv-supply", ".venv-verl", ".venv-vllm",
-    )  # fmt: skip
-    assert removed.split() == ["$(VENV)", *environments, "build", "dist", "site"]
-
-
 def test_you_can_play_yourself(cli, monkeypatch) -> None:
     guesses = iter(["crate", "zzzzz", "crane"])
     monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(guesses))

@@ -1,11 +1,11 @@
 """Laws of the configuration: shipped files load, wrong keys are named, impossible settings are refused."""
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from refused import names
 
 from wordle_rl.config import (
     ConfigError,
@@ -37,11 +37,9 @@ def load(tmp_path: Path, text: str) -> RunConfig:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_config_loads_and_says_what_it_is_for(path: Path) -> None:
+def test_every_shipped_config_loads(path: Path) -> None:
     config = load_config(path)
     assert config != RunConfig()
-    assert path.read_text().startswith("# "), "a shipped config opens with what it is for"
-    assert tomllib.loads(path.read_text())
 
 
 def test_there_are_shipped_configs() -> None:
@@ -66,32 +64,25 @@ def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[
     assert issubclass(section, Section)
     for name, field in section.model_fields.items():
         assert field.description, f"{section.__name__}.{name} has no description"
-        assert field.description.endswith((".", "…", "}.")), f"{section.__name__}.{name}"
     with pytest.raises(ValidationError, match="frozen"):
         setattr(section(), next(iter(section.model_fields)), None)
 
 
 def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "[grpo]\ngroupsize = 4\n")
-    message = str(caught.value)
-    assert "unknown setting grpo.groupsize (did you mean grpo.group_size?)" in message
-    assert "run.toml" in message
-    assert "\n" not in message
+    for text, setting, meant in (
+        ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
+        ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
+        ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
+        ("[distill.optimizer]\nlearningrate = 0.1\n", "distill.optimizer.learningrate", "distill.optimizer.learning_rate"),
+        ("[trace]\nnum_games = 3\n", "trace", "traces"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, text)
+        assert caught.value.setting == setting
+        assert f"run.toml: unknown setting {setting} (did you mean {meant}?)" in str(caught.value)
 
 
-def test_a_misspelt_key_deep_down_is_named_too(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"sft\.optimizer\.learningrate .*sft\.optimizer\.learning_rate"):
-        load(tmp_path, "[sft.optimizer]\nlearningrate = 0.1\n")
-    for algorithm in ("grpo", "dagger"):  # chosen, and not
-        meant = rf"unknown setting {algorithm}\.optimizer\.learningrate .*{algorithm}\.optimizer\.learning_rate"
-        with pytest.raises(ConfigError, match=meant):
-            load(tmp_path, f"[{algorithm}.optimizer]\nlearningrate = 0.1\n")
-
-
-def test_a_misspelt_section_is_named_and_nonsense_gets_no_hint(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown setting trace \(did you mean traces\?\)"):
-        load(tmp_path, "[trace]\nnum_games = 3\n")
+def test_nonsense_gets_no_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown setting zzzzqqq$"):
         load(tmp_path, "zzzzqqq = 1\n")
 
@@ -104,92 +95,86 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE = {
-    "group of one": ("[grpo]\ngroup_size = 1", "rl.group_size 1"),
-    "prefix that leaves no turn": ("[rl.starts]\nmax_prefix_guesses = 6", "max_prefix_guesses 6"),
-    "no group": ("[grpo]\ngroups_per_step = 0", "groups_per_step"),
-    "uneven micro-batch": ("[grpo]\ngroups_per_step = 2\ngroup_size = 4\nmicro_batch_size = 3", "micro_batch_size 3"),
-    "greedy policy": ("[grpo.sampling]\ntemperature = 0", "temperature 0"),
-    "negative temperature": ("[grpo.sampling]\ntemperature = -1", "temperature"),
-    "greedy rounds": ("algorithm = 'expert_iteration'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
-    "greedy DPO": ("algorithm = 'dpo'\n[rl.sampling]\ntemperature = 0", "temperature 0"),
+    "group of one": ("[grpo]\ngroup_size = 1", "rl.group_size"),
+    "prefix that leaves no turn": ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
+    "no group": ("[grpo]\ngroups_per_step = 0", "grpo.groups_per_step"),
+    "uneven micro-batch": (
+        "[grpo]\ngroups_per_step = 2\ngroup_size = 4\nmicro_batch_size = 3",
+        "grpo.micro_batch_size",
+    ),
+    "greedy policy": ("[grpo.sampling]\ntemperature = 0", "rl.sampling.temperature"),
+    "negative temperature": ("[grpo.sampling]\ntemperature = -1", "grpo.sampling.temperature"),
+    "greedy rounds": ("algorithm = 'expert_iteration'\n[rl.sampling]\ntemperature = 0", "rl.sampling.temperature"),
+    "greedy DPO": ("algorithm = 'dpo'\n[rl.sampling]\ntemperature = 0", "rl.sampling.temperature"),
     "greedy groups": (
-        "algorithm = 'dagger'\n[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0",
-        "group_size to 1",
+        "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
+        "rl.sampling.temperature",
     ),
-    "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "set traces.narrate"),
-    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "replay_fraction"),
-    "outcomes of one game": (
-        "algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1",
-        "rl.group_size must be at least 2",
-    ),
+    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
+    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
+    "outcomes of one game": ("algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1", "rl.group_size"),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
     "no tokens": ("max_completion_tokens = 0", "max_completion_tokens"),
-    "teacher outlasts game": ("[game]\nmax_turns = 4", "teacher.max_turns 6"),
-    "rates above one": ("[traces.teacher]\nnoise_rate = 0.8\nstray_rate = 0.5", "together"),
-    "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "hard_mode"),
-    "no games": ("[traces]\nnum_games = 0", "num_games"),
-    "no rate": ("[sft.optimizer]\nlearning_rate = 0", "learning_rate"),
-    "heads do not divide": ("[model]\nnum_heads = 5", "num_heads 5"),
-    "key heads do not divide": ("[model]\nnum_heads = 4\nnum_kv_heads = 3", "num_kv_heads 3"),
-    "odd head": ("[model]\nhidden_size = 12\nnum_heads = 4", "even multiple"),
+    "teacher outlasts game": ("[game]\nmax_turns = 4", "traces.teacher.max_turns"),
+    "rates above one": ("[traces.teacher]\nnoise_rate = 0.8\nstray_rate = 0.5", "traces.teacher.noise_rate"),
+    "strays in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nstray_rate = 0.1", "game.hard_mode"),
+    "no games": ("[traces]\nnum_games = 0", "traces.num_games"),
+    "no rate": ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
+    "heads do not divide": ("[model]\nnum_heads = 5", "model.num_heads"),
+    "key heads do not divide": ("[model]\nnum_heads = 4\nnum_kv_heads = 3", "model.num_kv_heads"),
+    "odd head": ("[model]\nhidden_size = 12\nnum_heads = 4", "model.hidden_size"),
     "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
     "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
-    "unknown reward": ("[grpo.reward]\npreset = 'gold'", "'gold'"),
-    "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "'solver' and weights (win)"),
-    "two rewards, one the default": ("[rl.reward]\npreset = 'sparse'\nweights = {win = 1}", "rl.reward: preset"),
+    "unknown reward": ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
+    "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
+    "two rewards, one the default": ("[rl.reward]\npreset = 'sparse'\nweights = {win = 1}", "rl.reward.preset"),
     "two rewards in two sections": (
         "[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}",
-        "grpo.reward: preset 'solver' and weights (win)",
+        "grpo.reward.weights",
     ),
     "two rewards to end with": (
         "[grpo.reward]\nthen_preset = 'solver'\nthen_weights = {win = 1}",
-        "then_preset 'solver' and then_weights (win)",
+        "grpo.reward.then_weights",
     ),
-    "a curriculum to move on to": ("[grpo.reward]\nthen_preset = 'shaped_curriculum'", "reward.then_preset"),
+    "a curriculum to move on to": ("[grpo.reward]\nthen_preset = 'shaped_curriculum'", "grpo.reward.then_preset"),
     "a curriculum to move on from": (
         "[rl.reward]\npreset = 'shaped_curriculum'\nthen_preset = 'solver'",
-        "reward.preset 'shaped_curriculum'",
+        "rl.reward.preset",
     ),
-    "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", 'set credit to "guess"'),
-    "kept models without checkpoints": ("[grpo]\nsave_total_limit = 3", "set save_steps"),
-    "a project without trackers": ("report_project = 'wordle'", "set report_to"),
-    "a space without trackio": ("report_to = ['wandb']\ntrackio_space = 'me/space'", "trackio_space is for trackio"),
-    "a spread that candidates do not have": (
+    "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", "grpo.credit"),
+    "kept models without checkpoints": ("[grpo]\nsave_total_limit = 3", "grpo.save_steps"),
+    "a project without trackers": ("report_project = 'wordle'", "report_project"),
+    "a space without trackio": ("report_to = ['wandb']\ntrackio_space = 'me/space'", "trackio_space"),
+    "a std that candidates do not have": (
         "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
-        "set scale_advantages to false",
+        "grpo.scale_advantages",
     ),
-    "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "credit 'turn'"),
-    "nothing to switch to": ("[grpo.reward]\nthreshold = 0.5", "threshold needs a reward to switch to"),
-    "reward of labels": ("algorithm = 'dagger'\n[rl.reward]\npreset = 'solver'", "rl.reward is not for DAgger"),
-    "reward of wins": (
-        "[expert_iteration.reward]\npreset = 'solver'",
-        "expert_iteration.reward: expert iteration keeps",
-    ),
-    "reward of judged guesses": ("algorithm = 'dpo'\n[rl.reward]\npreset = 'solver'", "unless dpo.judge is 'out"),
-    "passes over games of a step": ("[rl]\nepochs = 2", "rl.epochs is not for GRPO, which trains on each game once"),
-    "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size: GRPO takes grpo.groups_per_step"),
-    "guesses beside outcomes": (
-        "[dpo]\njudge = 'outcome'\nguesses_per_board = 4",
-        "guesses_per_board is for",
-    ),
+    "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "grpo.sequence_importance"),
+    "nothing to switch to": ("[grpo.reward]\nthreshold = 0.5", "grpo.reward.threshold"),
+    "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
+    "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
+    "reward of judged guesses": ("algorithm = 'dpo'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
+    "passes over games of a step": ("[rl]\nepochs = 2", "rl.epochs"),
+    "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
+    "guesses beside outcomes": ("[dpo]\njudge = 'outcome'\nguesses_per_board = 4", "dpo.guesses_per_board"),
     "unknown tracker": ("report_to = ['paper']", "report_to"),
-    "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "leaves nothing to train"),
-    "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path 'tiny'"),
+    "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
+    "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path"),
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
-    "a fraction of nothing": ("[rl.starts]\nfraction = 0.4", "rl.starts: fraction needs a file"),
-    "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "starts.file is for grpo"),
+    "a fraction of nothing": ("[rl.starts]\nfraction = 0.4", "rl.starts.fraction"),
+    "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "rl.starts.file"),
     "negative seed": ("seed = -1", "seed"),
-    "seed beyond 32 bits": ("seed = 4294967296", "seed: Input should be less than or equal to 4294967295"),
+    "seed beyond 32 bits": ("seed = 4294967296", "seed"),
 }
+"""What goes wrong -> a file, and the setting that its refusal names."""
 
 
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, tmp_path: Path) -> None:
-    text, named = IMPOSSIBLE[case]
+    text, setting = IMPOSSIBLE[case]
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
-    assert named in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert names(caught.value, setting), (caught.value.setting, str(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -198,13 +183,15 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
         "traces.num_games", "model.hidden_size", "model.num_layers", "model.intermediate_size",
         "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
         "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
-        "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",
+        "dpo.guesses_per_board", "dpo.batch_size", "distill.groups_per_round", "distill.group_size",
+        "distill.batch_size",
     ],
 )  # fmt: skip
 def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
     section, setting = name.split(".")
-    with pytest.raises(ConfigError, match=rf"{name}: Input should be less than or equal to \d+"):
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path, f"[{section}]\n{setting} = 999999999999")
+    assert caught.value.setting == name
 
 
 def test_more_games_of_a_word_than_memory_can_hold_are_refused() -> None:
@@ -291,5 +278,5 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
 
 
-def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
-    assert load(tmp_path, "algorithm = 'dagger'\n[dagger.sampling]\ntemperature = 0").rl.sampling.temperature == 0
+def test_single_games_of_distillation_may_be_greedy(tmp_path: Path) -> None:
+    assert load(tmp_path, "algorithm = 'distill'\n[distill.sampling]\ntemperature = 0").rl.sampling.temperature == 0

@@ -39,12 +39,12 @@ def test_any_bytes_are_settings_or_one_line(content: bytes, name: str, tmp_path:
 @pytest.mark.parametrize(("name", "text"), [("run.toml", "x = " + "[" * 50_000), ("config.json", "[" * 100_000)])
 def test_a_file_deeper_than_python_can_follow_is_named(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=rf"{name} cannot be read: it is nested too deeply"):
+    with pytest.raises(ConfigError, match=name):
         load_config(tmp_path / name)
 
 
 def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 20)
     (tmp_path / "run.toml").write_text("seed = 1\n# a long remark\n")
-    with pytest.raises(ConfigError, match=r"run.toml has 25 bytes, a config file at most 20; name another file"):
+    with pytest.raises(ConfigError, match=r"run\.toml has 25 bytes"):
         load_config(tmp_path / "run.toml")

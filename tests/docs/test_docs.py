@@ -8,9 +8,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from rooms import ORDER
 
 from wordle_rl.__main__ import main
+from wordle_rl.config import MODEL_NAMES, load_config
+from wordle_rl.reward import Rubric
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.samplers.simple import OwnSampler
+from wordle_rl.solver import Solver
+from wordle_rl.train.advantages import find_credit
+from wordle_rl.words import load_words
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -33,10 +39,6 @@ def commands_in(path: Path) -> list[str]:
 COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path)})
 
 
-def test_documents_show_commands() -> None:
-    assert len(COMMANDS) > 10
-
-
 @cache
 def help_of(name: str) -> str:
     """Everything that a command prints of itself."""
@@ -57,6 +59,29 @@ def test_every_command_and_option_shown_exists(command: str) -> None:
             assert (ROOT / argument).is_file()
 
 
+PRETRAINED = [
+    command
+    for command in COMMANDS
+    if command.startswith("wordle-rl run configs/")
+    and (path := re.search(r"--model\.path (\S+)", command))
+    and Path(path[1]).name not in MODEL_NAMES  # a model that an earlier run trained
+]
+"""Commands that train a model of one's own."""
+
+
+def test_documents_show_how_to_train_a_model_of_ones_own() -> None:
+    assert len(PRETRAINED) >= 3
+
+
+@pytest.mark.parametrize("command", PRETRAINED)
+def test_no_pretrained_model_is_trained_at_the_rates_of_the_embedded_one(command: str) -> None:
+    settings = load_config(ROOT / shlex.split(command)[2])
+    optimizers = settings.sft.optimizer, settings.training.optimizer
+    assert {optimizer.name for optimizer in optimizers} == {"adamw"}
+    assert max(optimizer.learning_rate for optimizer in optimizers) <= 3e-4
+    assert settings.max_completion_tokens > load_config(ROOT / "configs" / "quickstart.toml").max_completion_tokens
+
+
 def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("torch")
     from training_fixtures import small_model
@@ -66,7 +91,6 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
     from wordle_rl.runs import Run
-    from wordle_rl.words import load_words
     from wordle_rl.words.split import split_secrets
 
     monkeypatch.chdir(tmp_path)
@@ -84,6 +108,26 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     after = dict(names["opened"].model.named_parameters())
     assert any((after[name] != weight).any() for name, weight in before.items())
+
+
+def test_the_code_of_the_library_page_is_found_by_its_settings(tmp_path, monkeypatch) -> None:
+    text = (ROOT / "docs" / "library.md").read_text("utf-8")
+    for name, code in re.findall(r"```python\n# my_pkg/(\w+)\.py\n(.*?)```", text, flags=re.DOTALL):
+        (tmp_path / "my_pkg").mkdir(exist_ok=True)
+        (tmp_path / "my_pkg" / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(shown) == 4
+    for settings in shown:
+        (tmp_path / "shown.toml").write_text(settings)
+        load_config(tmp_path / "shown.toml")
+    words = load_words()
+    prompter = load_config(tmp_path / "shown.toml", {("game", "style"): "my_pkg.style:German"}).game.prompter(5)
+    player = OwnSampler("my_pkg.players:Alphabet", "player", words, prompter)
+    [game] = play([InitialState("abbey")], words, prompter, player)
+    rubric = Rubric({"my_pkg.rewards:vowels": 1.0}, keep_order=False)
+    assert 0 < rubric.score(game.transcript, Solver(words)).total < 1
+    assert find_credit("my_pkg.credit:leave_one_out")([(1.0, 0.0), (0.0,)]) == [(1.0, 1.0), (-1.0,)]
 
 
 def test_the_trace_shown_is_read_as_a_won_game(tmp_path) -> None:
@@ -123,17 +167,3 @@ def anchors(path: Path) -> set[str]:
 def test_links_lead_to_headings(path: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text(encoding="utf-8")):
         assert anchor in anchors(path.parent / target if target else path), f"{target}#{anchor}"
-
-
-def test_the_architecture_names_every_room() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rooms = {
-        p.stem for p in (ROOT / "src" / "wordle_rl").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
-    }
-    assert {room for room in rooms - {"__init__", "__main__"} if not re.search(rf"\b{room}\b", text)} == set()
-
-
-def test_the_architecture_shows_the_direction_of_the_rooms() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    (chain,) = re.findall(r"^ {4}(words → .*?)\n\n", text, flags=re.DOTALL | re.MULTILINE)
-    assert tuple(re.split(r"\s*→\s*", chain)) == ORDER

@@ -14,11 +14,6 @@ EXAMPLES = blocks(GUIDE, "python")
 TRL = "from trl import"
 
 
-def test_there_is_an_example_for_each_trainer() -> None:
-    modules = ("games", "gymnasium_env", "skyrl_env", "nemo_gym_server", "tinker_env", "trl_environment")
-    assert [sum(f"wordle_rl.integrations.{name} " in text for text in EXAMPLES) >= 1 for name in modules] == [True] * 6
-
-
 @pytest.mark.trainers
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("text", [text for text in EXAMPLES if TRL not in text])

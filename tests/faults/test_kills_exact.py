@@ -44,7 +44,7 @@ EXACT = {
         "wordle_rl.rl.grpo.train:drop_checkpoints:before:1",
         "wordle_rl.rl.grpo.train:drop_checkpoints:after:1",
     ),
-    "dagger": (
+    "distill": (
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
         "wordle_rl.rl.rounds.rounds:write_jsonl:before:2",
         "wordle_rl.rl.rounds.rounds:write_jsonl:after:2",

@@ -16,7 +16,7 @@ from wordle_rl.config import ConfigError, GameSettings, WordSettings
 from wordle_rl.models.directory import find_model, game_of, is_hub_name
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lesson_of, save_lineage
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -86,6 +86,19 @@ def test_a_model_of_the_hub_is_found_by_its_name(model: Path, tmp_path: Path, mo
     known = game_of(found)
     assert known is not None
     assert known.style is Style.COMPACT
+
+
+def test_a_model_of_the_hub_does_not_choose_what_is_imported(model: Path, tmp_path: Path, monkeypatch) -> None:
+    with open_hub() as hub:
+        address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+        files = {path.name: path.read_bytes() for path in model.iterdir()}
+        files[LINEAGE_FILE] = files[LINEAGE_FILE].replace(b'"compact"', b'"theirs:Style"')
+        hub.repos["me/own-style"] = files
+        with pytest.raises(ConfigError, match="theirs:Style"):
+            find_model(Path("me/own-style"))
 
 
 @pytest.mark.slow

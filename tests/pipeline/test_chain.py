@@ -1,5 +1,6 @@
 """Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
 
+import io
 import json
 import os
 import shutil
@@ -214,6 +215,12 @@ def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeyp
     ]
 
 
+def test_a_finished_run_names_the_option_that_starts_over(finished_run, tmp_path: Path) -> None:
+    directory, console = copied(finished_run, tmp_path / "run"), Console(file=io.StringIO(), width=200)
+    Pipeline(load_config(directory / "config.json"), directory, console)()
+    assert "--overwrite" in console.file.getvalue()
+
+
 def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tmp_path: Path) -> None:
     directory = copied(finished_run, tmp_path / "run")
     config = load_config(directory / "config.json")
@@ -282,7 +289,7 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
     assert played <= kept
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
     directory, stored = tmp_path / "run", load_config(finished_run / "config.json")
     directory.mkdir()
@@ -335,7 +342,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(case, word_direc
 LAUNCHES = {
     "expert_iteration": ({"WORLD_SIZE": "2"}, "expert_iteration trains in one process"),
     "dpo": ({"WORLD_SIZE": "2"}, "dpo trains in one process"),
-    "dagger": ({"WORLD_SIZE": "2"}, "dagger trains in one process"),
+    "distill": ({"WORLD_SIZE": "2"}, "distill trains in one process"),
     "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
 }
 

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,9 @@ def test_an_empty_text_is_no_system_message(style: Style, shape: Shape, text: st
     assert silent.state(TURNS) == without_system(plain.state(TURNS))
 
 
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize(
+    ("style", "thinking"), [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)]
+)
 @pytest.mark.parametrize("word_length", range(3, 11))
 def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Thinking, word_length: int) -> None:
     prompter = Prompter(style, thinking=thinking, word_length=word_length, system_prompt="{example}")
@@ -75,7 +77,7 @@ def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Th
     assert isinstance(parsed, Guess)
     assert len(parsed.word) == word_length
     plain = replace(prompter, system_prompt=None)
-    silent = style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL)
+    silent = style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL, Style.SPELLED)
     assert silent or system_prompt(prompter) in system_prompt(plain), "as the style itself shows it"
 
 

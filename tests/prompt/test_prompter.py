@@ -22,10 +22,15 @@ from wordle_rl.prompt import (
     describe_knowledge,
     knowledge_of,
     parse_reply,
+    parse_spelled,
     system_prompt,
 )
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
+
+
+FORMS = [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)]
+"""Styles and what each may be set to; the spelled one has no form for thinking."""
 
 
 def reason_of(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> FailureReason:
@@ -180,16 +185,14 @@ thoughts = st.text(alphabet=st.characters(exclude_characters="<>[]", exclude_cat
 
 
 @given(
-    st.text(alphabet="abcxyz", min_size=1, max_size=10),
+    st.text(alphabet="abcxyz", min_size=3, max_size=10),
     thoughts.map(str.strip).filter(bool),
-    st.sampled_from(Style),
-    st.sampled_from(Thinking),
+    st.sampled_from(FORMS),
 )
-def test_the_parser_takes_back_what_a_prompter_writes(
-    word: str, thought: str, style: Style, thinking: Thinking
-) -> None:
-    prompter = Prompter(style=style, thinking=thinking)
-    kept = "" if thinking is Thinking.OFF else thought
+def test_the_parser_takes_back_what_a_prompter_writes(word: str, thought: str, form: tuple[Style, Thinking]) -> None:
+    style, thinking = form
+    prompter = Prompter(style=style, thinking=thinking, word_length=len(word))
+    kept = "" if prompter.thinking is Thinking.OFF else thought
     assert prompter.parse(prompter.reply(word, thought)) == Guess(word, kept)
     assert prompter.parse(prompter.reply(word)) == Guess(word)
 
@@ -290,8 +293,77 @@ def test_english_says_everything_once_by_hand() -> None:
     assert describe_knowledge(knowledge_of([], 5)) == []
 
 
+# --- spelled replies ------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.one_of(
+        st.lists(st.sampled_from([*"ab Z\n\t", "é", "ｃ", "\N{KELVIN SIGN}", " c", "r a", T, E]), max_size=12).map(
+            "".join
+        ),
+        st.text(alphabet="abc", min_size=1, max_size=7).map(" ".join),
+    ),
+    st.integers(3, 6),
+)
+def test_a_spelled_guess_is_single_letters_between_single_spaces_and_nothing_else(reply: str, word_length: int) -> None:
+    letters = reply.strip().split(" ")
+    sound = len(letters) == word_length and all(len(one) == 1 and one.isascii() and one.isalpha() for one in letters)
+    parsed = Prompter(style=Style.SPELLED, word_length=word_length).parse(reply)
+    assert parsed == Guess("".join(letters).lower()) if sound else isinstance(parsed, ParseFailure)
+
+
+@pytest.mark.parametrize(
+    ("reply", "has_tags"),
+    [
+        ("crane", False),
+        ("c r a n", True),
+        ("c r a n e s", True),
+        ("c  r a n e", False),
+        ("c r a n e.", False),
+        ("c-r-a-n-e", False),
+        ("c\nr\na\nn\ne", False),
+        ("My guess: c r a n e", False),
+        ("c r a n e\ns l a t e", False),
+        ("cr a n e", False),
+        (G, False),
+        ("[crane]", False),
+        ("", False),
+        (f"{T}so{E}c r a n e", True),
+    ],
+)
+def test_other_forms_are_no_spelled_guess(reply: str, has_tags: bool) -> None:
+    parsed = Prompter(style=Style.SPELLED).parse(reply)
+    assert isinstance(parsed, ParseFailure)
+    assert parsed.has_tags is has_tags
+
+
+@pytest.mark.parametrize("unit", ["a ", " a", "a", " ", "a  ", "\n", T])
+def test_a_hundred_kilobytes_are_no_spelled_guess_in_no_time(unit: str) -> None:
+    garbage = unit * (100_000 // len(unit))
+    started = time.process_time()
+    for reply in (garbage, f"{garbage}!", f"c r a n e{garbage}!"):
+        assert isinstance(parse_spelled(reply, 5), ParseFailure)
+    assert time.process_time() - started < 0.5
+
+
+def test_the_spelled_style_spends_hardly_a_word() -> None:
+    prompter = Prompter(style=Style.SPELLED)
+    system, start = prompter.opening()
+    assert (system, start["content"]) == ({"role": "system", "content": "Wordle"}, "Start")
+    assert prompter.state(TURNS)[-1]["content"] == "Start\nc r a n e\nX Y X X G\nformat\nt h r e e\nX X G X G"
+    assert [prompter.feedback(TURNS[:count])["content"] for count in (1, 2)] == ["X Y X X G", "format"]
+
+
+def test_the_spelled_style_has_no_form_for_thinking() -> None:
+    assert Prompter(style="spelled", thinking="optional") == Prompter(style="spelled", thinking="off")
+    with pytest.raises(ValueError, match="thinking"):
+        Prompter(style="spelled", thinking="required")
+
+
 # --- prompts --------------------------------------------------------------------------------------------------------
 
+SHORT = (Style.COMPACT, Style.TEXTARENA_ORIGINAL, Style.SPELLED)
+"""Styles without rules in a system message."""
 TURNS = [
     Turn("crane", "XYXXG", Outcome.SCORED),
     Turn(None, None, Outcome.MALFORMED),
@@ -308,6 +380,7 @@ TURNS = [
         (Style.TEXTARENA, "C R A N E\nX Y X X G"),
         (Style.TEXTARENA_ORIGINAL, "[GAME] You submitted [crane].\nFeedback:\nC R A N E\nX Y X X G"),
         (Style.LETTERS, "C(x) R(-) A(x) N(x) E(✓)"),
+        (Style.SPELLED, "X Y X X G"),
     ],
 )
 def test_each_style_shows_the_marks_its_own_way(style: Style, lines: str) -> None:
@@ -322,7 +395,7 @@ def test_a_state_prompt_holds_what_each_answer_said(style: Style) -> None:
     state = prompter.state(TURNS)[-1]["content"].split("\n")
     for count in range(1, len(TURNS) + 1):
         assert prompter.feedback(TURNS[:count])["content"].split("\n")[0] in state
-    if style is not Style.COMPACT:
+    if style not in (Style.COMPACT, Style.SPELLED):
         assert state[-1] in ("3 guesses left.", "You have 3 guesses left.")
 
 
@@ -348,7 +421,7 @@ def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: s
     assert Prompter().feedback(turns)["content"].endswith(left)
 
 
-@pytest.mark.parametrize("style", [s for s in Style if s not in (Style.COMPACT, Style.TEXTARENA_ORIGINAL)])
+@pytest.mark.parametrize("style", [s for s in Style if s not in SHORT])
 @pytest.mark.parametrize("thinking", Thinking)
 @pytest.mark.parametrize("dictionary", Dictionary)
 def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary: Dictionary) -> None:
@@ -373,8 +446,7 @@ def test_the_compact_style_spends_no_words() -> None:
     assert prompter.state(TURNS) == [{"role": "user", "content": "5x6\ncXrYaXnXeG\n!\ntXhXrGeXeG"}]
 
 
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize(("style", "thinking"), FORMS)
 def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, thinking: Thinking) -> None:
     given_turns = [TURNS[0], TURNS[2]]
     prompter = Prompter(style=style, thinking=thinking)

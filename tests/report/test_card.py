@@ -68,6 +68,16 @@ def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:
     assert "limited to listed words" in named["held_out_constrained"]
 
 
+def test_sampled_play_is_a_row_of_its_own_and_no_figure_of_the_hub(record) -> None:
+    figures = record.results["grpo"]["held_out"]
+    drawn = replace(record, results={"grpo": {"held_out": figures, "held_out_sampled": figures}})
+    assert "T = 1" not in card_text(record, "grpo")
+    text = card_text(drawn, "grpo")
+    assert "| held-out secrets, T = 1 |" in text
+    (entry,) = front_matter(text)["model-index"]
+    assert [r["dataset"]["split"] for r in entry["results"]] == ["held_out"]
+
+
 def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
     manifest = read_object(finished_run / "manifest.json")
     text = card_text(record, "grpo")
@@ -110,12 +120,12 @@ def test_a_list_of_ones_own_is_not_called_english_and_lends_a_word_to_play(recor
 
 def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
     assert "reward: preset `" in card_text(record, "grpo")
-    dagger = card_text(record, "dagger")
-    assert "games; no reward: the solver labels every board" in dagger
-    assert "reward: preset" not in dagger
+    distilled = card_text(record, "distill")
+    assert "games; no reward: the solver labels every board" in distilled
+    assert "reward: preset" not in distilled
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_games_are_counted_per_process_only_where_several_may_train(name: str, record) -> None:
     settings = {"rounds": 3, "groups_per_round": 2, "group_size": 4}
     text = card_text(replace(record, config={**record.config, name: settings}), name)

@@ -19,6 +19,7 @@ from wordle_rl.evaluate import (
     compare,
     compare_all,
     measure,
+    sampled_part,
 )
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -158,6 +159,19 @@ def test_the_longest_name_of_an_algorithm_fits_too() -> None:
     heading = next(line for line in lines if "held out" in line)
     assert heading.split() == ["held", "out", "expert", "train", "expert", "all", "expert"]
     assert lines[lines.index(heading) + 1].split() == ["sft", "iter."] * 3
+
+
+def test_the_win_rate_at_temperature_1_stands_below_the_greedy_one() -> None:
+    lost = measure([game("grape", *LOST)], max_turns=6)
+    parts = {"all": FIGURES, "train": FIGURES}
+    table = results_table({"sft": {**parts, sampled_part("all"): lost}, "grpo": parts})
+    rows = [line.split() for line in rendered(table).splitlines()]
+    place = next(number for number, row in enumerate(rows) if "T" in row)
+    assert rows[place - 3][3:] == ["50.0"] * 4
+    assert rows[place][-4:] == ["–", "–", "0.0", "–"]
+    low, high = (f"{100 * rate:.1f}" for rate in (lost.win_rate_low, lost.win_rate_high))
+    assert [rows[place + 1][-2], rows[place + 2][-2]] == [low, high]
+    assert "T" not in rendered(results_table({"sft": parts})).split()
 
 
 def test_what_was_not_measured_shows_a_dash() -> None:

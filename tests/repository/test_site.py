@@ -123,15 +123,6 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
         assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']+", sheet.read_text(encoding="utf-8")) == []
 
 
-def test_the_page_has_light_and_dark_colours(site: Path) -> None:
-    text = (site / "index.html").read_text(encoding="utf-8")
-    assert {"default", "slate"} == set(
-        re.findall(
-            r'data-md-color-scheme="(\w+)" data-md-color-primary="\w+" data-md-color-accent="\w+"\s+aria-label', text
-        )
-    )
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_reference_has_every_public_name_with_its_sections(site: Path, room: str) -> None:
     text = (site / "reference" / f"{room}.html").read_text(encoding="utf-8")

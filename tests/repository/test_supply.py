@@ -1,11 +1,10 @@
-"""Laws of where packages come from: the lock has a hash for each, agrees with the constraints, and workflows use it."""
+"""Laws of where packages come from: the lock has a hash for each and agrees with the constraints."""
 
 import re
 import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = re.compile(r"^([a-z0-9_.-]+)(?:\[[a-z0-9,_-]+\])?==(\S+)(.*(?:\n    .*)*)", re.MULTILINE)
@@ -59,38 +58,3 @@ def test_the_lock_and_the_constraints_name_the_same_versions() -> None:
     both = {name: versions for name, versions in locked().items() if name in pinned}
     assert len(both) > 20
     assert {name: versions for name, versions in both.items() if versions != {pinned[name]}} == {}
-
-
-def test_the_lowest_torch_that_is_tested_is_the_lowest_that_is_allowed() -> None:
-    (asked,) = makefile_variable("MINIMUM_TORCH")
-    (allowed,) = [Requirement(line) for line in project()["optional-dependencies"]["train"] if line.startswith("torch")]
-    assert allowed.specifier.contains(asked.removeprefix("torch=="))
-    lowest = min(Version(each.version) for each in allowed.specifier)
-    assert Version(asked.removeprefix("torch==")) == lowest
-
-
-def test_the_lowest_numpy_is_one_that_pyarrow_imports_with() -> None:
-    (asked,) = [Requirement(line) for line in project()["dependencies"] if line.startswith("numpy")]
-    assert not asked.specifier.contains("1.26.4")
-
-
-def test_no_lowest_version_of_tensorboard_wants_an_older_numpy_or_tensorflow() -> None:
-    """Up to 2.17.0 it uses names that NumPy 2.0 removed; 2.16.0 and 2.16.1 install TensorFlow."""
-    extras = project()["optional-dependencies"]
-    asked = [
-        Requirement(line) for name in ("trackers", "dev") for line in extras[name] if line.startswith("tensorboard")
-    ]
-    assert len(asked) == 2
-    assert [str(each) for each in asked if each.specifier.contains("2.17.0")] == []
-
-
-def test_vulnerabilities_are_asked_for_with_hashes_and_an_unread_package_is_an_error() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(
-        r"^vulnerabilities:.*\n\t\S+/pip-audit --strict --require-hashes .*requirements.lock$", text, re.MULTILINE
-    )
-    assert re.search(
-        r"^locked:(?:.*\n)(?:\t.*\n)*\t.*--require-hashes --no-deps .*requirements.lock$", text, re.MULTILINE
-    )
-    tools = (ROOT / "environments" / "supply.txt").read_text(encoding="utf-8")
-    assert {"uv", "pip-audit", "cyclonedx-bom", "pip-licenses"} <= set(re.findall(r"^([a-z-]+)==", tools, re.MULTILINE))

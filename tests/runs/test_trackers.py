@@ -1,22 +1,19 @@
-"""Laws of trackers: metrics and games arrive under their names and steps, and what cannot be opened is refused."""
+"""Laws of trackers: metrics and games arrive under their names and steps, in the runs they belong to."""
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_trackers import FakeTrace, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
 from training_fixtures import compact, make_run, rows
 
-from wordle_rl.config import ConfigError
 from wordle_rl.runs import Run
 from wordle_rl.runs.trackers import (
     COLUMNS,
     GameLog,
     Tracking,
     as_markdown,
-    check_trackers,
     metric_names,
     open_trackers,
     table_rows,
@@ -42,123 +39,6 @@ LOST = {
 WON_BOARD = "TRACE XGGYG ⬛🟩🟩🟨🟩 (given)\nZZZZZ (unlisted)\nCRANE GGGGG 🟩🟩🟩🟩🟩"
 
 
-class FakeWandb(ModuleType):
-    """What is used of wandb, with its own parameters; `runs` are those it opened."""
-
-    class Error(Exception):
-        pass
-
-    @dataclass
-    class Table:
-        columns: list[str] | None = None
-        data: list[list[Any]] | None = None
-        rows: list[list[Any]] | None = None
-        dataframe: Any = None
-
-    class Config(dict):
-        def update(self, values: dict[str, Any], allow_val_change: bool | None = None) -> None:
-            assert allow_val_change, "a resumed run has these settings already"
-            super().update(values)
-
-    class Run:
-        def __init__(self, module: "FakeWandb", settings: dict[str, Any]) -> None:
-            self._module, self.settings, self.config = module, settings, FakeWandb.Config()
-            self.logged: list[dict[str, Any]] = []
-            self.metrics: dict[str, str | None] = {}
-
-        def define_metric(self, name: str, step_metric: str | None = None, step_sync: bool | None = None) -> None:
-            self.metrics[name] = step_metric
-
-        def log(self, data: dict[str, Any], step: int | None = None, commit: bool | None = None) -> None:
-            assert step is None, "wandb numbers its rows by itself"
-            assert self._module.run is self, "it has ended"
-            self.logged.append(data)
-
-        def finish(self, exit_code: int | None = None, quiet: bool | None = None) -> None:
-            self._module.run = None
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        super().__init__("wandb")
-        self.__file__, self._failure = "wandb/__init__.py", failure
-        self.run: FakeWandb.Run | None = None
-        self.runs: list[FakeWandb.Run] = []
-        self.logins = 0
-
-    def init(
-        self,
-        project: str | None = None,
-        id: str | None = None,
-        name: str | None = None,
-        resume: bool | str | None = None,
-    ) -> "FakeWandb.Run":
-        if self._failure is not None:
-            raise self._failure
-        assert self.run is None, "it would return the open run"
-        self.run = FakeWandb.Run(self, {"project": project, "id": id, "name": name, "resume": resume})
-        self.runs.append(self.run)
-        return self.run
-
-    def login(self) -> bool:
-        self.logins += 1
-        if self._failure is not None:
-            raise self._failure
-        return True
-
-
-class FakeTrackio(ModuleType):
-    """What is used of trackio, with its own parameters; tables as in releases that read data frames alone."""
-
-    @dataclass
-    class Table:
-        columns: list[str] | None = None
-        data: list[list[Any]] | None = None
-        dataframe: Any = None
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        super().__init__("trackio")
-        self.__file__, self._failure = "trackio/__init__.py", failure
-        self.opened: list[dict[str, Any]] = []
-        self.logged: list[dict[str, Any]] = []
-        self.is_open = False
-
-    def init(
-        self,
-        project: str,
-        name: str | None = None,
-        space_id: str | None = None,
-        config: dict[str, Any] | None = None,
-        resume: str = "never",
-    ) -> object:
-        if self._failure is not None:
-            raise self._failure
-        assert not self.is_open
-        self.opened.append({"project": project, "name": name, "space": space_id, "config": config, "resume": resume})
-        self.is_open = True
-        return object()
-
-    def log(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        assert step is None, "it numbers its rows by itself, two of which may be of one step"
-        assert self.is_open
-        self.logged.append(metrics)
-
-    def finish(self) -> None:
-        assert self.is_open
-        self.is_open = False
-
-
-@dataclass
-class FakeTrace:
-    """`trackio.Trace` with its own parameters and checks."""
-
-    messages: list[dict[str, Any]]
-    metadata: dict[str, Any] | None = None
-    spans: list[dict[str, Any]] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.messages, list) or not all(isinstance(message, dict) for message in self.messages):
-            raise TypeError("`messages` must be a list of dictionaries.")
-
-
 @dataclass
 class Recorder:
     """A tracker of its own."""
@@ -176,20 +56,6 @@ class Recorder:
 
 
 NAMES = Tracking("first", "wordle")
-
-
-@pytest.fixture
-def wandb(monkeypatch) -> FakeWandb:
-    monkeypatch.delenv("WANDB_PROJECT", raising=False)
-    monkeypatch.setitem(sys.modules, "wandb", module := FakeWandb())
-    return module
-
-
-@pytest.fixture
-def trackio(monkeypatch) -> FakeTrackio:
-    pytest.importorskip("pandas")
-    monkeypatch.setitem(sys.modules, "trackio", module := FakeTrackio())
-    return module
 
 
 def add_both_stages(log: GameLog) -> None:
@@ -336,108 +202,3 @@ def test_only_the_first_process_opens_trackers(wandb, tmp_path, monkeypatch) -> 
     monkeypatch.setenv("RANK", "1")
     assert open_trackers(["wandb"], NAMES, "sft", tmp_path) == []
     assert wandb.runs == []
-
-
-@pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_tracker_that_fails_to_open_is_one_line_and_the_others_are_closed(
-    name, wandb, trackio, tmp_path, monkeypatch
-) -> None:
-    others = {"wandb": "trackio", "trackio": "wandb"}
-    broken = {"wandb": FakeWandb(FakeWandb.Error("no\nnet")), "trackio": FakeTrackio(ConnectionError("no\nnet"))}
-    monkeypatch.setitem(sys.modules, name, broken[name])
-    with pytest.raises(ConfigError, match=f"report_to '{name}'") as refused:
-        open_trackers([others[name], name], NAMES, "sft", tmp_path)
-    assert len(str(refused.value).splitlines()) == 1
-    assert (wandb.run, trackio.is_open) == (None, False)
-
-
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [("wandb", "wandb"), ("trackio", "trackio"), ("trackio", "pandas"), ("tensorboard", "tensorboard")],
-)
-def test_a_missing_package_is_refused_before_and_when_opening(name, package, trackio, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    for attempt in (lambda: check_trackers([name], NAMES), lambda: open_trackers([name], NAMES, "sft", tmp_path)):
-        with pytest.raises(ConfigError, match=f"report_to '{name}'.* pip install {package}"):
-            attempt()
-
-
-def test_a_folder_of_a_package_s_name_is_no_package(wandb, tmp_path, monkeypatch) -> None:
-    (tmp_path / "wandb").mkdir()  # as wandb leaves them where it runs
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    del sys.modules["wandb"]
-    with pytest.raises(ConfigError, match="pip install wandb"):
-        check_trackers(["wandb"], NAMES)
-
-
-def test_an_unknown_tracker_is_refused(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="report_to 'paper'"):
-        open_trackers(["paper"], NAMES, "sft", tmp_path)
-
-
-def test_a_check_asks_wandb_for_a_key_but_opens_nothing(wandb, trackio, monkeypatch) -> None:
-    check_trackers(["wandb", "trackio"], NAMES)
-    assert (wandb.logins, wandb.runs, trackio.opened) == (1, [], [])
-    monkeypatch.setitem(sys.modules, "wandb", FakeWandb(FakeWandb.Error("no key")))
-    with pytest.raises(ConfigError, match="report_to 'wandb'"):
-        check_trackers(["wandb"], NAMES)
-
-
-class FakeHub:
-    """`HfApi().whoami`, which returns or raises what was set."""
-
-    def __init__(self, result: dict[str, Any] | Exception) -> None:
-        self._result = result
-
-    def __call__(self) -> "FakeHub":
-        return self
-
-    def whoami(self) -> dict[str, Any]:
-        if isinstance(self._result, Exception):
-            raise self._result
-        return self._result
-
-
-def account(role: str) -> dict[str, Any]:
-    return {"name": "me", "auth": {"type": "access_token", "accessToken": {"role": role}}}
-
-
-def test_a_space_is_taken_with_a_token_that_may_write(trackio, monkeypatch) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    asked = []
-    monkeypatch.setattr(hub, "HfApi", lambda: SimpleNamespace(whoami=lambda: asked.append(1) or account("write")))
-    check_trackers(["trackio"], NAMES)
-    assert asked == [], "without a space the network is not needed"
-    check_trackers(["trackio"], Tracking("first", None, "me/space"))
-    assert asked == [1]
-    assert trackio.opened == []
-
-
-@pytest.mark.parametrize("space", ["space", "me/my/space", "me/a space", "me/", "/space"])
-def test_a_space_without_a_sound_name_is_refused(space, trackio, monkeypatch) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(hub, "HfApi", FakeHub(account("write")))
-    with pytest.raises(ConfigError, match="trackio_space"):
-        check_trackers(["trackio"], Tracking("first", None, space))
-
-
-def test_an_unreachable_hub_and_a_token_without_rights_are_refused(trackio, monkeypatch) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    errors = pytest.importorskip("huggingface_hub.errors")
-    refusals = (
-        errors.LocalTokenNotFoundError("no token"),
-        errors.OfflineModeIsEnabled("offline"),
-        errors.HTTPError("not\nreached"),
-        account("read"),
-    )
-    for refusal in refusals:
-        monkeypatch.setattr(hub, "HfApi", FakeHub(refusal))
-        with pytest.raises(ConfigError, match="trackio_space 'me/space'") as refused:
-            check_trackers(["trackio"], Tracking("first", None, "me/space"))
-        assert len(str(refused.value).splitlines()) == 1
-
-
-def test_all_problems_are_refused_at_once(trackio, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"report_to 'wandb'.*; trackio_space 'space'"):
-        check_trackers(["wandb", "trackio"], Tracking("first", None, "space"))

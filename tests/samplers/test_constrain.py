@@ -79,7 +79,7 @@ def engine(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA])
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA, Style.SPELLED])
 def test_noise_spells_listed_words_only(
     kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
@@ -97,11 +97,12 @@ def test_noise_spells_listed_words_only(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_random_model_guesses_listed_words_only(
-    kind: str, temperature: float, codecs: dict[str, ChatCodec], small_words: WordList
+    kind: str, style: Style, temperature: float, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
-    codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
+    codec, prompter = codecs[kind], Prompter(style=style)
     model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
     settings = SAMPLING.model_copy(update={"temperature": temperature})
     sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
@@ -147,6 +148,8 @@ def test_the_texts_of_tokens_make_up_what_they_encode(kind: str, codecs: dict[st
         (Style.COMPACT, "<guess> CrAne\n</guess> \n"),
         (Style.TEXTARENA, "<think>[zzz] no</think>[crane]"),
         (Style.TEXTARENA, "[ crane]"),
+        (Style.SPELLED, "c r a n e"),
+        (Style.SPELLED, " C r A n e \n"),
     ],
 )
 def test_a_good_reply_may_be_said_in_any_tokens(
@@ -206,10 +209,11 @@ def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCod
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
 def test_a_greedy_choice_that_is_allowed_is_kept(
-    kind: str, codecs: dict[str, ChatCodec], small_words: WordList
+    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
-    codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
+    codec, prompter = codecs[kind], Prompter(style=style)
     constraint = make_constraint(small_words, prompter, codec)
     for word in small_words.guesses:
         wanted = codec.reply_ids(prompter.reply(word, "hm"))
@@ -239,6 +243,26 @@ def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, Chat
     assert allowed_after("<guess>kudzu</guess>") == {" ", "\n", END}
     assert allowed_after("<guess>kudzu</guess>\n ") == {END}
     assert allowed_after("<guess>zzz") == {END}  # astray, as only an engine that ignores the logits can be
+
+
+def test_a_spelled_reply_is_limited_from_its_first_letter_on(
+    codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec = codecs["tiny"]
+    constraint = make_constraint(small_words, Prompter(style=Style.SPELLED), codec)
+
+    def allowed_after(text: str) -> set[str]:
+        state: State | None = constraint.start
+        for token in codec.encode(text):
+            state = constraint.after(state, token)
+        return {codec.tokenizer.decode([i]) for i in constraint.allowed(state)}
+
+    firsts = {word[0] for word in small_words.guesses}
+    assert allowed_after("") == {*firsts, *map(str.upper, firsts), " ", "\n"}
+    assert allowed_after("k") == {" "}
+    assert allowed_after("k u d z ") == {"u", "U"}
+    assert allowed_after("k u d z u") == {" ", "\n", END}
+    assert allowed_after("kudzu") == {END}  # astray
 
 
 def test_a_torch_engine_is_served_too(codecs: dict[str, ChatCodec], small_words: WordList) -> None:

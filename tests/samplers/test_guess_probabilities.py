@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 
@@ -104,6 +105,20 @@ def test_a_guess_has_the_probability_of_its_tokens(trained: Trained) -> None:
     for each in found[:3]:
         exact = expected(trained.model, trained.codec, prompt + begun, each.guess)
         assert each.probability == pytest.approx(exact, rel=5e-3)
+
+
+def test_spelled_guesses_are_as_likely_as_all_that_spells_them() -> None:
+    codec = ChatCodec(make_tokenizer())
+    model = small_model(codec.tokenizer)
+    teach_words(model, codec, codec.prompt_ids(PROMPT), SHARES, " ".join)
+    prompt = codec.prompt_ids(PROMPT)
+    found = GuessProbabilities(model, codec, ("", "")).likeliest(prompt, codec.reply_ids("k u d z u"), 4)
+    assert [each.guess for each in found] == sorted(SHARES, key=lambda word: -SHARES[word])
+    for each in found:
+        cased = product(*((letter, letter.upper()) for letter in each.guess))
+        spelt = [codec.reply_ids(space + " ".join(letters)) for letters in cased for space in ("", " ", "\n")]
+        assert each.probability == pytest.approx(sum(probability(model, prompt, ids) for ids in spelt), rel=5e-3)
+        assert each.probability == pytest.approx(SHARES[each.guess], rel=0.2)
 
 
 def test_guesses_are_sampled_as_often_as_their_probabilities_say(trained: Trained) -> None:

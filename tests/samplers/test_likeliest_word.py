@@ -42,10 +42,11 @@ def logprobs_of(model, prompt: Sequence[int], reply: Sequence[int]) -> list[floa
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
 def test_no_listed_word_is_likelier_than_the_one_that_is_found(
-    kind: str, codecs: dict[str, ChatCodec], small_words: WordList
+    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
 ) -> None:
-    codec, prompter = codecs[kind], Prompter(style=Style.COMPACT)
+    codec, prompter = codecs[kind], Prompter(style=style)
     constraint = make_constraint(small_words, prompter, codec)
     model = random_model(codec)
     replies = [codec.reply_ids(prompter.reply(word)) for word in small_words.guesses]

@@ -38,6 +38,15 @@ def test_readiness_is_lost_while_no_session_is_free(server) -> None:
         assert http(f"{server.address}/health")[0] == 200
 
 
+def test_the_root_leads_to_the_page(server) -> None:
+    for method in ("GET", "HEAD"):
+        request = urllib.request.Request(f"{server.address}/", method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.url == f"{server.address}/watch/"
+            assert answer.headers.get_content_type() == "text/html"
+    assert "/" not in http(f"{server.address}/openapi.json")[1]["paths"]
+
+
 def test_tasks_are_listed_without_a_secret_and_held_out_ones_not_at_all(server) -> None:
     base = f"{server.address}/wordle_rl"
     status, splits = http(f"{base}/splits")

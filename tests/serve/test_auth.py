@@ -40,7 +40,9 @@ WRONG = ["", "Bearer", "Bearer ", "Bearer x", "Basic !!", "Basic", f"Token {TOKE
          basic("x"), basic("")]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/metadata", "/schema", "/metrics", "/docs", "/openapi.json", "/wordle_rl/splits"])
+@pytest.mark.parametrize(
+    "path", ["/", "/watch/", "/metadata", "/schema", "/metrics", "/docs", "/openapi.json", "/wordle_rl/splits"]
+)
 def test_no_route_but_the_probes_is_served_without_the_token(guarded, path) -> None:
     for wrong in WRONG:
         assert get(guarded.address + path, **({"Authorization": wrong} if wrong else {})) == 401

@@ -1,6 +1,6 @@
 """Small models that have learnt to say some words as their first guess, each as often as a test wants."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -12,9 +12,15 @@ from wordle_rl.models.loading import save_model
 _STEPS = 250
 
 
-def teach_words(model, codec: ChatCodec, prompt: list[int], shares: Mapping[str, float]) -> None:
+def teach_words(
+    model,
+    codec: ChatCodec,
+    prompt: list[int],
+    shares: Mapping[str, float],
+    reply: Callable[[str], str] = "<guess>{}</guess>".format,
+) -> None:
     """Train a model until its replies to a prompt are guesses of these words, about as often as their shares."""
-    replies = [codec.reply_ids(f"<guess>{word}</guess>") for word in shares]
+    replies = [codec.reply_ids(reply(word)) for word in shares]
     weights = torch.tensor(list(shares.values()))
     tokens = torch.tensor([[*prompt, *reply] for reply in replies])
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)

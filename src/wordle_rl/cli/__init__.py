@@ -26,6 +26,7 @@ import sys
 from collections.abc import Mapping
 from typing import get_args
 
+from wordle_rl import __version__
 from wordle_rl.cli import audit, compare, data, export, play, plot, preflight, report, rewards, run, traces, words
 from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.program import Command, Program
@@ -69,7 +70,9 @@ def main(arguments: list[str] | None = None, further: Mapping[str, Command] | No
     program = Program(
         "wordle-rl",
         {**COMMANDS, **(further or {})},
-        "Teach language models to play Wordle, and measure honestly what they learned.",
+        "Teach language models to play Wordle, and measure honestly what they learned. `wordle-rl COMMAND --help` "
+        "explains a command with all its options, `wordle-rl --version` prints the version.",
+        version=__version__,
         hint=_stage_hint,
     )
     return program((sys.argv[1:] if arguments is None else arguments) or ["--help"])

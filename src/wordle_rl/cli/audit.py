@@ -18,14 +18,15 @@ from wordle_rl.runs.audit import audit as audit_run
 
 
 def audit(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
-    """Prove from a run's records that no validation or test secret was a secret in training, and count what is shown.
+    """Prove from a run's records that no validation or test secret was a secret in training.
 
-    A held-out word is no secret of a training game, but may be named in one: counted are words whose decisive board
-    stands in the training games with the word as label, words named elsewhere, words never named, and won games of the
-    run's own models that stand there turn for turn. Strict words (`words.strict_fraction`) must be named nowhere.
+    A held-out word is never the secret of a training game, but training may name it as a guess. The audit counts the
+    words whose decisive board stands in the training games with the word as label, words named elsewhere, words never
+    named, and won games of the run's own models that stand in the training games turn for turn. Strict words
+    (`words.strict_fraction`) must be named nowhere.
 
-    Exit code 2 if a validation or test secret was a secret, a strict word was named, or a trained model's records are
-    missing, so that nothing is proven.
+    The exit code is 2 if a validation or test secret was a secret in training, if a strict word was named, or if a
+    trained model's records are missing, so that nothing is proven.
 
     Args:
         run: A run directory.

@@ -28,8 +28,10 @@ def compare(
     top: int = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare evaluations on the words all of them played: figures, and McNemar's exact test, Tango's interval and a
-    paired bootstrap of each against the first. Where secrets were played more than once, wins are tested by secret.
+    """Compare evaluations on the words that all of them played.
+
+    Shows figures, and for each evaluation against the first McNemar's exact test, Tango's interval and a paired
+    bootstrap. Where secrets were played more than once, wins are tested by secret.
 
     Args:
         runs: Evaluation files (JSON), two or more, or a directory of `eval --checkpoints`; the first is the base.

@@ -42,7 +42,7 @@ def analyze(
     top: int = 20,
     as_json: Json = False,
 ) -> None:
-    """Summarise traces per secret: games, wins, guesses, and the part of the split it belongs to.
+    """Summarise teacher games by secret: games, wins, guesses, and the part of the split that the secret is in.
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
@@ -105,7 +105,7 @@ def dataset(
     words: Words = "default",
     split_seed: int = 0,
     strict_fraction: StrictFraction = 0.0,
-    style: Style = Style.ENGLISH,
+    style: Style | str = Style.ENGLISH,
     shape: Shape = Shape.TRANSCRIPT,
     thinking: Thinking = Thinking.OPTIONAL,
     system_prompt: str | None = None,
@@ -122,16 +122,16 @@ def dataset(
     max_prefix_guesses: int = 4,
     as_json: Json = False,
 ) -> None:
-    """Check traces again and turn them into SFT and RL rows; every rejected game is counted by reason.
+    """Check teacher games, and turn them into rows for SFT and RL; rejected games are counted by reason.
 
-    SFT rows are conversations (`messages`), or with `--format instruction` a row of instruction, output for every
-    reply. The solver's traces have no validation secrets: it plays those once more for `<out>_sft_val.jsonl`.
+    SFT rows are conversations (`messages`), or with `--format instruction` one row of instruction, output for every
+    reply. The solver's games have no validation secrets: it plays each of those once for `<out>_sft_val.jsonl`.
 
     Args:
         traces: A traces file, or a directory of wordle_data_WORD.csv.
         out: Stem of the files: `<out>_sft_train.jsonl` and so on. They replace earlier rows, and no other file.
         split_seed: Seed of the split.
-        style: Wording of the prompts.
+        style: Wording of the prompts, a built-in style or `module:attribute`.
         shape: One growing conversation, or a fresh prompt every turn.
         thinking: Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted;
             `required` rejects games with a taught guess without thinking.
@@ -244,11 +244,12 @@ def import_data(
     max_turns: int = 6,
     as_json: Json = False,
 ) -> None:
-    """Turn other data sets (CSV, JSON, parquet, or of the hub) into rows of ours; rows left out are counted by reason.
+    """Turn other people's data (CSV, JSON, parquet, or a data set of the hub) into rows for training.
 
-    grpo: rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo) become boards to start
-    from, here (`run --rl.starts.file`) or elsewhere, marked again by the rules. instruction: rows of instruction,
-    output become messages to fine-tune on. Rows of held-out secrets are left out, and rows that name a strict word.
+    `--format grpo` reads rows of prompt, word_list, past_guess_history, secret (as in predibase/wordle-grpo). They
+    become boards on which games begin, here (`run --rl.starts.file`) or elsewhere; the marks are computed again by the
+    rules. `--format instruction` reads rows of instruction, output. They become messages to fine-tune on. Rows with
+    held-out secrets or strict words are left out; rows left out are counted by reason.
 
     Args:
         data: The file to read, or a data set of the Hugging Face hub (network) as OWNER/NAME or OWNER/NAME:SPLIT; with

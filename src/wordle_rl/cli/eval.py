@@ -47,18 +47,18 @@ def eval_player(
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
     csv: Path | None = None,
     overwrite: bool = False,
-    style: Style | None = None,
+    style: Style | str | None = None,
     shape: Shape | None = None,
     thinking: Thinking | None = None,
     system_prompt: str | None = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Play secrets and measure: six turns, strict dictionary, no retries.
+    """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries.
 
     Args:
         player: solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run
-            directory, or a model of the hub (USER/NAME, or USER/NAME@REVISION).
+            directory, a model of the hub (USER/NAME, or USER/NAME@REVISION), or module:attribute, a player of yours.
         split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
         split_seed: Seed of the split; left out: that of the model's run, else 0.
         out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
@@ -78,7 +78,7 @@ def eval_player(
             in a file of the directory --out (left out: eval/steps of the run), for `compare` to plot.
         csv: Write a row per game to this file, unless it holds something else.
         overwrite: Discard games played before, and replace whatever --out names.
-        style: Wording; left out: the model's own, else english.
+        style: Wording, a built-in style or `module:attribute`; left out: the model's own, else english.
         shape: Conversation shape; left out: the model's own, else transcript.
         thinking: Left out: the model's own, else optional.
         system_prompt: Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a

@@ -26,6 +26,7 @@ from wordle_rl.evaluate import (
     with_regret,
 )
 from wordle_rl.evaluate.players import Player, shown_name
+from wordle_rl.import_paths import source_mark
 from wordle_rl.models.directory import find_model, is_model, weights_mark
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import name_of
@@ -34,7 +35,7 @@ from wordle_rl.reward import named_schedule
 from wordle_rl.runs.logs import repaired
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.samplers.endpoint.providers import bare_address
-from wordle_rl.samplers.simple import RANDOM_PLAYERS
+from wordle_rl.samplers.simple import RANDOM_PLAYERS, is_own_player
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split
@@ -172,7 +173,7 @@ def _played_with(
         "words": split.fingerprint,
         "split": source.part,
         "split_seed": split.seed,
-        "style": who.prompter.style.value,
+        "style": str(who.prompter.style),
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,
         "system_prompt": None if told is None else name_of(told),
@@ -184,7 +185,9 @@ def _played_with(
 
 
 def _weights_of(who: Player) -> str:
-    """Mark of a model's weights; of a player without any, of nothing."""
+    """Mark of a model's weights, or of your player's code; of another player, of nothing."""
+    if is_own_player(who.label):
+        return source_mark(who.label)
     return weights_mark(find_model(Path(who.label)) if is_model(who.label) else Path(who.label))
 
 

@@ -32,7 +32,7 @@ from wordle_rl.evaluate.players import Player, make_player
 from wordle_rl.game import Dictionary
 from wordle_rl.models.directory import find_model, game_of, is_model
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS
+from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -41,7 +41,7 @@ from wordle_rl.words import WordList
 class Wording:
     """The wording of prompts, and the rules, that were asked for; None: not asked for."""
 
-    style: Style | None
+    style: Style | str | None
     shape: Shape | None
     thinking: Thinking | None
     system_prompt: str | None = None
@@ -67,16 +67,18 @@ class EvalRequest:
 
     @property
     def draws(self) -> bool:
-        """True if the player draws its words at random, so that it may play a secret differently the next time."""
-        return self.player in RANDOM_PLAYERS or (
-            self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0)
+        """True if the player may draw its words at random, and so play a secret differently the next time."""
+        return (
+            self.player in RANDOM_PLAYERS
+            or is_own_player(self.player)
+            or (self.player != "solver" and (self.endpoint_default_sampling or self.sampling.temperature > 0))
         )
 
     def conditions(self, prompter: Prompter) -> EvalConditions:
         """Prompting and sampling of the player, as its evaluation records it."""
         seed = self.seed if self.draws else None
         worded = EvalConditions.of(prompter)
-        if self.player in PLAYER_NAMES:
+        if self.player in PLAYER_NAMES or is_own_player(self.player):
             return dataclasses.replace(worded, seed=seed)
         engine = self.engine if is_model(self.player) else None
         return worded.drawing(
@@ -89,7 +91,7 @@ class EvalRequest:
 
     def going_on(self, outputs: Outputs) -> EvalRequest:
         """A copy whose seed is shifted by the number of kept games, so that the remaining games are fresh samples."""
-        if outputs.json is None or outputs.overwrite or not self.sampling.temperature:
+        if outputs.json is None or outputs.overwrite or not (self.sampling.temperature or is_own_player(self.player)):
             return self
         return dataclasses.replace(self, seed=seed_after(self.seed, num_kept(journal_path(outputs.json))))
 

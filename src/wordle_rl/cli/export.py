@@ -20,7 +20,7 @@ def merge(
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Fold a LoRA adapter into its base model, compare both, and keep the whole as an ordinary model directory.
+    """Merge a LoRA adapter into its base model, compare the logits, and save an ordinary model directory.
 
     Args:
         adapter: An adapter's directory, or a run that trained one.
@@ -37,7 +37,7 @@ def merge(
 
 
 def consolidate(checkpoint: Annotated[Path, tyro.conf.Positional], out: Path, as_json: Json = False) -> None:
-    """Gather a sharded checkpoint, as FSDP leaves it, into one ordinary model directory.
+    """Turn a sharded checkpoint of FSDP into one ordinary model directory.
 
     Args:
         checkpoint: A directory such as RUN/sft/checkpoints/checkpoint-100.

@@ -44,8 +44,8 @@ def play(
     """Play in the terminal yourself, or watch a player.
 
     Args:
-        player: human, solver, consistent, random, openai:MODEL, a model or run directory, or a model of the hub
-            (USER/NAME).
+        player: human, solver, consistent, random, openai:MODEL, a model or run directory, a model of the hub
+            (USER/NAME), or module:attribute, a player of yours.
         secret: The word to find; left out: a random answer.
         temperature: 0 is greedy; None leaves it to an endpoint.
         max_completion_tokens: Token limit of a completion; left out: that of the model's run, else 512.

@@ -16,7 +16,7 @@ from wordle_rl.runs import write_text_atomically
 def plot(
     figure: Annotated[Literal["wins"], tyro.conf.Positional], run: Annotated[Path, tyro.conf.Positional], out: Path
 ) -> None:
-    """Draw a figure of a run, of any backend, from its metrics.jsonl.
+    """Draw a figure of a run's training (SVG).
 
     Args:
         figure: `wins`: training games won since the start, and the win rate against the turn, over the steps.

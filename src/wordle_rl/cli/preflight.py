@@ -23,13 +23,15 @@ def preflight(
     memory_gib: float | None = None,
     as_json: Json = False,
 ) -> None:
-    """True if a run will work: chat template, stop tokens, budgets, memory, a few games; trains nothing.
+    """Check before you train whether a run will work: chat template, stop tokens, budgets, memory, a few games.
+
+    Nothing is trained. The exit code is 2 if the run cannot work; each reason is a line.
 
     Args:
         settings: Config file and settings of the run.
-        groups: Groups of games the model plays; 0: none, so that its weights are not needed.
-        memory_gib: With backend mlx, and with torch on a Mac: memory of the Mac that it is meant for, such as 16 or 48;
-            None: this machine's.
+        groups: Groups of games that the model plays; 0 plays none, so its weights are not needed.
+        memory_gib: With backend mlx, or torch on a Mac: memory of the Mac that will train, such as 16 or 48; None: of
+            this machine.
     """
     if groups < 0:
         raise ConfigError(f"groups {groups} must not be negative; 0 plays no games")

@@ -56,6 +56,17 @@ class Command:
     function: Callable[..., int | None]
     resumes: Callable[..., bool] = lambda **_: False
 
+    @property
+    def in_short(self) -> Command:
+        """The command with the first paragraph of its help, for the list of all commands."""
+
+        @functools.wraps(self.function)
+        def shortened(*args: Any, **kwargs: Any) -> int | None:
+            return self.function(*args, **kwargs)
+
+        shortened.__doc__ = (inspect.getdoc(self.function) or "").partition("\n\n")[0]
+        return replace(self, function=shortened)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -112,12 +123,14 @@ class Program:
         name: As it is typed.
         commands: What it does.
         description: Shown by `--help` of a program of several commands.
+        version: Printed by `--version`; empty: there is no such option.
         hint: Printed instead of the parser's refusal where the first word is no command; empty: keep the refusal.
     """
 
     name: str
     commands: Command | Mapping[str, Command]
     description: str = ""
+    version: str = ""
     hint: Callable[[str], str] = lambda _: ""
 
     def __call__(self, arguments: Sequence[str]) -> int:
@@ -126,6 +139,9 @@ class Program:
         logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
         stopped = "stopped"
         try:
+            if self.version and list(arguments) == ["--version"]:
+                sys.stdout.write(f"{self.name} {self.version}\n")
+                return 0
             check_no_empty_value(arguments)
             call = self.read(arguments)
             stopped = call.stopped
@@ -159,6 +175,8 @@ class Program:
     def _show_help(self, arguments: Sequence[str]) -> None:
         """Print help and exit; the defaults shown are those of the config file, if one is named."""
         commands = self.commands
+        if not isinstance(commands, Command) and arguments[0] in _HELP:
+            commands = {name: command.in_short for name, command in commands.items()}
         try:
             call = self._parse(commands, [each for each in arguments if each not in _HELP], SHOWN_FLAG)
         except ConfigError:  # not complete yet, which is why help is asked for

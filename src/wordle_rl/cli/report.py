@@ -20,7 +20,7 @@ from wordle_rl.words import WordListError
 
 
 def report(run: Annotated[Path, tyro.conf.Positional], control: tuple[Path, ...] = (), as_json: Json = False) -> None:
-    """Write a run's page: curves, distributions, every game, in one file.
+    """Write a run's report: curves, distributions and every game, in one HTML file.
 
     Args:
         run: A run directory.
@@ -45,7 +45,7 @@ def report(run: Annotated[Path, tyro.conf.Positional], control: tuple[Path, ...]
 
 
 def card(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
-    """Write a model card (README.md) for each trained model of a run, replacing an existing one.
+    """Write a model card (README.md) for each trained model of a run; an existing card is replaced.
 
     Args:
         run: A run directory, or one model's directory in it.

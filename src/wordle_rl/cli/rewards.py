@@ -14,18 +14,8 @@ from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Seed, Words
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import (
-    CURRICULA,
-    PRESETS,
-    Effort,
-    Gameability,
-    RewardError,
-    Rubric,
-    Schedule,
-    attack,
-    named_schedule,
-    words_for,
-)
+from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
+from wordle_rl.reward.attack import Effort, Gameability, attack, words_for
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
@@ -41,11 +31,11 @@ def rewards(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the weights of rewards, or search for policies that are paid without winning (`--attack`).
+    """Show the weights of rewards, or search for ways to be rewarded without winning (`--attack`).
 
     The search plays thousands of adversarial replies: policies that know the secret and never guess it, in every
-    wording and with every way to choose a word, changed for the better step by step. It reports the highest reward
-    found, and how far honest play stands above it. A reward that pays such a policy as much as honest play is refused.
+    wording and with every way to choose a word, improved step by step. It reports the highest reward found, and by how
+    much honest play exceeds it. A reward that pays such a policy as much as honest play is refused.
 
     Args:
         names: Presets, curricula, and config files with a reward of your own; left out: all presets.
@@ -62,7 +52,7 @@ def rewards(
     if not attack:
         _show_weights(rubrics, as_json)
         return
-    effort = Effort(secrets, steps, steps, seed)
+    effort = Effort(secrets, steps, seed)
     listed = load_words(words)
     with console.messages.status("attacking…"):
         found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}

@@ -12,7 +12,7 @@ from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.cli.settings import RunSettings
 from wordle_rl.config import RunConfig, RunStage, stored_config
-from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures
+from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
 from wordle_rl.pipeline import HubPusher, Pipeline
 from wordle_rl.report import claims, read_run, terminal
 from wordle_rl.report.controls import control_table
@@ -38,17 +38,17 @@ def run(
     private: bool = False,
     as_json: Json = False,
 ) -> None:
-    """The whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
+    """Run the whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
 
     Args:
         settings: Config file and settings.
         out: The run directory; left out: runs/ and the name of the config file. A run with the same settings continues
             where it stopped.
-        overwrite: Remove an earlier run in that directory first.
+        overwrite: Start over: remove an earlier run in that directory first.
         until: The last stage to run.
         push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
             checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
-        private: Hide the repository from others, if it is made now.
+        private: If the repository is new, hide it from others.
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
     target = PushTarget(push_to, private) if push_to is not None else None
@@ -103,10 +103,12 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     limited = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-    shown = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")  # as many as fit
+    greedy = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")  # as many as fit
+    shown = (*greedy, *map(sampled_part, greedy))
     apart = {name: {p: f for p, f in parts.items() if p in limited} for name, parts in figures.items()}
     plain = {name: {p: f for p, f in parts.items() if p in shown} for name, parts in figures.items()}
-    console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}"))
+    sampled = "; T = 1: the same once more, sampled at temperature 1" if config.eval.sampled else ""
+    console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
     show_claims(directory)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Seed, StrictFraction, Words
-from wordle_rl.config import ConfigError, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
+from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
 from wordle_rl.data.trace import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.teachers.games import draw_secrets, write_solver_traces
+from wordle_rl.teachers.own_teacher import write_own_teacher_traces
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -26,7 +27,10 @@ def traces(
     settings: Annotated[TraceSettings, tyro.conf.arg(name="")] = TraceSettings(),
     llm: Annotated[LLMTeacherSettings, tyro.conf.arg(name="")] = LLMTeacherSettings(),
     kind: Annotated[
-        Literal["solver", "openai"], tyro.conf.arg(name="teacher", help="The solver, or an endpoint's model.")
+        str,
+        tyro.conf.arg(
+            name="teacher", help="solver, openai (an endpoint's model), or module:attribute, a teacher of yours."
+        ),
     ] = "solver",
     base_url: str | None = None,
     csv: Path | None = None,
@@ -35,11 +39,12 @@ def traces(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Have a teacher play games and write them as JSON lines.
+    """Let a teacher (the solver, or a language model) play games, and write them as JSON lines.
 
-    The solver's games replace the file, once all are there; their secrets are training secrets and words outside the
-    answers. A language model's games cost money: they are appended one by one. A command that was stopped resumes: it
-    plays only what is missing.
+    The solver's games replace the file once all are played; their secrets are training secrets and words outside the
+    answers. So do those of a teacher of yours, lost ones included, by the rules of --game. A language model's games
+    cost money, so they are appended one by one. A command that was stopped plays only the missing games when you give
+    it again.
 
     Args:
         out: The file to write.
@@ -58,13 +63,18 @@ def traces(
             )
         _play_llm(out, words, asked, split_seed, seed, csv, as_json)
         return
-    _refuse_others(llm, LLMTeacherSettings(), "openai")
+    if kind != "solver":
+        settings = TraceSettings.model_validate(
+            settings.model_dump() | {"teacher": settings.teacher.model_dump() | {"name": kind}}
+        )
+    own = settings.teacher.is_own
+    _refuse_others(llm.model_copy(update={"game": GameSettings()}) if own else llm, LLMTeacherSettings(), "openai")
     if base_url is not None:
         raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
     if csv is not None:
         raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
     settings_of_words = WordSettings(source=words, split_seed=split_seed, strict_fraction=strict_fraction)
-    _play_solver(out, settings_of_words, settings, seed, as_json)
+    _play_here(out, settings_of_words, settings, llm.game, seed, as_json)
 
 
 def resumes(**_: object) -> bool:
@@ -79,20 +89,29 @@ def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
             raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
 
 
-def _play_solver(path: Path, words: WordSettings, settings: TraceSettings, seed: int, as_json: bool) -> None:
+def _play_here(
+    path: Path, words: WordSettings, settings: TraceSettings, game: GameSettings, seed: int, as_json: bool
+) -> None:
     check_seed(seed)
+    teacher = settings.teacher
     if settings.file is not None:
         raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
     _check_traces(path)
-    if _holds_bought_games(path):
-        raise ConfigError(f"{path} holds games of a language model, which cost money; name another --out")
+    if _holds_bought_games(path, teacher.name):
+        raise ConfigError(f"{path} holds games of another teacher, which may have cost money; name another --out")
     found = load_words(words.source)
     split = words.split_of(found)
     solver = Solver(found.reserving(split.strict).named)
     with show_progress(console.messages, "teacher plays", settings.num_games, transient=True) as advance:
-        count = write_solver_traces(
-            path, split, solver, settings, seed, lambda done: advance(done, settings.num_games, "")
-        )
+
+        def tell(done: int) -> None:
+            advance(done, settings.num_games, "")
+
+        if teacher.is_own:
+            secrets = draw_secrets(solver.words, split, settings, seed)
+            count = write_own_teacher_traces(path, solver.words, secrets, teacher, game, seed, tell)
+        else:
+            count = write_solver_traces(path, split, solver, settings, seed, tell)
     if as_json:
         console.print_json({"file": str(path), "num_games": count})
     else:
@@ -109,11 +128,13 @@ def _check_traces(path: Path) -> None:
         raise ConfigError(f"{path} is no traces file; name another --out") from None
 
 
-def _holds_bought_games(path: Path) -> bool:
+def _holds_bought_games(path: Path, teacher: str) -> bool:
+    """True if a teacher other than this one and the solver played a game of a file."""
     if not path.is_file():
         return False
+    free = tuple(f'"teacher":"{name}"' for name in ("solver", teacher))
     with path.open(encoding="utf-8", errors="replace") as file:
-        return any('"teacher":' in line and '"teacher":"solver"' not in line for line in file)
+        return any('"teacher":' in line and not any(name in line for name in free) for line in file)
 
 
 def _play_llm(

@@ -24,12 +24,12 @@ def words(
     overwrite: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Show a word list and its split (`show LIST`), or import one into the user's cache (`import DIR`).
+    """Show a word list and its split, or import a list of your own.
 
-    `import DIR` takes the directory's answers.txt and guesses.txt, one word a line, every answer in both. `import FILE`
-    takes one file whose words are answers and guesses at once, `import ANSWERS,GUESSES` two; a .csv may name its
-    columns word, or answer and guess. From then on the list is known by the directory's name or the file's, or as
-    original or nyt if it has the very words of that list.
+    `words show LIST` shows one. `words import DIR` reads answers.txt and guesses.txt from a directory: one word a line,
+    every answer in both. `words import FILE` takes one file for both, `words import ANSWERS,GUESSES` takes two; a .csv
+    may name its columns word, or answer and guess. An imported list lies in your cache under the name of the directory
+    or file, or as `original` or `nyt` if it has exactly the words of that list.
 
     Args:
         action: `show` a list, or `import` one.
@@ -81,7 +81,7 @@ def solve(
     entropies: Path | None = None,
     as_json: Json = False,
 ) -> None:
-    """Best openers, the best strategy tree, or how the solver finds one secret.
+    """Ask the solver for the best openers, for its whole strategy tree, or for its guesses at one secret.
 
     Args:
         opener: First guess of the tree; the best one found if left out.

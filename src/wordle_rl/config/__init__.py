@@ -21,6 +21,8 @@ from wordle_rl.config.evaluation import (
     PlayerEvalSettings,
     PlaySettings,
     PrefixChoice,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.config.files import describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
@@ -28,7 +30,7 @@ from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     MODEL_NAMES,
     Algorithm,
-    DaggerSettings,
+    DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -38,7 +40,7 @@ from wordle_rl.config.rl import (
 )
 from wordle_rl.config.rl_training import (
     TRAININGS,
-    DaggerTraining,
+    DistillTraining,
     DPOTraining,
     ExpertIterationTraining,
     GRPOTraining,
@@ -70,8 +72,8 @@ __all__ = [
     "Constrain",
     "DPOSettings",
     "DPOTraining",
-    "DaggerSettings",
-    "DaggerTraining",
+    "DistillSettings",
+    "DistillTraining",
     "EngineName",
     "EvalSettings",
     "ExpertIterationSettings",
@@ -108,9 +110,11 @@ __all__ = [
     "TraceSettings",
     "Training",
     "VLLMSettings",
+    "Variant",
     "WordSettings",
     "check_seed",
     "describe",
+    "evaluation_name",
     "fields_only",
     "load_config",
     "section_of",

@@ -16,7 +16,16 @@ LARGEST_SEED = 2**32 - 1
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the setting and the fix in one line."""
+    """A configuration that cannot be used; the message names the setting and the fix in one line.
+
+    Attributes:
+        setting: Dotted name of the setting, or of the section whose settings do not go together, where validation found
+            the fault; of several faults that of the first. Otherwise empty.
+    """
+
+    def __init__(self, message: str, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 def check_seed(seed: int) -> None:

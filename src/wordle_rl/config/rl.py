@@ -1,4 +1,4 @@
-"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and DAgger share, and the section of each."""
+"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and distillation share, and the section of each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from wordle_rl.config.training import (
     RLOptimizerSettings,
     TokenSampling,
 )
+from wordle_rl.import_paths import resolve
 
-Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
+Algorithm = Literal["grpo", "expert_iteration", "dpo", "distill"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
     "dpo": "DPO",
-    "dagger": "DAgger",
+    "distill": "distillation",
 }
 """Algorithms after SFT: name in settings, stages and models -> name in prose."""
 
@@ -36,9 +37,11 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
     },
     "expert_iteration": {"reward": "keeps the wins of fewest guesses"},
     "dpo": {"reward": "values guesses by the solver unless dpo.judge is 'outcome'"},
-    "dagger": {"reward": "trains on the teacher's guesses"},
+    "distill": {"reward": "trains on the teacher's guesses"},
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
+CREDIT_NAMES = ("turn", "game", "guess")
+"""Built-in advantage estimators, see `rl.advantages`."""
 _VLLM_IMPORTANCE_CAP = 2.0
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
@@ -108,7 +111,7 @@ class SharedSettings(Section):
 
 
 class RoundFit(Section):
-    """Training passes over the data of a round, in expert iteration, DPO and DAgger."""
+    """Training passes over the data of a round, in expert iteration, DPO and distillation."""
 
     epochs: float = Field(1.0, gt=0)
     """Passes over the data of a round; not in GRPO."""
@@ -119,10 +122,10 @@ class RoundFit(Section):
 
 
 class RLSettings(RoundFit, SharedSettings):
-    """Settings that GRPO, expert iteration, DPO and DAgger share."""
+    """Settings that GRPO, expert iteration, DPO and distillation share."""
 
     group_size: Count | None = Field(None, ge=1)
-    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in DAgger."""
+    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in distillation."""
 
 
 class GRPOSettings(Section):
@@ -137,9 +140,10 @@ class GRPOSettings(Section):
     outside_rate: float = Field(0.0, ge=0, le=1)
     """Rate of groups whose secret is a listed word outside the answers. No policy can know it, so such a group teaches
     only while an answer is still possible, and by rewards that compare a guess with the solver's (`quick_regret`)."""
-    credit: Literal["turn", "game", "guess"] = "turn"
+    credit: str = "turn"
     """Advantage estimator. `turn`: rewards from the turn on; `guess`: the turn's own reward alone, for rewards
-    that already value the guess for the rest of the game; `game`: one advantage per game."""
+    that already value the guess for the rest of the game; `game`: one advantage per game. Or `module:attribute`, a
+    function of yours with the signature of `wordle_rl.train.advantages.turn_advantages`."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
     loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
@@ -148,11 +152,10 @@ class GRPOSettings(Section):
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of asynchronous GRPO, whose games come from older weights, and of MLX, whose ratios are to the
-    sampler's log-probabilities. Refused elsewhere: games are trained on once, by the weights that played them, so
-    ratios are 1."""
+    """Lower clip range of importance ratios. Only with batches_ahead: other games are trained on once, by the weights
+    that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher) of asynchronous GRPO and of MLX; see epsilon."""
+    """Upper clip range (clip-higher); see epsilon."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     mask_overlong: bool = False
@@ -160,6 +163,9 @@ class GRPOSettings(Section):
     engine: str = "transformers"
     """Rollout engine: `transformers` with the trained model itself, `vllm` with a copy of its weights in each process,
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
+    batches_ahead: int = Field(0, ge=0, le=1)
+    """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
+    needs the address of a server as engine."""
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, with engine `vllm`; a server has options of its own."""
     max_importance_ratio: float | None = Field(None, ge=0)
@@ -229,6 +235,11 @@ class GRPOSettings(Section):
         """Refuse settings of GRPO that contradict each other."""
         super().check()
         self._check_engine()
+        if self.credit not in CREDIT_NAMES:
+            if ":" not in self.credit:
+                known = ", ".join(CREDIT_NAMES)
+                raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
+            resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
         if self.turn_candidates > 1 and self.credit != "guess":
             raise ValueError(
                 f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
@@ -259,6 +270,12 @@ class GRPOSettings(Section):
             raise ValueError(
                 f"engine {self.engine!r} is none of transformers, vllm and the address of a vLLM server, such as "
                 "http://localhost:8000; give one of them"
+            )
+        if self.batches_ahead and not self.server:
+            raise ValueError("batches_ahead needs a server that plays meanwhile; set engine to its address")
+        if self.batches_ahead and self.probe_every_steps:
+            raise ValueError(
+                "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
         if self.server and self.vllm != VLLMSettings():
             raise ValueError(
@@ -347,8 +364,8 @@ class DPOSettings(RoundSettings):
             raise ValueError(f"{given[0]} is for the other judges, 'outcome' compares the games played; leave it out")
 
 
-class DaggerSettings(RoundSettings):
-    """DAgger, fine-tuning on the solver teacher's guesses at the boards that the policy's own games come to.
+class DistillSettings(RoundSettings):
+    """Distillation (DAgger): fine-tuning on the solver teacher's guesses at the boards of the policy's own games.
 
     The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
     """

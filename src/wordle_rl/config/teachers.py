@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -9,12 +10,20 @@ from pydantic import Field
 
 from wordle_rl.config.base import ConfigError, Count, Section
 from wordle_rl.config.model import GameSettings
+from wordle_rl.import_paths import resolve
 from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """Deviations of solver-teacher games from best play. Rates are chances per turn unless stated otherwise."""
+    """The teacher, and deviations of the solver's games from best play. Rates are chances per turn unless stated
+    otherwise.
+    """
 
+    name: str = "solver"
+    """`solver`, or `module:attribute`, a teacher of your own: a function from boards to guesses or replies, or a class
+    that is made with the word list and a seed, see `wordle_rl.samplers.simple.OwnSampler`. Its games go through the
+    same checks as those of a file (`traces.file`); what else is here, and `pseudo_secrets`, `invented_rate`,
+    `slip_rate` and `narrate`, are the solver's."""
     opener: str | None = None
     """First guess of most games; None: the most informative answer."""
     random_opener_rate: float = Field(0.5, ge=0, le=1)
@@ -33,9 +42,20 @@ class TeacherSettings(Section):
     """Guesses per game."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1."""
+        """Refuse rates that add up to more than 1, a teacher that cannot be had, and how it should play."""
         if self.noise_rate + self.stray_rate > 1:
             raise ValueError("noise_rate and stray_rate together must not exceed 1")
+        if self.is_own:
+            if ":" not in self.name:
+                raise ValueError(f"name {self.name!r} is neither solver nor an import path (module:attribute)")
+            resolve(self.name, "name", ValueError)
+            if of_solver := _changed(self, except_for={"name"}):
+                raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; leave it out")
+
+    @property
+    def is_own(self) -> bool:
+        """True if a teacher from outside the package plays."""
+        return self.name != "solver"
 
 
 class TraceSettings(Section):
@@ -48,7 +68,7 @@ class TraceSettings(Section):
     taught, games that come out differently when played again by the rules of the run, and conversations with a reply
     that holds no listed guess. Games that the solver did not play are also left out for the reasons of `wordle-rl
     dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
-    only `num_games` and `rl_only_fraction` still apply."""
+    only `num_games`, `rl_only_fraction` and `spelling` still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
@@ -69,16 +89,29 @@ class TraceSettings(Section):
     is not trained on; the correct word after it is."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
+    spelling: float = Field(0.0, ge=0, le=100)
+    """Mix spelling lessons into the games of SFT: each listed word this many times as `Spell crane.`, answered by `c r
+    a n e`, and as often the other way; 0.5: half of the lessons. For models whose tokens are pieces of words. No strict
+    word is named, every other listed word is."""
     teacher: TeacherSettings = TeacherSettings()
     """The solver teacher's play."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1."""
+        """Refuse rates that add up to more than 1, and what only the solver teacher follows, from another one."""
+        own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher"})
+        if self.teacher.is_own and own:
+            raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; leave it out")
         if self.outside_rate + self.invented_rate > 1:
             raise ValueError(
                 f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} are fractions "
                 "of the same games; together they must not exceed 1"
             )
+
+
+def _changed(section: Section, *, except_for: Collection[str]) -> list[str]:
+    """The settings of a section that differ from their defaults."""
+    fields = type(section).model_fields.items()
+    return [name for name, field in fields if name not in except_for and getattr(section, name) != field.default]
 
 
 class ServedName(NamedTuple):

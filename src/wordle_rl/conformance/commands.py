@@ -53,7 +53,7 @@ def conformance(
     out: Path | None = None,
     as_json: Json = False,
 ) -> int:
-    """Hold a Wordle environment against black-box checks; exit code 1 if one fails.
+    """Check a Wordle environment from outside, yours or a server; the exit code is 1 if a check fails.
 
     Args:
         target: Address of an OpenEnv server, or package.module:factory of an environment with reset and step.

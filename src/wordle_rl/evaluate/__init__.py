@@ -1,6 +1,6 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
-    players.py       players by name: solver, random, a model or run directory, openai:MODEL
+    players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     settings.py      EvalConditions: prompting and sampling of a player
     records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation
@@ -39,9 +39,12 @@ from wordle_rl.evaluate.records import (
     GameRecord,
     TurnRecord,
     figures_by_split,
+    is_sampled_part,
     measure,
+    model_and_variant,
     occurrences,
     quoted_parts,
+    sampled_part,
 )
 from wordle_rl.evaluate.settings import EvalConditions, differences, unlike
 from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, save_csv, write_rows
@@ -74,12 +77,15 @@ __all__ = [
     "evaluate",
     "evaluate_concurrently",
     "figures_by_split",
+    "is_sampled_part",
     "journal_of",
     "journal_path",
     "measure",
+    "model_and_variant",
     "num_kept",
     "occurrences",
     "quoted_parts",
+    "sampled_part",
     "save_csv",
     "unlike",
     "with_regret",

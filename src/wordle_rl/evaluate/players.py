@@ -1,4 +1,4 @@
-"""From a player's name to a sampler: `solver`, `consistent`, `random`, a model or run directory, or `openai:MODEL`."""
+"""From a player's name to a sampler: `solver`, a model or run directory, `openai:MODEL`, or `module:attribute`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ from wordle_rl.config import (
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.backends import find_backend
 from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
+from wordle_rl.models.gguf import at_directory, is_converted
 from wordle_rl.prompt import Prompter, Thinking, system_prompt
 from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.samplers.base import Sampler, check_vllm
 from wordle_rl.samplers.constrain import WordConstraint, make_constraint
 from wordle_rl.samplers.endpoint.providers import find_endpoint
-from wordle_rl.samplers.simple import PLAYER_NAMES, ConsistentSampler, RandomSampler, SolverSampler
+from wordle_rl.samplers.simple import (
+    PLAYER_NAMES,
+    ConsistentSampler,
+    OwnSampler,
+    RandomSampler,
+    SolverSampler,
+    is_own_player,
+)
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -51,10 +59,10 @@ class Player:
 
 def _find_player(name: str) -> Path:
     """`find_model` for a player's name; what is no directory may have been meant for another player."""
-    if not Path(name).is_dir() and not is_hub_name(name):
+    if not Path(name).is_dir() and not is_hub_name(name) and not is_converted(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
-            "and human for `wordle-rl play` alone"
+            "your own as module:attribute, and human for `wordle-rl play` alone"
         )
     return find_model(Path(name))
 
@@ -121,8 +129,8 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory, or
-            USER/NAME of the hub.
+        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory,
+            USER/NAME of the hub, or `module:attribute`, a player of your own (see `OwnSampler`).
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.
@@ -153,13 +161,17 @@ def make_player(
         served, bounds = served_name(name.removeprefix("openai:")).model, patience or PatienceSettings()
         asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
         return Player(name, asked, prompter)
+    if is_own_player(name):
+        prompter = (game or GameSettings()).prompter(words.word_length)
+        return Player(name, OwnSampler(name, "player", words, prompter, seed), prompter)
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
     model_player = model_sampler(
         model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
     )
-    return Player(name if is_hub_name(name) else str(directory), model_player, prompter)
+    label = name if is_hub_name(name) or is_converted(name) else str(directory)
+    return Player(label, model_player, prompter)
 
 
 def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
@@ -232,7 +244,7 @@ def model_sampler(
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
-    return make_engine(Path(model.path), codec, sampling, constraint, seed)
+    return make_engine(Path(at_directory(model).path), codec, sampling, constraint, seed)
 
 
 def _own_sampler(

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from wordle_rl.config import MODEL_NAMES, Constrain
+from wordle_rl.config import MODEL_NAMES, Constrain, Variant, evaluation_name
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, mean_interval
@@ -41,6 +41,36 @@ PART_NAMES = {
     CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
 }
 """Names of the parts on pages and cards."""
+_SAMPLED = "_sampled"
+
+
+def sampled_part(part: str) -> str:
+    """Return the name under which results keep the figures of a part of the secrets played at temperature 1.
+
+    Examples:
+        >>> sampled_part("held_out")
+        'held_out_sampled'
+    """
+    return f"{part}{_SAMPLED}"
+
+
+def is_sampled_part(part: str) -> bool:
+    """True for a name that `sampled_part` made."""
+    return part.endswith(_SAMPLED)
+
+
+def model_and_variant(stem: str) -> tuple[str, Variant]:
+    """Split the stem of a file in a run's `eval/` into the model and how it was evaluated; other files stay whole.
+
+    Examples:
+        >>> model_and_variant("sft-sampled"), model_and_variant("mine-sampled")
+        (('sft', 'sampled'), ('mine-sampled', 'greedy'))
+    """
+    for variant in get_args(Variant):
+        model = stem.removesuffix(f"-{variant}")
+        if model in MODEL_NAMES and stem == evaluation_name(model, variant):
+            return model, variant
+    return stem, "greedy"
 
 
 class EvaluationError(ValueError):
@@ -249,7 +279,7 @@ _EVALUATION = TypeAdapter(Evaluation)
 
 def _fix_of(path: Path) -> str:
     """Advice on a file that is no evaluation: only a run makes its own again."""
-    own = path.stem.removesuffix("-constrained") in MODEL_NAMES
+    own = model_and_variant(path.stem)[0] in MODEL_NAMES
     if own and path.parent.name == "eval" and is_run(path.parent.parent):
         return "delete it, and `wordle-rl run` evaluates again"
     return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"

@@ -30,7 +30,7 @@ class EvalConditions:
             the likeliest; None: guesses are not limited, or token by token.
     """
 
-    style: Style
+    style: Style | str
     shape: Shape
     thinking: Thinking
     temperature: float | None = None

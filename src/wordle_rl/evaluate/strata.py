@@ -7,7 +7,8 @@ the very position and the word to say in it. So held-out figures are quoted by s
 
 - *board shown*: the secret's decisive board stands in the training games, with the secret as the label;
 - *board not shown*: the secret is named somewhere, but not there;
-- *never named* (`never_said`): no turn of a training game names it, taught or not, nor any thought or initial state.
+- *never named* (`never_said`): no turn of a training game names it, taught or not, nor any thought, initial state or
+  spelling lesson.
 
 The decisive board of a secret is the board before the last guess of the game that the run's solver teacher plays for it
 without noise: guesses with their marks, in order, from the empty board. It depends on word list and teacher alone,
@@ -17,7 +18,7 @@ never on who is evaluated or how the game ended. Boards are compared as the lear
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from wordle_rl.models.directory import run_directory_around
 from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.words import load_words
 from wordle_rl.words.split import words_of_text
 
 Board = tuple[tuple[str, str], ...]
@@ -162,10 +164,18 @@ def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
         ConfigError: If a run's settings are damaged.
         RunError: If a record is.
     """
-    config = stored_config(directory / "config.json")
-    return shown_in(
-        (row for run in _sources(directory, config)[0] for name in TRAINED_ON for row in _rows(run / name)), words
-    )
+    runs = _sources(directory, stored_config(directory / "config.json"))[0]
+    shown = shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
+    return replace(shown, named=shown.named.union(*(_spelled_in(run).intersection(words) for run in runs)))
+
+
+def _spelled_in(run: Path) -> frozenset[str]:
+    """The words of a run's spelling lessons."""
+    config = stored_config(run / "config.json")
+    if not config.traces.spelling or not config.sft.epochs:
+        return frozenset()
+    listed = load_words(config.words.source)
+    return frozenset(listed.guesses) - frozenset(config.words.split_of(listed).strict)
 
 
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:

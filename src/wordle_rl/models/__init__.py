@@ -2,6 +2,7 @@
 
 tiny.py       the embedded model: a small Qwen3-architecture model and its tokenizer, made here
 directory.py  model directories and the settings stored with them
+gguf.py       GGUF files, SmolLM2's among them, converted once into directories
 loading.py    load_model(), load_codec(), load_numbers(), save_model()
 device.py     device of this process: GPU, GPU of a Mac, processor
 numbers.py    `ModelNumbers`, `Device`: sizes for memory estimates

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.models.gguf import converted_path
 from wordle_rl.runs import RunError, read_object
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -43,9 +44,9 @@ def base_of(directory: Path) -> str:
         raise ConfigError(f"{path} is damaged ({error}); copy or train the adapter again") from None
     if not base:
         raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
-    if Path(base).is_absolute() and not Path(base).is_dir():
+    if Path(base).is_absolute() and not Path(base).exists():
         raise ConfigError(f"{directory} needs its base model {base}, which is gone; correct the path in {path}")
-    return str(base)
+    return converted_path(str(base))
 
 
 def has_adapters(model: object) -> bool:
@@ -59,7 +60,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
     Args:
         model: The base model; its own weights are frozen.
         settings: Rank, scale, dropout and layers.
-        base: Where the base model came from; a directory is remembered by its full path.
+        base: Where the base model came from; a directory or file is remembered by its full path.
 
     Raises:
         ConfigError: If the model has no such layers.
@@ -76,7 +77,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
         adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
         raise ConfigError(f"model.lora.target_modules {names!r} does not fit {base}: {_first_line(error)}") from None
-    config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).is_dir() else base
+    config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
     return cast("PreTrainedModel", adapted)  # it passes on all that it is asked
 
 

@@ -11,9 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
+from wordle_rl.models.gguf import converted_path, is_converted
+from wordle_rl.prompt import Style
 from wordle_rl.runs import is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
-from wordle_rl.samplers.simple import PLAYER_NAMES
+from wordle_rl.samplers.simple import PLAYER_NAMES, is_own_player
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
 _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*/*")
@@ -23,9 +25,13 @@ _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5
 def find_model(path: Path) -> Path:
     """The model directory meant by a path: itself, the last trained model of a run, or a model of the hub.
 
+    `smollm2` and a GGUF file mean the directory that they are converted into.
+
     Raises:
         ConfigError: If there is no model there.
     """
+    if is_converted(str(path)):
+        return Path(converted_path(str(path)))
     if (model := trained_model(path)) is not None:
         return model
     if path.is_dir():
@@ -42,7 +48,7 @@ def is_hub_name(name: str) -> bool:
         >>> is_hub_name("somebody/wordle-grpo"), is_hub_name("runs/quickstart"), is_hub_name("nobody")
         (True, False, False)
     """
-    if not _HUB_NAME.fullmatch(name):
+    if not _HUB_NAME.fullmatch(name) or is_converted(name):
         return False
     first = name.split("/")[0]
     return first not in (".", "..", "runs") and not Path(first).exists() and not Path(name).exists()
@@ -73,6 +79,11 @@ def _fetched(name: str) -> Path:
         ) from None
     if trained_model(place) is None:
         raise ConfigError(f"{name} of the hub holds no weights in safetensors; name another model")
+    if (game := game_of(place)) is not None and not isinstance(game.style, Style):
+        raise ConfigError(
+            f"{name} of the hub was trained with game.style {game.style!r}, and the hub does not choose what is "
+            "imported here; download it and name its directory"
+        )
     return place
 
 
@@ -118,4 +129,4 @@ def run_directory_around(model_directory: Path) -> Path | None:
 
 def is_model(player: str) -> bool:
     """True if a player's name means a model or run directory."""
-    return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:")
+    return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:") and not is_own_player(player)

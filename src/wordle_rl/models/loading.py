@@ -39,6 +39,7 @@ from wordle_rl.models.adapters import (
     shape_adapters,
 )
 from wordle_rl.models.device import check_bf16, device_kind, device_of_process
+from wordle_rl.models.gguf import at_directory
 from wordle_rl.models.multimodal import language_config, load_language_model
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.models.tiny import make_model, make_tokenizer
@@ -50,7 +51,7 @@ SMALL_VOCABULARY = 4096
 
 
 def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
-    """Make the embedded model, or load a transformers directory or hub name, with the codec of its tokenizer.
+    """Make the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
 
     Args:
         settings: The model.
@@ -62,6 +63,7 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
         ConfigError: If there is no such model or it is damaged.
     """
     library_logging.disable_progress_bar()  # its bars would tear ours
+    named, settings = settings.path, at_directory(settings)
     if settings.path == "tiny":
         tokenizer = make_tokenizer()
         model = _make_tiny(tokenizer, settings, seed)
@@ -80,7 +82,7 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
     elif settings.lora.rank:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = add_adapters(model, settings.lora, settings.path)
+            model = add_adapters(model, settings.lora, named)
     return model, _make_codec(tokenizer, settings)
 
 
@@ -169,6 +171,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
     """
     if settings.path == "tiny":
         return _make_codec(make_tokenizer(), settings), settings.max_length
+    settings = at_directory(settings)
     with _loading(settings.path):
         tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
         config = language_config(_weights_path(settings))
@@ -326,6 +329,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         with torch.device("meta"):
             model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
     else:
+        settings = at_directory(settings)
         with _loading(settings.path), torch.device("meta"):
             config = language_config(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)

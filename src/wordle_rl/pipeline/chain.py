@@ -81,7 +81,8 @@ class Pipeline:
                 for sentence in repair_logs(directory):
                     work.console.print(sentence, markup=False, highlight=False)
                 if not todo:
-                    work.console.print(f"{directory} is finished: nothing is left to do", markup=False, highlight=False)
+                    done = f"{directory} is finished: nothing is left to do; --overwrite starts over"
+                    work.console.print(done, markup=False, highlight=False)
             wait_for_all()
             self._overwrite = False  # what is there now belongs to this run
             work.remember()

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import EngineName, LoraSettings, ModelSettings, SamplingSettings
-from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate, figures_by_split, journal_of, journal_path
+from wordle_rl.config import (
+    EngineName,
+    LoraSettings,
+    ModelSettings,
+    SamplingSettings,
+    Variant,
+    evaluation_name,
+    seed_after,
+)
+from wordle_rl.evaluate import (
+    EvalConditions,
+    Evaluation,
+    Figures,
+    evaluate,
+    figures_by_split,
+    journal_of,
+    journal_path,
+    sampled_part,
+)
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.models.directory import weights_mark
@@ -26,13 +43,10 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     results: dict[str, Any] = {}
     strata = _strata(work)
     for name in work.config.evaluated:
-        evaluations = [_evaluate(work, name)]
-        if work.config.eval.constrained:
-            evaluations.append(_evaluate(work, name, constrained=True))
         results[name] = {
             part: asdict(figures)
-            for evaluation in evaluations
-            for part, figures in figures_by_split(evaluation, work.context.split, strata).items()
+            for variant in work.config.eval.variants
+            for part, figures in _figures(work, _evaluate(work, name, variant), variant, strata).items()
         }
     results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
     results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
@@ -51,8 +65,17 @@ def _strata(work: RunWork) -> dict[str, frozenset[str]]:
     return strata.named() if strata.complete else {}
 
 
-def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluation:
-    label = f"{name}-constrained" if constrained else name
+def _figures(
+    work: RunWork, evaluation: Evaluation, variant: Variant, strata: dict[str, frozenset[str]]
+) -> dict[str, Figures]:
+    """Figures by part of the secrets; those of sampled games have part names of their own."""
+    found = figures_by_split(evaluation, work.context.split, strata)
+    return {sampled_part(part): figures for part, figures in found.items()} if variant == "sampled" else found
+
+
+def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
+    constrained, sampled = variant == "constrained", variant == "sampled"
+    label = evaluation_name(name, variant)
     path = work.directory / "eval" / f"{label}.json"
     if path.is_file():
         journal_path(path).unlink(missing_ok=True)  # left by a process that was killed once all was stored
@@ -62,7 +85,7 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
         held_out = frozenset(work.context.split.test)
         secrets = [secret for secret in secrets if secret in held_out]
     sampling = SamplingSettings(
-        temperature=0.0,
+        temperature=1.0 if sampled else 0.0,
         max_completion_tokens=work.config.max_completion_tokens,
         max_batch_size=work.config.eval.max_batch_size,
     )
@@ -71,8 +94,10 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
         "weights": weights_mark(Path(model.path)),
         "words": work.context.words.fingerprint,
         "max_completion_tokens": work.config.max_completion_tokens,
-        **work.config.eval.model_dump(mode="json", exclude={"constrained", "max_batch_size"}),
+        **work.config.eval.model_dump(mode="json", exclude={"constrained", "sampled", "max_batch_size"}),
     }
+    if sampled:
+        played_with |= {"temperature": sampling.temperature, "seed": work.config.seed}
     with ExitStack() as held:
         journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
         if journal.num_bytes_cut:
@@ -81,17 +106,22 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
         engine: EngineName = "mlx" if work.config.backend == "mlx" else work.config.eval.engine
         seed = work.config.seed
+        if sampled and model.path != "tiny":  # an untrained embedded model draws its weights from the seed, too
+            seed = seed_after(seed, len(before))  # a resumed evaluation does not repeat the draws of the kept games
         sampler = model_sampler(
             model, work.context.words, work.context.prompter, sampling, seed, engine, constrained=constrained
         )
+        conditions = EvalConditions.of(work.context.prompter, sampler, constrained=constrained)
+        if sampled:
+            conditions = replace(conditions, seed=work.config.seed)
         planned = Evaluation(
-            name=name,
+            name=label if sampled else name,
             player=model.path,
             parts=(),
             rules=work.context.prompter.rules,
             fingerprint=work.context.words.fingerprint,
             records=(),
-            conditions=EvalConditions.of(work.context.prompter, sampler, constrained=constrained),
+            conditions=conditions,
             constrain="words" if constrained else "none",
         )
         evaluation = evaluate(
@@ -100,9 +130,11 @@ def _evaluate(work: RunWork, name: str, *, constrained: bool = False) -> Evaluat
             work.context.words,
             work.context.prompter,
             sampler,
-            solver=work.context.solver if work.config.eval.regret else None,
+            # Sampled games begin with many openers, and regret takes half a second for each.
+            solver=work.context.solver if work.config.eval.regret and not sampled else None,
             batch_size=work.config.eval.max_batch_size,
             journal=journal,
+            drawn=sampled,
             on_finished=game_counter(tell, len(secrets), before),
         )
         evaluation.save(path)

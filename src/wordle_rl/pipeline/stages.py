@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
@@ -21,8 +21,11 @@ from wordle_rl.config import (
     RunConfig,
     SFTSettings,
     Training,
+    Variant,
+    evaluation_name,
 )
 from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
@@ -30,16 +33,17 @@ from wordle_rl.models.backends import find_backend
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.runs import BOARDS_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
-from wordle_rl.teachers.games import write_solver_traces
+from wordle_rl.teachers.games import draw_secrets, write_solver_traces
+from wordle_rl.teachers.own_teacher import write_own_teacher_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
     from wordle_rl.train.games import GameSetup
-    from wordle_rl.train.groups import OpenPolicy
     from wordle_rl.train.learner import Learner
+    from wordle_rl.train.vllm import Engine
 
 _OF_A_TRAINING = ("checkpoints", "best", "labels")
 """Directories beside a model that its training alone needs."""
@@ -52,14 +56,18 @@ def make_traces(work: RunWork) -> None:
         return
     settings, sft, context = work.config.traces, work.config.sft, work.context.for_training
     measured = sft.epochs > 0 and sft.validations_per_epoch > 0
-    if settings.file is not None:
-        given = TracesFromFile(context.words, context.split, settings, work.config.game)
+    file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file
+    if file is not None:
+        asked = settings.model_copy(update={"file": file})
+        given = TracesFromFile(context.words, context.split, asked, work.config.game)
         with work.run.stage("traces"):
             if measured:
                 write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
             count = write_jsonl(path, (trace.to_row() for trace in given))
+        if settings.teacher.is_own:
+            del given.rejected["val_secret"]  # played for the validation loss
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.console.print(f"{count:,} teacher games of {settings.file}{left_out}", markup=False, highlight=False)
+        work.console.print(f"{count:,} teacher games of {file}{left_out}", markup=False, highlight=False)
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             work.console.print(f"{given.num_otherwise:,} of them {told}", markup=False, highlight=False)
@@ -74,6 +82,30 @@ def make_traces(work: RunWork) -> None:
             lambda done: advance(done, settings.num_games, ""),
             validation if measured else None,
         )
+
+
+def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
+    """The games of a teacher from outside the package, which are played first if they are not there.
+
+    `measured`: with a game of each validation secret.
+    """
+    settings, context, path = work.config.traces, work.context.for_training, work.directory / OWN_TEACHER_FILE
+    if path.is_file():
+        return path
+    words = context.solver.words
+    secrets = draw_secrets(words, context.split, settings, work.config.seed)
+    secrets += context.split.val if measured else ()
+    with work.stage("traces", "Teacher games", len(secrets)) as advance:
+        write_own_teacher_traces(
+            path,
+            words,
+            secrets,
+            settings.teacher,
+            work.config.game,
+            work.config.seed,
+            lambda done: advance(done, len(secrets), ""),
+        )
+    return path
 
 
 def train_by_traces(work: RunWork) -> None:
@@ -102,13 +134,15 @@ def train_by_traces(work: RunWork) -> None:
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.console.print(f"left out: {left_out}")
+    spelled = work.context.for_training.solver.words.guesses  # strict words are not among them
+    lessons = spelling_examples(spelled, codec, work.config.traces.spelling, work.config.seed)
     validation = _validation_examples(work, codec, limit)
     lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
     work.expect(lineage)
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             learner,
-            encoded.examples,
+            [*encoded.examples, *lessons],
             work.config.sft,
             work.run,
             validation=validation,
@@ -165,14 +199,14 @@ def learn_by_play(work: RunWork) -> None:
     work.expect(lineage)
     with (
         work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
-        _engine(learner, settings, setup) as open_policy,
+        _engine(learner, settings, setup) as engine,
     ):
         _training_of(work.config)(
             learner,
             setup,
             settings,
             work.run,
-            open_policy=open_policy,
+            **({} if engine is None else {"engine": engine}),
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
@@ -235,7 +269,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | T
 
 
 @contextmanager
-def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[OpenPolicy | None]:
+def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[Engine | None]:
     """An engine of its own that plays, where one is asked for."""
     if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
         yield None
@@ -246,7 +280,7 @@ def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[
     assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
     engine = open_engine(learner, settings, setup.words, setup.prompter)
     try:
-        yield engine.policy
+        yield engine
     finally:
         engine.close()
 
@@ -262,10 +296,10 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
         from wordle_rl.train.dpo import train_dpo
 
         return train_dpo
-    if name == "dagger":
-        from wordle_rl.train.distill import train_dagger
+    if name == "distill":
+        from wordle_rl.train.distill import train_distill
 
-        return partial(train_dagger, traces=config.traces)
+        return partial(train_distill, traces=config.traces)
     from wordle_rl.train.grpo import train_grpo
 
     return train_grpo
@@ -284,8 +318,8 @@ def finish_model(directory: Path, lineage: Lineage) -> None:
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
     for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
         save_lineage(kept, lineage)
-    for label in (directory.name, f"{directory.name}-constrained"):
-        evaluated = directory.parent / "eval" / f"{label}.json"
+    for variant in get_args(Variant):
+        evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
     save_lineage(directory, lineage)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, RunConfig, RunStage
+from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.trace import read_traces
@@ -94,7 +94,7 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, over
 
     ahead = {name for name in config.trained if is_ahead(name)}
     names = config.evaluated
-    labels = (*names, *(f"{name}-constrained" for name in names if config.eval.constrained))
+    labels = [evaluation_name(name, variant) for name in names for variant in config.eval.variants]
     evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
     return Todo(
         traces="traces" in chain and (overwrite or not (directory / "traces.jsonl").is_file()),

@@ -136,7 +136,7 @@ def _system_prompt(plan: Plan) -> list[Finding]:
 def _opener(plan: Plan) -> list[Finding]:
     config, words = plan.config, plan.context.for_training.solver.words
     opener, message = config.traces.teacher.opener, ""
-    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "dagger")):
+    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "distill")):
         return []
     if opener in plan.context.split.strict:
         message = (
@@ -207,7 +207,8 @@ def _teacher(plan: Plan) -> list[Finding]:
     config, taught = plan.config, plan.taught
     if not taught:
         return []
-    thinks = config.traces.narrate or config.traces.file is not None  # others hold only the guess
+    traces = config.traces
+    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # others hold only the guess
     lengths = [len(example.token_ids) for example in taught]
     return [
         *(check_teacher(lengths, config.sft.max_length) if "sft" in plan.ahead else ()),

@@ -28,7 +28,7 @@ from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import Sampler
-from wordle_rl.train.advantages import CREDITS, is_constant
+from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.initial_states import GroupStarts
 from wordle_rl.train.prefix_guesses import PrefixGuesses
 from wordle_rl.train.starts_file import ValidationFile, start_boards_of
@@ -109,7 +109,7 @@ def play_groups(
     settings = config.training
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
     rubric = settings.reward.schedule().rubric()
-    credit = CREDITS[settings.credit if isinstance(settings, GRPOTraining) else "game"]
+    credit = find_credit(settings.credit if isinstance(settings, GRPOTraining) else "game")
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)

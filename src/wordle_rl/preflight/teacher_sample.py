@@ -12,9 +12,12 @@ from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.teachers.games import draw_secrets, solver_traces
+from wordle_rl.teachers.own_teacher import own_teacher, own_teacher_traces
 from wordle_rl.teachers.solver import SolverTeacher
 
 _TEACHER_GAMES = 256
+_OWN_TEACHER_GAMES = 16
+"""Games of a teacher from outside the package, which may be slow or cost money."""
 
 
 def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
@@ -24,10 +27,15 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
     traces: Iterable[Trace]
     if settings.file is not None:
         traces = TracesFromFile(context.words, context.split, settings, config.game)
+    elif settings.teacher.is_own:
+        words = context.solver.words
+        teacher = own_teacher(words, settings.teacher, config.game, config.seed)
+        secrets = draw_secrets(words, context.split, settings, config.seed)[:_OWN_TEACHER_GAMES]
+        traces = own_teacher_traces(words, secrets, teacher, config.seed)
     else:
         secrets = draw_secrets(context.words, context.split, settings, config.seed)
-        teacher = SolverTeacher(context.solver)
-        traces = solver_traces(teacher.words, secrets, teacher, settings, config.seed)
+        solver_teacher = SolverTeacher(context.solver)
+        traces = solver_traces(solver_teacher.words, secrets, solver_teacher, settings, config.seed)
     return encode_traces(traces, context.prompter, codec, max_length=10**9).examples
 
 

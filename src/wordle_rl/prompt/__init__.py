@@ -6,12 +6,13 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
     knowledge.py   what the marks so far prove, and its wording in plain sentences
     custom_system_prompt.py  a system prompt of one's own, and its placeholders
     textarena_texts.py  every text of TextArena's Wordle
+    style_texts.py what a style provides, in a class of yours too
     prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
-from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, system_prompt
+from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, style_named, system_prompt
 from wordle_rl.prompt.reply import (
     THINK_TAGS,
     FailureReason,
@@ -19,8 +20,10 @@ from wordle_rl.prompt.reply import (
     ParseFailure,
     Thinking,
     parse_reply,
+    parse_spelled,
     with_opened_thought,
 )
+from wordle_rl.prompt.style_texts import StyleTexts, find_style
 
 __all__ = [
     "THINK_TAGS",
@@ -33,12 +36,16 @@ __all__ = [
     "Prompter",
     "Shape",
     "Style",
+    "StyleTexts",
     "Thinking",
     "describe_knowledge",
     "fault_in",
+    "find_style",
     "knowledge_of",
     "name_of",
     "parse_reply",
+    "parse_spelled",
+    "style_named",
     "system_prompt",
     "tidied",
     "with_opened_thought",

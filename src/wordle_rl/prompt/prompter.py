@@ -11,10 +11,12 @@ from string import ascii_lowercase
 from typing import TypedDict
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.import_paths import is_import_path
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
+from wordle_rl.prompt.style_texts import StyleTexts, find_style
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -40,6 +42,22 @@ class Style(StrEnum):
     """TextArena's own texts, word for word, for models trained in its environment; there is no system message."""
     LETTERS = "letters"
     """Each letter with its symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
+    SPELLED = "spelled"
+    """Replies `c r a n e`, answers `X Y X X G`, hardly a word besides: one token a letter for models whose tokens are
+    pieces of words. There is no thinking."""
+
+
+def style_named(name: str) -> Style | str:
+    """The built-in style of this name, or the import path of another; nothing is imported.
+
+    Raises:
+        PromptError: If it is neither.
+    """
+    if is_import_path(name):
+        return name
+    if name not in [*Style]:
+        raise PromptError(f"style {name!r} is none of {', '.join(Style)}, and no import path (module:attribute)")
+    return Style(name)
 
 
 class Shape(StrEnum):
@@ -65,6 +83,13 @@ _COMPACT_ERRORS = {
     Outcome.UNLISTED: "?",
     Outcome.HARD_MODE: "%",
 }
+_SPELLED_ERRORS = {
+    Outcome.MALFORMED: "format",
+    Outcome.WRONG_LENGTH: "length",
+    Outcome.UNLISTED: "unknown",
+    Outcome.HARD_MODE: "hint",
+}
+_ERRORS_OF = {Style.COMPACT: _COMPACT_ERRORS, Style.SPELLED: _SPELLED_ERRORS}
 _ENGLISH = {
     letter + mark: f"{letter}: {meaning}"
     for letter in ascii_lowercase
@@ -94,12 +119,17 @@ def _letters(guess: str, marks: str) -> str:
     return " ".join([_LETTERS[pair] for pair in map(add, guess, marks)])
 
 
+def _spelled(guess: str, marks: str) -> str:
+    return f"{' '.join(guess)}\n{' '.join(marks)}"
+
+
 _LINES: dict[Style, Callable[[str, str], str]] = {
     Style.ENGLISH: _english,
     Style.SYMBOLS: _symbols,
     Style.COMPACT: _compact,
     Style.TEXTARENA: textarena_texts.board,
     Style.LETTERS: _letters,
+    Style.SPELLED: _spelled,
 }
 """The line of a scored guess and its marks; the exact texts of TextArena have functions of their own."""
 
@@ -108,15 +138,16 @@ _LINES: dict[Style, Callable[[str, str], str]] = {
 class Prompter:
     """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
 
-    `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
-    message.
+    `style` is a built-in one, or the import path of a class with the methods of `StyleTexts`, which is imported for the
+    first message. `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
+    message. Optional thinking is off in the spelled style, which has no form for it.
 
     Raises:
-        ValueError: If there is no such style, shape or setting of thinking.
-        PromptError: If the system prompt has an unknown placeholder or a single brace.
+        ValueError: If there is no such shape or setting of thinking, or the style cannot hold required thinking.
+        PromptError: If there is no such style, or the system prompt has an unknown placeholder or a single brace.
     """
 
-    style: Style = Style.ENGLISH
+    style: Style | str = Style.ENGLISH
     shape: Shape = Shape.TRANSCRIPT
     thinking: Thinking = Thinking.OPTIONAL
     word_length: int = 5
@@ -125,9 +156,13 @@ class Prompter:
 
     def __post_init__(self) -> None:
         # Plain strings equal the members but are not them, so a style "compact" would half work.
-        object.__setattr__(self, "style", Style(self.style))
+        object.__setattr__(self, "style", style_named(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
+        if self.style is Style.SPELLED:
+            if self.thinking is Thinking.REQUIRED:
+                raise ValueError('style "spelled" has no form for thinking: set thinking to "off"')
+            object.__setattr__(self, "thinking", Thinking.OFF)
         if self.system_prompt is not None:
             if fault := fault_in(self.system_prompt):
                 raise PromptError(f"system_prompt: {fault}")
@@ -135,25 +170,42 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply by this style's grammar."""
+        if self.style is Style.SPELLED:
+            return parse_spelled(reply, self.word_length)
         return parse_reply(reply, self.thinking, brackets=self.brackets)
+
+    @cached_property
+    def _texts(self) -> StyleTexts:
+        return _BuiltIn() if isinstance(self.style, Style) else find_style(self.style)
 
     @cached_property
     def brackets(self) -> bool:
         """True if a guess stands in square brackets."""
-        return self.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
+        return self._texts.brackets(self)
 
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
-        """Opening and closing tag of a guess."""
+        """Opening and closing tag of a guess; both empty where the whole reply is one, spelled."""
+        if self.style is Style.SPELLED:
+            return ("", "")
         return ("[", "]") if self.brackets else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply, as teachers write it and the parser reads it."""
+        if self.style is Style.SPELLED:
+            return " ".join(word)
         guess = word.join(self.guess_tags)
         if self.thinking is Thinking.OFF or (not thinking and self.thinking is Thinking.OPTIONAL):
             return guess
         separator = "" if self.style is Style.COMPACT else "\n"
         return f"<think>{thinking}</think>{separator}{guess}"
+
+    @cached_property
+    def example(self) -> str:
+        """A well-formed reply, as rules show it."""
+        word = _EXAMPLE[self.word_length]
+        required = self.thinking is Thinking.REQUIRED
+        return self.reply(word, "…").replace("\n", "") if required else self.reply(word)
 
     def opening(self, given: Sequence[Turn] = ()) -> list[Message]:
         """The first prompt of a game with the prefix guesses `given`.
@@ -170,45 +222,57 @@ class Prompter:
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """The feedback message after the last of `turns` in a transcript."""
+        return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns))}
+
+    def _feedback(self, turns: Sequence[Turn]) -> str:
         if self.style is Style.TEXTARENA_ORIGINAL:
             text = f"{textarena_texts.GAME_TAG} {self._answered(turns)}"
         elif self.style is Style.COMPACT:
             text = self._line(turns[-1])
+        elif self.style is Style.SPELLED:
+            text = self._line(turns[-1]).split("\n")[-1]  # the guess stands in the reply before it
         elif self.style is Style.ENGLISH:
             known = knowledge_lines(turns, self.word_length)
             text = "\n".join([self._line(turns[-1]), *known, self._turns_left(turns)])
         else:
             text = f"{self._line(turns[-1])}\n{self._turns_left(turns)}"
-        return {"role": "user", "content": text}
+        return text
 
     def state(self, turns: Sequence[Turn]) -> list[Message]:
         """A fresh prompt that restates the whole game."""
-        if not turns:
-            lines = [self._start]
-        elif self.style is Style.TEXTARENA_ORIGINAL:
+        text = self._checked("state", self._texts.state(self, turns)) if turns else self._start
+        return [*self._system(), {"role": "user", "content": text}]
+
+    def _state(self, turns: Sequence[Turn]) -> str:
+        if self.style is Style.TEXTARENA_ORIGINAL:
             lines = [self._history(turns)]
-        elif self.style is Style.COMPACT:
+        elif self.style in (Style.COMPACT, Style.SPELLED):
             lines = [self._start, *map(self._line, turns)]
         else:
             lines = ["Guesses so far:", *map(self._line, turns)]
             if self.style is Style.ENGLISH:
                 lines += knowledge_lines(turns, self.word_length)
             lines.append(self._turns_left(turns))
-        return [*self._system(), {"role": "user", "content": "\n".join(lines)}]
+        return "\n".join(lines)
 
     def _line(self, turn: Turn) -> str:
         if turn.marks is None or turn.guess is None:
-            return (_COMPACT_ERRORS if self.style is Style.COMPACT else _ERRORS)[turn.outcome]
+            return _ERRORS_OF.get(Style(self.style), _ERRORS)[turn.outcome]
         return self._scored_line(turn.guess, turn.marks)
 
     @cached_property
     def _scored_line(self) -> Callable[[str, str], str]:
-        return _LINES[self.style]
+        return _LINES[Style(self.style)]
 
     @cached_property
     def _start(self) -> str:
+        return self._checked("opening", self._texts.opening(self))
+
+    def _opening(self) -> str:
         if self.style is Style.COMPACT:
             return f"{self.word_length}x{self.rules.max_turns}"
+        if self.style is Style.SPELLED:
+            return "Start"
         if self.style is Style.TEXTARENA_ORIGINAL:
             return textarena_texts.opening(self.word_length, self.rules.max_turns).strip()
         return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
@@ -240,7 +304,12 @@ class Prompter:
 
     @cached_property
     def _rules(self) -> str:
-        return system_prompt(self)
+        return self._checked("rules", system_prompt(self))
+
+    def _checked(self, method: str, text: object) -> str:
+        if not isinstance(text, str):
+            raise PromptError(f"style {str(self.style)!r}: {method} returned {type(text).__name__}, expected text")
+        return text
 
 
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
@@ -251,17 +320,21 @@ _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 def system_prompt(prompter: Prompter) -> str:
     """System message; empty if there is none.
 
-    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, and
-    TextArena's exact texts have them in the first user message.
+    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, the
+    spelled one only the game's name, and TextArena's exact texts have them in the first user message.
     """
-    word = _EXAMPLE[prompter.word_length]
-    required = prompter.thinking is Thinking.REQUIRED
-    example = prompter.reply(word, "…").replace("\n", "") if required else prompter.reply(word)
     if prompter.system_prompt is not None:
-        facts = {"word_length": prompter.word_length, "max_turns": prompter.rules.max_turns, "example": example}
+        rules = prompter.rules
+        facts = {"word_length": prompter.word_length, "max_turns": rules.max_turns, "example": prompter.example}
         return filled(prompter.system_prompt, facts)
+    return prompter._texts.rules(prompter)
+
+
+def _built_in_rules(prompter: Prompter) -> str:
     if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
         return ""
+    if prompter.style is Style.SPELLED:
+        return "Wordle"  # without any system message some templates add a longer one
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
         "(further) copy in it",
@@ -269,7 +342,8 @@ def system_prompt(prompter: Prompter) -> str:
         "⬛ no (further) copy in it",
         Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
         Style.LETTERS: "each letter gets a symbol: ✓ in its place, - elsewhere in the word, x no (further) copy in it",
-    }[prompter.style]
+    }[Style(prompter.style)]
+    example = prompter.example
     form = {
         Thinking.OFF: f"Reply with nothing but {example}.",
         Thinking.OPTIONAL: f"Reply with {example}; you may reason first inside <think>…</think>.",
@@ -285,3 +359,22 @@ def system_prompt(prompter: Prompter) -> str:
         f"Find the secret {prompter.word_length}-letter word in at most {prompter.rules.max_turns} guesses. "
         f"After each guess {legend}. {dictionary}{hard}\n{form} Write exactly one guess and nothing after it."
     )
+
+
+class _BuiltIn:
+    """The texts of the styles of this package."""
+
+    def brackets(self, prompter: Prompter) -> bool:
+        return prompter.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
+
+    def rules(self, prompter: Prompter) -> str:
+        return _built_in_rules(prompter)
+
+    def opening(self, prompter: Prompter) -> str:
+        return prompter._opening()
+
+    def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
+        return prompter._feedback(turns)
+
+    def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
+        return prompter._state(turns)

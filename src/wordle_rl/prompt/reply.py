@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 class Thinking(StrEnum):
-    """True if a reply may reason before it guesses."""
+    """Thinking in replies, before the guess: forbidden, allowed or required."""
 
     OFF = "off"
     """Thinking is not allowed."""
@@ -104,6 +104,27 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
 
 
+def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
+    """Read a spelled reply: the letters of one guess with a space between them, nothing else. There is no thinking.
+
+    Examples:
+        >>> parse_spelled("c r a n e", 5)
+        Guess(word='crane', thinking='')
+        >>> parse_spelled("crane", 5).reason.value
+        'no_guess'
+        >>> parse_spelled("c r a n e s", 5).has_tags
+        True
+    """
+    if any(tag in reply for tag in THINK_TAGS):
+        return ParseFailure(FailureReason.THINKING_NOT_ALLOWED, has_tags=True)
+    match = _SPELLED.fullmatch(reply)
+    if match is None:
+        return ParseFailure(FailureReason.NO_GUESS)
+    word = match[1].replace(" ", "").lower()
+    return Guess(word) if len(word) == word_length else ParseFailure(FailureReason.NO_GUESS, has_tags=True)
+
+
+_SPELLED = re.compile(r"\s*([A-Za-z](?: [A-Za-z])*)\s*")
 _SHORT = 40
 """Replies of up to this many characters are little more than a guess, and come again and again."""
 

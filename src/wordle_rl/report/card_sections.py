@@ -9,7 +9,7 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES, TRAININGS
 from wordle_rl.data.trace import UNKNOWN_TEACHER
-from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.read import RunRecord, has_sft, kept_weights
 from wordle_rl.report.terminal import number_text, percent_text
@@ -46,8 +46,14 @@ def results(run: RunRecord, name: str) -> str:
         "| played | games | wins (95 % interval) | guesses on wins | losses as one more | invalid turns | errors |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [_result_row(label, figures[part]) for part, label in PART_NAMES.items() if figures.get(part)]
+    for part, label in PART_NAMES.items():
+        if figures.get(part):
+            lines.append(_result_row(label, figures[part]))
+        if figures.get(sampled_part(part)):
+            lines.append(_result_row(f"{label}, T = 1", figures[sampled_part(part)]))
     said = "Greedy decoding, one game per secret, no retries; Wilson intervals."
+    if any(map(is_sampled_part, figures)):
+        said += " T = 1: every secret once more, sampled at temperature 1."
     if figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART):
         said += (
             " In rows with limited guesses the model could write listed words only: it shows how well the model "
@@ -129,8 +135,8 @@ tokenizer = AutoTokenizer.from_pretrained("model")
 def limitations(run: RunRecord) -> str:
     """Limits of the figures and of the model."""
     lines = [
-        "- The figures hold for this word list, these prompts and greedy decoding; other lists, wordings and "
-        "temperatures were not measured.",
+        "- The figures hold for this word list, these prompts and the decoding named beside them; other lists, "
+        "wordings and temperatures were not measured.",
         "- Training secrets were the secrets of training games. Held-out secrets were not, but training names many of "
         "them as guesses, some on the very board on which they fall due: only strict secrets, and those never named, "
         "show how the model plays words that it was not shown.",
@@ -229,7 +235,7 @@ def _played(run: RunRecord, name: str) -> str:
 
 def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
     """The reward of the games, or what takes its place."""
-    if name == "dagger":
+    if name == "distill":
         return "no reward: the solver labels every board"
     if name == "expert_iteration":
         return "no reward: the wins of fewest guesses are kept"

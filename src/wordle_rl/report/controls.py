@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
-from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
 from wordle_rl.evaluate import STRATA, ControlFacts, Evaluation, EvaluationError, compare, quoted_parts
 from wordle_rl.evaluate.controls import ControlledFigure, controlled
 from wordle_rl.report.read import RunRecord
@@ -60,7 +61,7 @@ def control_table(run: RunRecord) -> ControlTable | None:
     if "strict" in parts and run.secrets_of("never_said") == run.strict:
         parts.remove("never_said")
     tested = [part for part in parts if part in _TESTED]
-    found = controlled(model, [*_constrained(run, name), *run.controls.values()])
+    found = controlled(model, [*run.controls.values(), *_played_otherwise(run, name)])
     found.sort(key=lambda figure: (figure.control.constrain, figure.control.conditions.temperature or 0.0))
     rows = [_row(run, f"{title}, {_how(model)}", model, None, parts, tested)]
     if start is not None:
@@ -107,9 +108,10 @@ def _label(run: RunRecord, figure: ControlledFigure) -> str:
     return f"SFT alone, nothing kept, {_how(control)}{times if control.constrain == 'none' else ''}"
 
 
-def _constrained(run: RunRecord, name: str) -> list[Evaluation]:
-    """The model's own games with limited guesses, beside which limited controls stand."""
-    return [run.evaluations[f"{name}-constrained"]] if f"{name}-constrained" in run.evaluations else []
+def _played_otherwise(run: RunRecord, name: str) -> list[Evaluation]:
+    """Return the model's games with limited guesses and at temperature 1; controls played so stand beside them."""
+    stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
+    return [run.evaluations[stem] for stem in stems if stem in run.evaluations]
 
 
 def _row(

@@ -14,7 +14,10 @@ from wordle_rl.evaluate import (
     STRATA,
     STRICT_CONSTRAINED_PART,
     Evaluation,
+    is_sampled_part,
+    model_and_variant,
     quoted_parts,
+    sampled_part,
 )
 from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
@@ -159,16 +162,24 @@ def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
     """The figures of the evaluated games, and from results.json those of players without any."""
     results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
     for name, games in run.evaluations.items():
-        if games.constrain == "none":
-            apart = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-            limited = {part: found for part, found in results.get(name, {}).items() if part in apart}
-            results[name] = {**_measured(games, run), **limited}
+        model, variant = model_and_variant(name)
+        if variant == "sampled":
+            found = _measured(games, run).items()
+            results.setdefault(model, {}).update({sampled_part(part): figures for part, figures in found})
+        elif games.constrain == "none":
+            apart = {part: found for part, found in results.get(name, {}).items() if _is_apart(part)}
+            results[name] = {**_measured(games, run), **apart}
         else:
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
             results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
             if run.strict:
                 results[games.name][STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
     return {name: results[name] for name in in_order(results)}
+
+
+def _is_apart(part: str) -> bool:
+    """True for a part whose games are not those of greedy, unlimited play."""
+    return part in (CONSTRAINED_PART, STRICT_CONSTRAINED_PART) or is_sampled_part(part)
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,8 @@ from wordle_rl.evaluate import (
     GameRecord,
     MultiComparison,
     SharedGame,
+    is_sampled_part,
+    sampled_part,
     unlike,
 )
 from wordle_rl.evaluate.stats import Estimate
@@ -138,15 +140,18 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     Where the terminal is too narrow for all, each part has a table of its own.
 
     Rates are in percent. The mean of guesses is given over won games, and over all games with a loss counted as one
-    more than the last turn (7 of 6).
+    more than the last turn (7 of 6). Where a part was played at temperature 1 as well, that win rate stands below the
+    greedy one.
 
     Args:
-        results: Player -> part (`strict`, `held_out`, `train`, `all`) -> figures. A part that a player lacks shows
-        dashes. title: Shown above the table.
+        results: Player -> part (`strict`, `held_out`, `train`, `all`, and `sampled_part` of each) -> figures. A part
+            that a player lacks shows dashes.
+        title: Shown above the table.
     """
     order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
     parts = [part for part in order if any(part in figures for figures in results.values())]
-    parts += sorted({part for figures in results.values() for part in figures} - set(parts))
+    others = {part for figures in results.values() for part in figures if not is_sampled_part(part)} - set(parts)
+    parts += sorted(others)
     tables = [_results_of([part], results, None if number else title) for number, part in enumerate(parts)]
     return _Fitting(_results_of(parts, results, title), Group(*tables))
 
@@ -156,15 +161,24 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
         title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
     )
     table.add_column("", no_wrap=True)
+
+    def add_rows(rows: Sequence[_Row], shown: Sequence[Figures | None]) -> None:
+        for label, show in rows:
+            table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in shown))
+
     columns: list[Figures | None] = []
+    sampled: list[Figures | None] = []
     for part in parts:
         for place, (player, figures) in enumerate(results.items()):
             heading = _PART_NAMES.get(part, part) if place == 0 else ""
             name = SHORT_NAMES.get(player, player)
             table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
             columns.append(figures.get(part))
-    for label, show in _FIGURE_ROWS:
-        table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in columns))
+            sampled.append(figures.get(sampled_part(part)))
+    add_rows(_WIN_ROWS, columns)
+    if any(sampled):
+        add_rows(_SAMPLED_ROWS, sampled)
+    add_rows(_TURN_ROWS, columns)
     for k in sorted({k for figures in columns if figures is not None for k in figures.pass_at}, key=int):
         table.add_row(f"pass@{k}, %", *(_pass_text(figures, k) for figures in columns))
     return table
@@ -330,11 +344,18 @@ def number_text(value: float | None, digits: int = 3) -> str:
     return _MISSING if value is None else f"{value:.{digits}f}"
 
 
-_FIGURE_ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
-    ("games", lambda f: str(f.num_games)),
-    ("win rate, %", lambda f: percent_text(f.win_rate)),
+_Row = tuple[str, Callable[[Figures], str]]
+_INTERVAL_ROWS: tuple[_Row, ...] = (
     ("  95 % interval from", lambda f: percent_text(f.win_rate_low)),
     ("  95 % interval to", lambda f: percent_text(f.win_rate_high)),
+)
+_WIN_ROWS: tuple[_Row, ...] = (
+    ("games", lambda f: str(f.num_games)),
+    ("win rate, %", lambda f: percent_text(f.win_rate)),
+    *_INTERVAL_ROWS,
+)
+_SAMPLED_ROWS: tuple[_Row, ...] = (("win rate, T = 1, %", lambda f: percent_text(f.win_rate)), *_INTERVAL_ROWS)
+_TURN_ROWS: tuple[_Row, ...] = (
     ("guesses on wins", lambda f: number_text(f.mean_guesses_on_wins)),
     ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
     ("regret per turn", lambda f: number_text(f.mean_regret)),

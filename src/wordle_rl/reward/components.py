@@ -17,14 +17,17 @@ Prefix guesses are clues and earn nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.game import Outcome, Turn
+from wordle_rl.import_paths import numbers_of, resolve
 from wordle_rl.prompt import ParseFailure
 from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, with_candidates
 from wordle_rl.solver import Solver
@@ -74,6 +77,10 @@ class Component:
     win_range: Range
     summary: str
     asks_solver: bool = False
+
+    def __call__(self, transcript: Transcript, solver: Solver) -> Shares:
+        """Shares of a game, as by `compute`: an import path may name a component with ranges of its own."""
+        return self.compute(transcript, solver)
 
 
 def _win(transcript: Transcript, _solver: Solver) -> Shares:
@@ -327,3 +334,47 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
     }
 )
 """Every component by name. `win` and `rule_break` are the two whose weights a rubric moves to keep order."""
+
+_ROUNDING = 1e-9
+
+
+def find_component(name: str) -> Component:
+    """The component of this name, or one of yours by import path, `module:attribute`.
+
+    Yours is a pure function of the finished transcript and the solver that returns one number per own turn. Their sum
+    must lie from 0 to 1 on every game; name a `Component` instead to state other ranges. Every result is checked, since
+    `Rubric` relies on the ranges to keep losses below wins.
+
+    Raises:
+        RewardError: If there is none, or it cannot be called with a transcript and a solver.
+    """
+    if name in COMPONENTS:
+        return COMPONENTS[name]
+    if ":" not in name:
+        known = ", ".join(COMPONENTS)
+        raise RewardError(f"unknown reward component {name!r}; known are {known}, and your own as module:attribute")
+    own = resolve(name, "reward component", RewardError, takes="transcript, solver")
+    if not isinstance(own, Component):
+        # It may ask the solver; those who prepare one must not rely on the contrary.
+        own = Component(name, own, _UNIT, _UNIT, _UNIT, "of your own", asks_solver=True)
+    return replace(own, name=name, compute=partial(_checked_shares, name, own))
+
+
+def _checked_shares(name: str, component: Component, transcript: Transcript, solver: Solver) -> Shares:
+    shares, own_turns = numbers_of(component.compute(transcript, solver)), transcript.own_turns
+    if shares is None or len(shares) != len(own_turns):
+        raise RewardError(
+            f"reward component {name!r} must return one finite number per own turn, {len(own_turns)} for this game"
+        )
+    kept_rules = not any(played.turn.outcome.broke_rules for played in own_turns)
+    # A judge of a running game asks for its worth had it ended here: a loss, but no honest one.
+    played_all = transcript.turns_used >= transcript.rules.max_turns
+    lost = component.honest_range if kept_rules and played_all else component.loss_range
+    low, high = component.win_range if transcript.won else lost
+    value = math.fsum(shares)
+    if not low - _ROUNDING <= value <= high + _ROUNDING:
+        raise RewardError(
+            f"reward component {name!r} gave {value:g}, outside its range {low:g} to {high:g}; scale it, or name a "
+            "Component that states its ranges"
+        )
+    return shares

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.game import Outcome
-from wordle_rl.reward.components import COMPONENTS, Range, RewardError, Shares
+from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares, find_component
 from wordle_rl.solver import Solver
 
 ORDER_MARGIN = 0.01
@@ -52,11 +52,12 @@ class Rubric:
     alone, all losses may score the same. A component with weight 0 is computed and kept, but counts nothing.
 
     Attributes:
-        weights: Weight by component name; costs take negative weights.
+        weights: Weight by component name, or by the import path of one of yours (`find_component`); costs take
+            negative weights.
         keep_order: False uses the weights exactly as given. Only for reproducing a published set.
 
     Raises:
-        RewardError: If there are no weights, a name is unknown or a weight is not a finite number.
+        RewardError: If there are no weights, a component cannot be had or a weight is not a finite number.
     """
 
     weights: Mapping[str, float]
@@ -66,8 +67,7 @@ class Rubric:
         if not self.weights:
             raise RewardError(f"a rubric needs at least one component; known are {', '.join(COMPONENTS)}")
         for name, weight in self.weights.items():
-            if name not in COMPONENTS:
-                raise RewardError(f"unknown reward component {name!r}; known are {', '.join(COMPONENTS)}")
+            find_component(name)
             if not math.isfinite(weight):
                 raise RewardError(f"the weight of component {name!r} must be a finite number, not {weight}")
         object.__setattr__(self, "weights", {name: float(weight) for name, weight in self.weights.items()})
@@ -84,6 +84,11 @@ class Rubric:
         """
         return _ordered(self.weights) if self.keep_order else dict(self.weights)
 
+    @cached_property
+    def components(self) -> Mapping[str, Component]:
+        """The components that are computed, by name."""
+        return {name: find_component(name) for name in self.effective_weights}
+
     def score(self, transcript: Transcript, solver: Solver) -> RewardBreakdown:
         """Reward a finished game.
 
@@ -93,14 +98,15 @@ class Rubric:
 
         Raises:
             RewardError: If a request failed during the game or the policy played no turn of it, since such a game
-                is no evidence about the policy; or if a component asks a solver of another word length.
+                is no evidence about the policy; if a component asks a solver of another word length; or if one of
+                yours returns other than it states.
         """
         if transcript.stop_reason is StopReason.REQUEST_FAILED:
             raise RewardError("a game whose request failed has no reward; leave it out of the batch")
         if not transcript.turns or transcript.turns[-1].is_prefix:
             raise RewardError("a game without a turn of the policy's own has no reward; leave it out of the batch")
         weights = self.effective_weights
-        components = {name: COMPONENTS[name].compute(transcript, solver) for name in weights}
+        components = {name: component.compute(transcript, solver) for name, component in self.components.items()}
         turn_rewards = [0.0] * len(next(iter(components.values())))
         for name, shares in components.items():
             weight = weights[name]
@@ -122,9 +128,10 @@ def format_compliance(transcripts: Iterable[Transcript]) -> float:
 def _ordered(given: Mapping[str, float]) -> dict[str, float]:
     """Raise `win` and lower `rule_break` to the least weights that keep order."""
     shaping = {name: weight for name, weight in given.items() if name not in ("win", "rule_break")}
-    loss_high = _bounds(shaping, {name: COMPONENTS[name].loss_range for name in shaping})[1]
-    honest_low = _bounds(shaping, {name: COMPONENTS[name].honest_range for name in shaping})[0]
-    win_low = _bounds(shaping, {name: COMPONENTS[name].win_range for name in shaping})[0]
+    components = {name: find_component(name) for name in shaping}
+    loss_high = _bounds(shaping, {name: component.loss_range for name, component in components.items()})[1]
+    honest_low = _bounds(shaping, {name: component.honest_range for name, component in components.items()})[0]
+    win_low = _bounds(shaping, {name: component.win_range for name, component in components.items()})[0]
     gain = loss_high - honest_low
     # Nothing to gain by breaking rules leaves a purely terminal reward as it is.
     rule_break = min(given.get("rule_break", 0.0), -(gain + ORDER_MARGIN) if gain > 0 else 0.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe
+from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe, fields_only
 from wordle_rl.config.base import Section
 from wordle_rl.runs import parse_json, write_json
 from wordle_rl.words import WordList, WordListError, load_words
@@ -110,7 +110,8 @@ def lineage_of(model_directory: Path) -> Lineage | None:
     if not path.is_file():
         return None
     try:
-        return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")))
+        with fields_only():  # reading a model's past imports no code that it names
+            return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
     except ValueError as error:

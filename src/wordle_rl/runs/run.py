@@ -8,7 +8,7 @@ runs/NAME/
   boards.jsonl    boards and secrets of rl.starts.file from which groups may start
   validation_secrets.jsonl  secrets of grpo.validation_file, never trained on
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
-                  expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
+                  expert_iteration/, dpo/ or distill/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
   games.jsonl     sample games of training and of validation, append-only
   secrets.jsonl   the secrets of all games of training, append-only
@@ -47,6 +47,8 @@ VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
 """The usable secrets of grpo.validation_file, kept so that a resumed training selects by the same."""
 LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, in the row form of games."""
+OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
+"""Every game of a teacher from outside the package; `traces.jsonl` has those that may be trained on."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, on which SFT takes its validation loss."""
 STEPS = "steps"
@@ -192,8 +194,17 @@ def is_run(directory: Path) -> bool:
 
 def parts_of(directory: Path) -> list[Path]:
     """The paths that a run writes into its directory; last those by which `is_run` knows it."""
-    games = ("traces.jsonl", VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, BOARDS_FILE, LABELS_FILE)
-    logs = (*games, "metrics.jsonl", "games.jsonl", "secrets.jsonl", "timings.json")
+    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE)
+    logs = (
+        *teacher,
+        VALIDATION_SECRETS_FILE,
+        BOARDS_FILE,
+        LABELS_FILE,
+        "metrics.jsonl",
+        "games.jsonl",
+        "secrets.jsonl",
+        "timings.json",
+    )
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*logs, "sft", *ALGORITHM_NAMES, *figures, "config.json", "manifest.json")]
 

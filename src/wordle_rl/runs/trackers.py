@@ -45,7 +45,7 @@ _PACKAGES = {
     "wandb": ("wandb",),
     "tensorboard": ("tensorboard", "torch.utils.tensorboard"),
 }
-"""What each tracker imports."""
+"""Packages to import, by tracker."""
 
 _DEFAULT_PROJECT = "huggingface"  # as transformers names it
 _GLOBAL_STEP = "train/global_step"
@@ -107,7 +107,7 @@ def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
 
     Raises:
         ConfigError: If a package is missing, wandb has no valid key, `tracking.space` is not USER/SPACE, or the hub
-            cannot be reached with a token that may write. All problems in one line.
+            cannot be reached with a token that may write there. All problems in one line.
     """
     problems = []
     for name in dict.fromkeys(report_to):
@@ -433,7 +433,10 @@ def _check_wandb_key(wandb: Any) -> None:
 
 
 def _check_space(space: str) -> None:
-    """Refuse a name that is not USER/SPACE, an unreachable hub, and a token that may not write."""
+    """Refuse a name that is not USER/SPACE, an unreachable hub, and a token that may not write there.
+
+    trackio itself falls back to files on this machine where it cannot make the Space, with no more than a warning.
+    """
     import huggingface_hub
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is, though its module does not say so
 
@@ -450,6 +453,9 @@ def _check_space(space: str) -> None:
         user = huggingface_hub.HfApi().whoami()
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise ConfigError(f"trackio_space {space!r}: the token may only read; set HF_TOKEN to one that may write")
+    owners = [user["name"], *(organization["name"] for organization in user.get("orgs", []))]
+    if space.partition("/")[0].lower() not in map(str.lower, owners):
+        raise ConfigError(f"trackio_space {space!r}: the token is for Spaces of {', '.join(owners)}; name one of those")
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:

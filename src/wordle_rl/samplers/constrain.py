@@ -4,6 +4,7 @@ Once a reply has opened its guess, only those tokens may follow that spell a lis
 turn; the text before it stays free. A token may hold several letters, a tag together with letters, or
 part of a tag, and a word may be cut into tokens in any way. So a reply is followed character by character, and the
 tokens that may follow are found by walking two tries at once: one over the words, one over the texts of the tokens.
+In the spelled style, `c r a n e`, a reply is inside its guess from its first character on.
 
     <think>maybe a</think><gue  ss>cr  ane  </guess>  <end>
     free ...................... limited ...................
@@ -61,7 +62,7 @@ class WordConstraint:
 
     Args:
         words: The listed words, in lower case.
-        tags: What opens and what closes a guess.
+        tags: What opens and what closes a guess; both empty: the reply is the guess, a space between its letters.
         texts: The text of each token, by its id.
         stop_ids: The tokens that end a turn.
         opened: The beginning of a reply that its prompt already holds, such as an opened thought.
@@ -80,18 +81,18 @@ class WordConstraint:
         stop_ids: Iterable[int],
         opened: str = "",
     ) -> None:
-        self._words = frozenset(words)
-        self._prefixes = frozenset(word[:length] for word in self._words for length in range(len(word) + 1))
         self._open, self._close = tags
+        self._words = frozenset(words if self._open else map(" ".join, words))
+        self._prefixes = frozenset(word[:length] for word in self._words for length in range(len(word) + 1))
         self._texts = texts
         self._stops = np.array(sorted(stop_ids), dtype=np.int64)
         spelling = _Alphabet(self._words, self._close)
         self._tokens = _trie((text, i) for i, text in enumerate(texts) if text and spelling.may_hold(text))
-        self._openers = [i for i, text in enumerate(texts) if self._open[-1] in text]
+        self._openers = [i for i, text in enumerate(texts) if self._open and self._open[-1] in text]
         self._allowed: dict[State | None, TokenIds | None] = {}
         self._opening: dict[tuple[State, str], TokenIds] = {}
         self._can_end: dict[State, bool] = {}
-        self.start = self._follow(START, opened)
+        self.start = self._follow(START if self._open else State(Phase.BEFORE_WORD), opened)
         if not self._ends(State(Phase.BEFORE_WORD)):
             raise ConfigError(
                 'constrain "words" cannot work: the tokenizer has no tokens that spell a listed word and end the guess'
@@ -134,6 +135,8 @@ class WordConstraint:
             state: Where the reply is.
             tag: What is missing of the tag, and of the text before it, see `tag_in`.
         """
+        if (state, tag) not in self._opening and self.is_inside(state):  # a spelled guess, which nothing opens
+            self._opening[state, tag] = self._inside(state)
         if (state, tag) not in self._opening:
             said = [(token, self._texts[token]) for token in self._openers if self._texts[token].startswith(tag)]
             found = [
@@ -143,7 +146,9 @@ class WordConstraint:
         return self._opening[state, tag]
 
     def tag_in(self, state: State, token: int) -> str:
-        """The text of a token that opens the guess, up to the end of the tag."""
+        """The text of a token that opens the guess, up to the end of the tag; '' if nothing opens it."""
+        if self.is_inside(state):
+            return ""
         here: State | None = state
         for place, char in enumerate(text := self._texts[token], start=1):
             here = self._step(here, char) if here is not None else None
@@ -162,6 +167,10 @@ class WordConstraint:
         if not self.is_inside(state):
             astray = [i for i in self._openers if not self._may_say(state, self._texts[i])]
             return np.delete(np.arange(len(self._texts)), astray) if astray else None
+        return self._inside(state)
+
+    def _inside(self, state: State) -> TokenIds:
+        """The tokens that may follow a state inside the guess, ascending."""
         found = [token for token, end in self._spelling(state) if self._ends(end)]
         return np.union1d(found, self._stops if state.phase is Phase.CLOSED else []).astype(np.int64)
 
@@ -203,9 +212,11 @@ class WordConstraint:
         if phase in (Phase.TALKING, Phase.THINKING):
             return self._talk(phase, text + char)
         if char.isspace():
-            return self._space(phase, text)
+            return self._space(phase, text, char)
         if phase in (Phase.BEFORE_WORD, Phase.IN_WORD) and char.isascii() and char.isalpha():
             word = (text if phase is Phase.IN_WORD else "") + char.lower()
+            if not self._close and word in self._words:
+                return State(Phase.CLOSED)
             return State(Phase.IN_WORD, word) if word in self._prefixes else None
         if phase is Phase.AFTER_WORD or (phase is Phase.IN_WORD and text in self._words):
             return self._shut(char)
@@ -221,7 +232,9 @@ class WordConstraint:
         starts = (text[i:] for i in range(len(text)) if any(tag.startswith(text[i:]) for tag in tags))
         return State(phase, next(starts, ""))
 
-    def _space(self, phase: Phase, text: str) -> State | None:
+    def _space(self, phase: Phase, text: str, char: str) -> State | None:
+        if phase is Phase.IN_WORD and not self._close:
+            return State(phase, text + char) if text + char in self._prefixes else None
         if phase is Phase.IN_WORD and text in self._words:
             return State(Phase.AFTER_WORD, " ")
         if phase in (Phase.BEFORE_WORD, Phase.AFTER_WORD, Phase.CLOSED) and len(text) < _MAX_SPACES:

@@ -40,6 +40,8 @@ _LEAST_SHARE = 0.05
 """Share of the least of the guesses returned, under which a further spelling is not looked for."""
 _MAX_TOKENS = 16
 """Tokens of a guess and its closing tag."""
+_SPELLED = re.compile(r"\s{0,2}([A-Za-z](?: [A-Za-z])*)")
+_SPELLED_SO_FAR = re.compile(r"\s{0,2}(?:[A-Za-z](?: [A-Za-z])* ?)?")
 _SPELT = re.compile(r"\s{0,2}([A-Za-z]{0,16})(.*)", re.DOTALL)
 
 
@@ -57,7 +59,7 @@ class GuessProbabilities:
     Args:
         model: Any causal language model that `TransformersSampler` takes.
         codec: Its tokenizer and chat template.
-        tags: The tags around a guess.
+        tags: The tags around a guess; both empty: a reply is a guess, a space between its letters.
     """
 
     def __init__(self, model: PreTrainedModel, codec: ChatCodec, tags: tuple[str, str]) -> None:
@@ -128,6 +130,8 @@ class GuessProbabilities:
         for row, (score, text) in enumerate(beams):
             for more, token in zip(scores[row].tolist(), tokens[row].tolist(), strict=True):
                 longer = text + self._text(token)
+                if not self._close and token in self.codec.stop_ids and (spelled := _SPELLED.fullmatch(text)):
+                    found[spelled[1].replace(" ", "").lower()] += _probability(score + more)
                 if score + more < _LEAST or token in self.codec.stop_ids or longer == text:
                     continue
                 word = self._read(longer, pending)
@@ -141,6 +145,8 @@ class GuessProbabilities:
         """The guess that a text spells and begins to close; '' if it may still grow; None if it is none."""
         if len(text) < len(pending):
             return "" if pending.startswith(text) else None
+        if not self._close:
+            return "" if _SPELLED_SO_FAR.fullmatch(text) else None
         match = _SPELT.fullmatch(text.removeprefix(pending))
         if not text.startswith(pending) or match is None:
             return None

@@ -1,10 +1,13 @@
-"""Players without a model: the solver, and two baselines that guess at random."""
+"""Players without a model: the solver, two baselines that guess at random, and players of your own."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from wordle_rl.config import ConfigError
+from wordle_rl.game import Turn
+from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt import Prompter
 from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
@@ -81,3 +84,63 @@ class RandomSampler(_WithoutModel):
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One random listed word per request."""
         return [Completion(self._prompter.reply(self._rng.choice(self._words.guesses), "")) for _ in requests]
+
+
+Play = Callable[[Sequence[Sequence[Turn]]], Sequence[str]]
+"""A player of your own: boards, each with its turns so far, to a guess (letters alone) or a whole reply for each."""
+
+
+def is_own_player(name: str) -> bool:
+    """True if a player's name is an import path; `openai:MODEL` looks like one."""
+    return is_import_path(name) and not name.startswith("openai:")
+
+
+class OwnSampler:
+    """Asks a player of your own, from outside the package.
+
+    The import path names a function, which is called with all boards of a turn, or a class, which is made once with the
+    word list and a seed and whose instance is called. Boards are all that it gets: it cannot know the secret.
+
+    Args:
+        path: `module:attribute`.
+        setting: Name of the setting, for messages.
+        words: The word list.
+        prompter: Words a guess as a reply.
+        seed: Seed for the class.
+
+    Raises:
+        ConfigError: If there is no such function or class, or it cannot be called so.
+    """
+
+    def __init__(self, path: str, setting: str, words: WordList, prompter: Prompter, seed: int = 0) -> None:
+        self.codec = None
+        self.path, self.prompter = path, prompter
+        self._shown = f"{setting} {path!r}"
+        found = resolve(path, setting, ConfigError)
+        if isinstance(found, type):
+            check_call(found, self._shown, ConfigError, takes="words, seed")
+            found = found(words, seed)
+        if not callable(found):
+            raise ConfigError(f"{self._shown} has no __call__; give it one that takes boards")
+        check_call(found, self._shown, ConfigError, takes="boards")
+        self._play: Play = found
+
+    def begin(self) -> None:
+        """Nothing to forget: every call brings whole boards."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One reply per request.
+
+        Raises:
+            ConfigError: If the player returns anything but as many texts.
+        """
+        replies = self._play([request.turns for request in requests])
+        if (
+            not isinstance(replies, list | tuple)
+            or len(replies) != len(requests)
+            or not all(isinstance(reply, str) for reply in replies)
+        ):
+            raise ConfigError(
+                f"{self._shown} must return a list with one guess or reply (text) per board, {len(requests)} here"
+            )
+        return [Completion(self.prompter.reply(reply) if reply.isalpha() else reply) for reply in replies]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.websockets import WebSocket
 
 from wordle_rl.serve.auth import Gate
@@ -55,7 +55,7 @@ class Service:
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
-    """The application: OpenEnv's routes, health, readiness and metrics.
+    """The application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` leads.
 
     Raises:
         WordListError: If a word list is missing or faulty.
@@ -78,7 +78,12 @@ def create_app(settings: ServeSettings) -> FastAPI:
     textarena.add_exception_handler(Refusal, _refused)
     app.mount("/textarena", textarena)
     app.mount("/watch", create_watch_app(settings))
+    app.add_route("/", _to_page, include_in_schema=False)
     return app
+
+
+async def _to_page(_: Request) -> Response:
+    return RedirectResponse("watch/")  # relative, so that it holds behind a proxy that adds a prefix
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ INSTALL = 'pip install "wordle-rl[serve]"'
 
 
 def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSettings()) -> None:
-    """Serve Wordle to other people's trainers, over OpenEnv, until Ctrl-C."""
+    """Serve Wordle to other people's trainers over OpenEnv, and the page of `watch`, until Ctrl-C."""
     try:
         from wordle_rl.serve.server import run_server
     except ModuleNotFoundError as error:

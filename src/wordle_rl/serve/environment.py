@@ -127,7 +127,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
             task_id=self._game.task_id,
             words=self._game.words,
             hard_mode=env.prompter.rules.hard_mode,
-            style=env.prompter.style.value,
+            style=str(env.prompter.style),
             reward=self._game.reward,
         )
 

@@ -12,7 +12,7 @@ from wordle_rl.config import ConfigError, GameSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import COMPONENTS, PRESETS, Rubric, TurnRewards
+from wordle_rl.reward import PRESETS, Rubric, TurnRewards
 from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.tasks import WordTasks
@@ -137,7 +137,7 @@ class ServedGames:
             reward=reward,
             words=offer.words.name,
             task_id=offer.tasks.task_id(task),
-            asks_solver=any(COMPONENTS[name].asks_solver for name in rubric.effective_weights),
+            asks_solver=any(component.asks_solver for component in rubric.components.values()),
         )
 
     def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:

@@ -6,15 +6,15 @@ from typing import Any
 
 from openenv.core.rubrics import Rubric as OpenEnvRubric
 
-from wordle_rl.reward import COMPONENTS, Rubric, TurnRewards
+from wordle_rl.reward import Component, Rubric, TurnRewards
 
 
 class ComponentRubric(OpenEnvRubric):
     """A leaf of the tree: one component's value so far, from 0, the lowest it can have, to 1, the highest."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, component: Component) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
-        ranges = (COMPONENTS[name].loss_range, COMPONENTS[name].win_range)
+        ranges = (component.loss_range, component.win_range)
         self._low, self._high = min(low for low, _ in ranges), max(high for _, high in ranges)
         self.value = 0.0
 
@@ -35,7 +35,7 @@ class GameRubric(OpenEnvRubric):
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
         self.weights = rubric.effective_weights
         self._rewards = rewards
-        self._leaves = {name: ComponentRubric(name) for name in self.weights}
+        self._leaves = {name: ComponentRubric(component) for name, component in rubric.components.items()}
         for name, leaf in self._leaves.items():
             setattr(self, name, leaf)
 

@@ -35,14 +35,15 @@ class ServeSettings(FixedRewardSettings):
     runs: Path = Path("runs")
     """Directory of the runs whose games are shown, or one run."""
     players: tuple[str, ...] = ()
-    """Players to watch beside the built-in ones and the models of the runs: model directories, openai:MODEL."""
+    """Players to watch beside the built-in ones and the models of the runs: model directories, openai:MODEL,
+    module:attribute."""
     players_url: str = ""
     """Address of openai:MODEL, or a provider's name; empty: OpenAI's own."""
 
     host: str = "127.0.0.1"
     """Address to listen on; the default is reached from this machine alone."""
     port: int = Field(8000, ge=0, le=65535)
-    """Port to listen on; 0: any that is free."""
+    """Port to listen on; 0: any that is free. `wordle-rl watch` has another default, so both can run."""
     token_variable: str = ""
     """Environment variable with a token that every request must bear; empty: no token is asked for."""
     id_key_variable: str = ""

@@ -16,9 +16,12 @@ proves this by enumeration of a small game.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
+from wordle_rl.config import ConfigError
+from wordle_rl.import_paths import numbers_of, resolve
 from wordle_rl.rollout import Segment
 
 TurnValues = tuple[float, ...]
@@ -132,8 +135,40 @@ def is_constant(advantages: Sequence[TurnValues]) -> bool:
     return all(abs(value) < _SAME for values in advantages for value in values)
 
 
-CREDITS = MappingProxyType({"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages})
+class Credit(Protocol):
+    """An advantage estimator, as those of this file and yours."""
+
+    def __call__(self, turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
+        """One advantage per turn of each game of a group."""
+
+
+CREDITS: Mapping[str, Credit] = MappingProxyType(
+    {"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages}
+)
 """By the names that settings use."""
+
+
+def find_credit(name: str) -> Credit:
+    """The estimator that `grpo.credit` names: one of `CREDITS`, or yours by import path, `module:attribute`.
+
+    What yours returns is checked, game by game: one finite number per turn.
+
+    Raises:
+        ConfigError: If there is none, or it cannot be called as those here are.
+    """
+    if name in CREDITS:
+        return CREDITS[name]
+    own = resolve(name, "grpo.credit", ConfigError, takes="turn_rewards, scale=")
+
+    def credit(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
+        _check_group(turn_rewards)
+        returned = own(turn_rewards, scale=scale)
+        found = [numbers_of(values) or () for values in returned] if isinstance(returned, Iterable) else []
+        if [*map(len, found)] != [*map(len, turn_rewards)]:
+            raise ConfigError(f"grpo.credit {name!r} must return a list with one finite number per turn of each game")
+        return found
+
+    return credit
 
 
 def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:

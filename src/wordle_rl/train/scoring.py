@@ -11,7 +11,7 @@ from wordle_rl.config import GRPOTraining
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, Rubric, with_candidates
 from wordle_rl.rollout import Trajectory
-from wordle_rl.train.advantages import CREDITS, TurnValues, is_constant
+from wordle_rl.train.advantages import TurnValues, find_credit, is_constant
 from wordle_rl.train.games import GameSetup, Scored
 
 
@@ -109,7 +109,7 @@ def _game_advantages(
 ) -> list[TurnValues]:
     """The advantage of every own turn; 0.0 for turns after the last that is compared."""
     compared = [reward.turn_rewards[:turns] for reward, turns in zip(rewards, live, strict=True)]
-    advantages = CREDITS[settings.credit](compared, scale=settings.scale_advantages)
+    advantages = find_credit(settings.credit)(compared, scale=settings.scale_advantages)
     return [
         values + (0.0,) * (len(reward.turn_rewards) - len(values))
         for values, reward in zip(advantages, rewards, strict=True)

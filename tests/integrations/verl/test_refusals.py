@@ -25,6 +25,7 @@ REFUSED = [
     ({("rl", "sampling", "top_p"): 0.9}, {}, "rl.sampling.top_p"),
     ({("rl", "sampling", "max_batch_size"): 64}, {}, "rl.sampling.max_batch_size"),
     ({}, {"estimator": "ppo"}, "grpo.credit"),
+    ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
     ({("grpo", "loss_type"): "bnpo"}, {}, "grpo.loss_type"),
     ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),

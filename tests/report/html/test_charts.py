@@ -107,6 +107,31 @@ def test_numbers_are_short(value: float, percent: bool, shown: str) -> None:
     assert format_value(value, percent) == shown
 
 
+@pytest.mark.parametrize("ends", [(7.998, 8.006), (1.0001, 1.0021), (3.5401, 3.5465), (123456.0, 124456.0)])
+def test_no_two_ticks_of_an_axis_read_alike(ends: tuple[float, float]) -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0]), np.array(ends))])
+    labels = re.findall(r'text-anchor="end">([^<]+)</text>', html)[:-1]
+    assert len(labels) == len(set(labels)) >= 2
+    assert max(map(len, labels)) <= 7
+
+
+def test_values_that_hardly_differ_are_a_flat_line() -> None:
+    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0]), np.array([1.0, 1.00001]))])
+    [(_, line)] = [tag for tag in parse_page(html).tags if tag[0] == "polyline"]
+    first, last = (float(point.split(",")[1]) for point in (line["points"] or "").split())
+    assert first == pytest.approx(last, abs=0.2)
+
+
+def test_the_bound_of_checkpoint_selection_is_no_curve_of_sft_validation() -> None:
+    rows = [{"step": step, "cost": 4.0, "validation_cost": 3.0} for step in (0, 20)]
+    series = [json.loads(attrs["data-series"] or "") for _, attrs in parse_page(curves_section("validation", rows)).tags
+              if "data-series" in attrs]  # fmt: skip
+    assert [len(curves) for curves in series] == [1, 1]
+    rows = [{"step": 10, "loss": 1.0}, {"step": 10, "validation_loss": 2.0}]
+    [(_, attrs)] = [tag for tag in parse_page(curves_section("sft", rows)).tags if "data-series" in tag[1]]
+    assert [curve["n"] for curve in json.loads(attrs["data-series"] or "")] == ["training", "validation"]
+
+
 def test_weights_on_the_way_are_drawn_between_its_ends() -> None:
     metrics = {
         "validation": [

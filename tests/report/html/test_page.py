@@ -135,6 +135,22 @@ def test_limited_play_is_kept_beside_free_play(tmp_path: Path) -> None:
     assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
 
 
+def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    without = read_run(run_dir).results
+    assert "T = 1" not in read_page(run_dir).text
+    lost_one = [game(secret, secret) for secret in ANSWERS[1:]] + [game(ANSWERS[0], *["fuzzy"] * 6)]
+    drawn = replace(evaluation("grpo-sampled", lost_one), conditions=replace(GRPO.conditions, temperature=1.0))
+    drawn.save(run_dir / "eval" / "grpo-sampled.json")
+    results = read_run(run_dir).results
+    assert results["sft"] == without["sft"]
+    assert {part: results["grpo"][part] for part in without["grpo"]} == without["grpo"]
+    assert results["grpo"]["all_sampled"] == asdict(drawn.figures())
+    text = read_page(run_dir).text
+    assert "grpo, T = 1" + f"{100 * drawn.figures().win_rate:.1f} %" in text
+    assert "T = 1: 100.0 %" in text, "a tile shows it too"
+
+
 def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
@@ -148,7 +164,7 @@ def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     (run_dir / "eval" / "grpo.json").unlink()

@@ -1,9 +1,9 @@
-"""Law of the report in a real browser: what a model or a file says is shown as text, and does nothing."""
+"""Laws of the report in a real browser: text of models does nothing, and tables stand as tables at any width."""
 
 from pathlib import Path
 
 import pytest
-from browser import chromium, needs_chromium
+from browser import DESKTOP, PHONE, chromium, needs_chromium
 from report_runs import ANSWERS, evaluation, game, make_run, training_game, write_lines
 
 from wordle_rl.report import write_report
@@ -41,3 +41,27 @@ def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path) -> None:
         assert browser.run("return getComputedStyle(document.body).display") != "none"
         assert [address for address in browser.requests() if not address.startswith(("file:", "data:", "about:"))] == []
         assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_head_of_every_table_stands_above_its_body_and_no_column_is_out_of_sight(size, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    words = [f"{first}{second}ade" for first in "bfglmw" for second in "aeiou"]
+    evaluation("grpo", [game(secret, *words[:6]) for secret in ANSWERS]).save(run / "eval" / "grpo.json")
+    page = write_report(run)
+    with chromium() as browser:
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        browser.driver.get(page.as_uri())
+        browser.until("return document.readyState === 'complete'")
+        tables = browser.run(
+            "return [...document.querySelectorAll('table:has(thead)')].map((table) => ["
+            "table.tHead.getBoundingClientRect().bottom <= table.tBodies[0].getBoundingClientRect().top + 1,"
+            "Math.abs(table.tHead.getBoundingClientRect().left - table.tBodies[0].getBoundingClientRect().left) < 1])"
+        )
+        assert len(tables) >= 3
+        assert all(map(all, tables))
+        wide = "return document.querySelector('.guesses').parentElement.scrollWidth"
+        seen = "return document.querySelector('.guesses').parentElement.clientWidth"
+        assert browser.run(wide) <= browser.run(seen), "the words wrap, so that the last column is seen"
+        assert browser.run("return document.documentElement.scrollWidth") <= size[0]

@@ -33,6 +33,14 @@ def test_a_weight_that_keeps_the_order_is_shown_beside_the_one_set() -> None:
     assert "<th scope='row'>win</th><td>–</td>" in page
 
 
+def test_weights_of_components_from_outside_are_shown_as_set_and_nothing_is_imported() -> None:
+    stored = RunConfig().stored()
+    stored["rl"]["reward"]["weights"] = {"win": 1.0, "theirs:<b>": 0.25, "theirs:vowels": 0.125}
+    page = weights_section(stored)
+    assert "theirs:vowels</th><td>0.125</td>" in page
+    assert "<b>" not in page
+
+
 def test_both_sets_of_a_switch_are_shown() -> None:
     page = section(preset="shaped_curriculum")
     assert "At first" in page
@@ -40,7 +48,7 @@ def test_both_sets_of_a_switch_are_shown() -> None:
 
 
 def test_a_run_that_no_reward_pays_has_no_section() -> None:
-    for values in ({"algorithm": "dagger"}, {"grpo": {"steps": 0}}):
+    for values in ({"algorithm": "distill"}, {"grpo": {"steps": 0}}):
         assert weights_section(RunConfig.model_validate(values).stored()) == ""
     assert weights_section({"model": {"path": "tiny"}}) == ""
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from wordle_rl.train.advantages import CREDITS
+from wordle_rl.train.advantages import find_credit
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType({"turn": "wordle_turn", "guess": "wordle_guess"})
 """Credit -> name of the estimator. Game credit is verl's own, `grpo`."""
@@ -58,7 +58,7 @@ def credited(
     advantages = torch.zeros_like(rewards)  # (games, tokens)
     for rows in groups.values():
         turn_rewards = [tuple(float(rewards[row, a:b].sum()) for a, b in turns[row]) for row in rows]
-        for row, values in zip(rows, CREDITS[credit](turn_rewards, scale=scale), strict=True):
+        for row, values in zip(rows, find_credit(credit)(turn_rewards, scale=scale), strict=True):
             for (start, stop), value in zip(turns[row], values, strict=True):
                 advantages[row, start:stop] = value
     return advantages

@@ -24,7 +24,9 @@ def verl(
     cluster: Annotated[VerlSettings, tyro.conf.arg(name="")] = VerlSettings(),
     show: bool = False,
 ) -> None:
-    """Train with verl on Ray: one GPU, one machine or many. The same command continues after its last checkpoint.
+    """Train with verl on Ray: one GPU, one machine or many.
+
+    The same command resumes from the last checkpoint.
 
     Args:
         out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.

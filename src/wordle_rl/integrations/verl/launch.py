@@ -13,6 +13,7 @@ from wordle_rl.integrations.verl.dataset import AGENT, TOOL_AGENT, write_data
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.integrations.verl.settings import VerlSettings
 from wordle_rl.integrations.verl.translate import layout_of, translated, write_agent_file
+from wordle_rl.models.gguf import at_directory
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Style
 from wordle_rl.runs import Run
@@ -86,14 +87,15 @@ def _start(config: RunConfig, run: Path) -> str:
         )
     if is_trained(run / "grpo"):
         raise ConfigError(f"{run} has a model of GRPO; remove {run / 'grpo'} to train it again")
-    path = config.start_settings(run).path
+    path = at_directory(config.start_settings(run)).path
     return str(Path(path).resolve()) if Path(path).is_dir() else path
 
 
 def _check_lengths(games: RunGames, cluster: VerlSettings) -> tuple[str, ...]:
     """Refuse prompts that verl would filter out; note games that may be truncated."""
     prompter = games.context.prompter
-    if cluster.tool and (prompter.style is Style.COMPACT or prompter.brackets):
+    coded = prompter.style in (Style.COMPACT, Style.SPELLED) or not isinstance(prompter.style, Style)
+    if cluster.tool and (coded or prompter.brackets):
         raise ConfigError(f'game.style "{prompter.style}" has no words for tool calls; use "english" or "symbols"')
     opening = len(games.codec.prompt_ids(prompter.opening()))
     if opening > cluster.max_prompt_tokens:

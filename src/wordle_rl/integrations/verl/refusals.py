@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config.rl import CREDIT_NAMES
 from wordle_rl.integrations.verl.settings import VerlSettings
 from wordle_rl.prompt import Shape
 
@@ -51,13 +52,15 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
     grpo, optimizer = config.grpo, config.rl.optimizer
     by_turn = grpo.credit != "game" and verl.estimator == "grpo"
     return {
+        "grpo.credit: a function of your own is not known here; give turn, guess or game": (
+            grpo.credit not in CREDIT_NAMES
+        ),
         "grpo.credit: a critic takes its place with --estimator ppo; leave it out": (
             verl.estimator == "ppo" and "credit" in grpo.model_fields_set
         ),
         'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"': (
             grpo.mask_overlong and by_turn
         ),
-        'grpo.loss_type "bnpo": the mean is over all tokens of a step; use "dapo"': grpo.loss_type == "bnpo",
         "grpo.validate_every_steps: weights are not chosen by validation; set it to 0 and --validate-every-steps": (
             grpo.validate_every_steps > 0
         ),

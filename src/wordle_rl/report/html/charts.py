@@ -23,6 +23,8 @@ _SMOOTH_FROM = 40
 _WIDTH, _HEIGHT = 340, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 330, 10, 164
 _TICKS = 4
+_FLAT = 1e-3
+"""Values that differ by a smaller fraction are drawn as a flat line: the axis has no room for the digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,8 @@ def line_chart(
     low, high = min(c.values.min() for c in drawn), max(c.values.max() for c in drawn)
     if percent and low == high:
         low, high = max(0.0, low - 0.05), min(1.0, high + 0.05)  # a flat rate has no room above 100 %
+    if not percent and not log and high - low < _FLAT * max(abs(low), abs(high)):
+        low = high = (low + high) / 2
     ticks = log_ticks(low, high) if log else nice_ticks(low, high)
     first, last = min(c.steps[0] for c in drawn), max(c.steps[-1] for c in drawn)
     frame = _Frame(float(first), float(last), ticks[0], ticks[-1], log)
@@ -129,8 +133,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks[first : last + 1]
 
 
-def format_value(value: float, percent: bool = False) -> str:
-    """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to three digits."""
+def format_value(value: float, percent: bool = False, digits: int = 3) -> str:
+    """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to `digits` digits."""
     if percent:
         return f"{in_percent(value)} %"
     if abs(value) < 1e-12:  # what rounding leaves of zero
@@ -139,7 +143,7 @@ def format_value(value: float, percent: bool = False) -> str:
         return f"{int(value):,}"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True)
@@ -214,10 +218,11 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool, axis: str) -> st
     heights = frame.y(np.array(ticks)).tolist()
     # Whole percents on the axis unless the ticks are closer together than that.
     digits = next((n for n in range(6) if all(abs(100 * tick - round(100 * tick, n)) < 1e-6 for tick in ticks)), 6)
+    enough = next((n for n in range(3, 8) if len({_short(tick, n) for tick in ticks}) == len(ticks)), 8)
     lines = "".join(
         f'<line class="rule" x1="{_LEFT}" x2="{_RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
         f'<text x="{_LEFT - 6}" y="{height + 3.5:.1f}" text-anchor="end">'
-        f"{f'{100 * tick:.{digits}f} %' if percent else _short(tick)}</text>"
+        f"{f'{100 * tick:.{digits}f} %' if percent else _short(tick, enough)}</text>"
         for tick, height in zip(ticks, heights, strict=True)
     )
     foot = _BOTTOM + 18
@@ -228,12 +233,12 @@ def _axes(frame: _Frame, ticks: Sequence[float], percent: bool, axis: str) -> st
     )
 
 
-def _short(tick: float) -> str:
+def _short(tick: float, digits: int) -> str:
     """A tick of the axis in at most six characters or so: 12,500 stays, 250,000 becomes 250k."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(tick) >= max(size, 1e5):
             return f"{tick / size:g}{unit}"
-    return format_value(tick)
+    return format_value(tick, digits=digits)
 
 
 def _legend(series: Sequence[Series], percent: bool) -> str:

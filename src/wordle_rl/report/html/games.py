@@ -128,7 +128,7 @@ def _turn(reply: str, guess: str | None, marks: str | None, outcome: str) -> Jso
         packed["m"] = marks
     if outcome != "scored":
         packed["o"] = outcome
-    if guess is None or reply != f"<guess>{guess}</guess>":
+    if guess is None or reply not in (f"<guess>{guess}</guess>", " ".join(guess)):
         packed["q"] = reply
     return packed
 

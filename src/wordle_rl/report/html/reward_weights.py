@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from wordle_rl.config import RewardSettings, fields_only
+from wordle_rl.import_paths import is_import_path
 from wordle_rl.report.html.charts import bar_of_shares, format_value
 from wordle_rl.reward import Rubric
 from wordle_rl.runs.progress import in_percent
@@ -30,6 +31,11 @@ def weights_section(config: Mapping[str, Any]) -> str:
         return ""
     with fields_only():
         settings = RewardSettings.model_validate(dict(shared["reward"]))
+    if any(map(is_import_path, (*settings.weights, *settings.then_weights))):
+        # A page is also made of runs of other people, whose settings must not choose what is imported here.
+        sets = {"": settings.weights, "From the switch on": settings.then_weights}
+        tables = [_table_as_set(title, weights) for title, weights in sets.items() if weights]
+        return f"<section><h2>Weights of the reward</h2>{''.join(tables)}</section>"
     schedule = settings.schedule()
     tables = [_table("" if schedule.end is None else "At first", schedule.rubric(None))]
     if schedule.end is not None:
@@ -64,6 +70,18 @@ def _table(title: str, rubric: Rubric) -> str:
     return (
         f"{f'<h3>{escape(title)}</h3>' if title else ''}{bar}<div class='scroll'><table><thead><tr>{head}"
         f"<th scope='col'>share of all weights</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _table_as_set(title: str, weights: Mapping[str, float]) -> str:
+    """Weights as set, without those used, for which the components would have to be imported."""
+    rows = "".join(
+        f"<tr><th scope='row'>{escape(name)}</th><td>{format_value(weight)}</td></tr>"
+        for name, weight in weights.items()
+    )
+    return (
+        f"{f'<h3>{escape(title)}</h3>' if title else ''}<div class='scroll'><table><thead><tr><th scope='col'>component"
+        f"</th><th scope='col'>weight set</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

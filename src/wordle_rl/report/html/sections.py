@@ -17,7 +17,9 @@ from wordle_rl.evaluate import (
     Evaluation,
     EvaluationError,
     compare,
+    is_sampled_part,
     quoted_parts,
+    sampled_part,
 )
 from wordle_rl.evaluate.stats import Estimate
 from wordle_rl.report.controls import control_table
@@ -56,11 +58,12 @@ def headline(results: Results) -> str:
     last = next((name for name in (*ALGORITHM_NAMES, "sft") if name in players), players[-1])
     before = _stage_before(last, players)
     figures = results[last]["held_out"]
+    at_1 = _at_temperature_1(results[last], "held_out")
     strict = results[last].get("strict", {}), results[last].get(STRICT_CONSTRAINED_PART, {})
     if any(found.get("num_games") for found in strict):
         return _strict_headline(results, last, before)
     cards = (
-        ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>"),
+        ("held-out secrets found", "win_rate", True, f"95 %: {_interval(figures)}<br>{at_1}"),
         ("guesses per word, losses as one more", "mean_guesses_with_losses", False, ""),
         ("guesses given away per turn", "mean_regret", False, ""),
         ("turns that contradict earlier clues", "clue_violating_rate", True, ""),
@@ -86,6 +89,7 @@ def _strict_headline(results: Results, last: str, before: str | None) -> str:
     for label, part, key in shown:
         figures, percent = results[last].get(part, {}), key == "win_rate"
         extra = f"95 %: {_interval(figures)}<br>" if percent and _interval(figures) else ""
+        extra += _at_temperature_1(results[last], part) if percent else ""
         beside = _beside(results, before, key, percent, part)
         tiles += (
             f'<div class="card"><p class="label">{label}</p><p class="big">{_value(figures.get(key), percent)}</p>'
@@ -108,6 +112,9 @@ def results_section(results: Results, kept: str = "") -> str:
     if not results:
         return ""
     chosen = f"<p>The weights of grpo are {escape(kept)}.</p>" if kept else ""
+    sampled = ""
+    if any(is_sampled_part(part) for figures in results.values() for part in figures):
+        sampled = " Rows with T = 1: every secret once more, sampled at temperature 1."
     head = "".join(f"<th scope='col'>{label}</th>" for _, label, _ in _COLUMNS)
     body = ""
     for part in (
@@ -119,14 +126,16 @@ def results_section(results: Results, kept: str = "") -> str:
         for place, (player, parts) in enumerate(results.items()):
             if part in parts:
                 body += _result_row(player, parts[part], place)
+            if sampled_part(part) in parts:
+                body += _result_row(f"{player}, T = 1", parts[sampled_part(part)], place)
     return (
         "<section><h2>Results</h2><p>The bar is the win rate, the thin line its 95 % Wilson interval; several games of "
         "one secret are treated as a cluster. Guesses are averaged over won games, then over all games with each loss "
         "counted as one more than the last turn. The rates on the right are shares of turns: invalid turns name no "
         "listed word, malformed ones no word at all, repeated ones a word that was guessed before, and those against "
         "clues a word that cannot be the secret. Regret is what a guess gives away to the best play of the solver, in "
-        "expected guesses. Greedy decoding, one game per secret, no retries unless the settings below say so.</p>"
-        f"{chosen}"
+        "expected guesses. Greedy decoding, one game per secret, no retries unless the settings below say so."
+        f"{sampled}</p>{chosen}"
         "<div class='scroll'><table class='results'><thead><tr><th scope='col'>player</th>"
         f"<th scope='col'>win rate (95 %)</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
@@ -225,7 +234,9 @@ def frequent_section(evaluations: Mapping[str, Evaluation]) -> str:
         games = [record for record in evaluation.records if record.turns]
         said = Counter(word for record in games for word in {turn.guess for turn in record.turns if turn.guess})
         most = sorted(said.items(), key=lambda item: (-item[1], item[0]))[:_MOST]  # of equals by the alphabet
-        words = ", ".join(f"{escape(word)} <small>{format_value(n / len(games), True)}</small>" for word, n in most)
+        words = ", ".join(
+            f"<span>{escape(word)} <small>{format_value(n / len(games), True)}</small></span>" for word, n in most
+        )
         if words:
             rows += (
                 f"<tr><th scope='row'><i class='swatch c{place % NUM_COLORS}'></i>{escape(player)}</th>"
@@ -290,7 +301,7 @@ def _guess_panel(results: Results, part: str) -> str:
                 f"<div class='bar' title='{escape(player)}: {count}'><i class='c{place % NUM_COLORS}' "
                 f"style='width:{78 * share / tallest:.2f}%'></i><span>{in_percent(share)} %</span></div>"
             )
-        rows += f"<div class='guesses'><span>{escape(key)}</span><div>{bars}</div></div>"
+        rows += f"<div class='guess-bars'><span>{escape(key)}</span><div>{bars}</div></div>"
     legend = "".join(f"<li><i class='swatch c{p % NUM_COLORS}'></i>{escape(n)}</li>" for n, (p, _) in shown.items())
     return f"<div class='card'><h3>{PART_NAMES[part]}</h3><ul class='legend flat'>{legend}</ul>{rows}</div>"
 
@@ -307,6 +318,12 @@ def _beside(results: Results, player: str | None, key: str, percent: bool, part:
     if player is None or part not in results[player]:
         return ""
     return f"{escape(player)}: {_value(results[player][part].get(key), percent)}"
+
+
+def _at_temperature_1(parts: Mapping[str, Mapping[str, Any]], part: str) -> str:
+    """The win rate of sampled play, for a tile; empty if the part was played greedily alone."""
+    figures = parts.get(sampled_part(part))
+    return f"T = 1: {_value(figures.get('win_rate'), True)}<br>" if figures else ""
 
 
 def _difference(estimate: Estimate, scale: float, digits: str) -> str:

@@ -50,9 +50,31 @@ _CURVES = {
         "Cost of greedy play",
         "The same for validation and training secrets; of the candidates, those of the lowest cost are kept.",
     ),
+    "validation_cost": (
+        "Cost of greedy play, validation",
+        "Of validation secrets alone; weights that cost more than the start are not kept.",
+    ),
     "train_win_rate": ("Greedy wins, training", "Share of some training secrets found by greedy play."),
     "greedy_win_rate": ("Greedy wins", "Share of the validation secrets found by greedy play."),
     "sampled_win_rate": ("Sampled wins", "Share found at the temperature of training."),
+    "p_below_start": (
+        "p below the start",
+        "Probability of as few greedy wins if these weights played like the start; near zero, play has become worse.",
+    ),
+    "regret_per_turn": (
+        "Regret per turn",
+        "What a guess of greedy play gives away to the solver's best play, in expected guesses.",
+    ),
+    "kl_to_start": ("KL to the start", "Divergence of the policy from the model it started from, in nats per token."),
+    "sampler_kl": (
+        "KL of the sampler",
+        "Divergence of the sampler from the policy in training, in nats per token; near zero if both compute alike.",
+    ),
+    "importance_ratio/mean": (
+        "Importance ratio, mean",
+        "Probability of a sampled token in training over its probability when it was sampled; 1 if both compute alike.",
+    ),
+    "importance_ratio/max": ("Importance ratio, largest", "The largest of the step's tokens."),
     "mean_token_accuracy": ("Token accuracy", "Share of the teacher's tokens the model would have chosen."),
     "grad_norm": ("Gradient norm", "Before clipping."),
     "learning_rate": ("Learning rate", "As scheduled."),
@@ -65,7 +87,7 @@ _STAGE_NAMES = {
     "grpo": "Reinforcement learning (GRPO)",
     "expert_iteration": "Expert iteration, by round",
     "dpo": "Direct preference optimization, by round",
-    "dagger": "Dataset aggregation (DAgger), by round",
+    "distill": "Distillation, by round",
     "validation": "Choice of weights, on validation secrets",
     "blend": "Weights on the way from the start to the last step, by percent of it, on validation secrets",
 }
@@ -74,7 +96,15 @@ _VALIDATION_NOTE = (
     "training keeps improving, games are memorised."
 )
 _FAR = 20
-_EXACT = {"cumulative_wins", "learning_rate", "num_tokens", "resident_memory_gib", "cost", "greedy_cost"}
+_EXACT = {
+    "cumulative_wins",
+    "learning_rate",
+    "num_tokens",
+    "resident_memory_gib",
+    "cost",
+    "greedy_cost",
+    "validation_cost",
+}
 _NOT_CURVES = {
     "stage", "step", "seconds", "epoch", "skipped_steps",
     # TRL's names for what has a curve here: the reward, and the groups that are left after refills
@@ -98,7 +128,8 @@ def curves_section(stage: str, rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     # Games that are learnt once, by the weights that played them, are never clipped.
     series = {name: s for name, s in series.items() if not name.startswith("clip_ratio/") or s.values.any()}
-    validated = {n.removeprefix(VALIDATED): series.pop(n) for n in list(series) if n.startswith(VALIDATED)}
+    found = [name for name in series if name.startswith(VALIDATED)] if stage == "sft" else []
+    validated = {name.removeprefix(VALIDATED): series.pop(name) for name in found}
     rewards = [name for name in series if name.startswith("reward/")]
     by_turn = [name for name in series if name.startswith(BY_TURN)]
     passes = [name for name in series if name.startswith(PASS_AT)]

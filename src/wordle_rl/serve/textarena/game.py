@@ -41,7 +41,7 @@ class TextArenaGame:
 
     def __init__(self, env: WordleEnv, reading: Reading = Reading.STRICT) -> None:
         if not env.prompter.brackets:
-            raise ValueError(f"the game has the style {env.prompter.style.value}; give one of the style textarena")
+            raise ValueError(f"the game has the style {env.prompter.style}; give one of the style textarena")
         self._env = env
         self._reading = Reading(reading)
         self.letters, self.max_turns = env.prompter.word_length, env.prompter.rules.max_turns

@@ -11,6 +11,7 @@ from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.cli.program import Command
 from wordle_rl.config import ConfigError
+from wordle_rl.runs import RunError
 from wordle_rl.serve.commands import INSTALL
 from wordle_rl.serve.settings import ServeSettings
 
@@ -18,17 +19,19 @@ from wordle_rl.serve.settings import ServeSettings
 def watch(
     run: Annotated[Path, tyro.conf.Positional] = Path("runs"),
     export: Path | None = None,
-    port: int = 8000,
+    port: int = 8010,
     as_json: Json = False,
 ) -> None:
-    """Look at games in the browser: replay a run while it trains, watch its models play, play yourself.
+    """Look at games in the browser: replay a run while it trains, watch its models play, or play yourself.
 
     Args:
         run: A run directory, or a directory of runs.
         export: Write one file with all games of the run instead, which needs no server; RUN/watch.html is linked from
             the run's report.
-        port: Port on this machine; 0: any that is free.
+        port: Port on this machine; 0: any that is free. `wordle-rl serve` has another default, so both can run.
     """
+    if not run.is_dir():
+        raise RunError(f"no run directory {run}; give one that `wordle-rl run` wrote, or a directory of such runs")
     if export is not None:
         from wordle_rl.serve.watch.export import export_run
 

