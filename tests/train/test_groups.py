@@ -1,4 +1,4 @@
-"""Laws of the games of a step: fair starts, refills of constant groups, metrics and sample games."""
+"""Laws of the games of a step: fair starts, redraws of constant groups, metrics and sample games."""
 
 from types import SimpleNamespace
 
@@ -6,13 +6,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from group_games import SETTINGS
+from group_games import SETTINGS, turns_of
+from grpo_training import outside_fixture, roll_fixture  # noqa: F401  # fixtures
 from reward_games import WORDS
+from scripted import say
 from training_fixtures import compact, rows
 
 from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.rl.grpo.rollouts import _pass_at
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.train.groups import GroupRollouts, _pass_at
 
 
 def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
@@ -25,6 +30,36 @@ def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
         played(step)
     given = [sum(t.is_prefix for t in game.trajectory.transcript.turns) for games in played.games for game in games]
     assert max(given) >= 2
+
+
+def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
+    should_stop = roll().rollouts._nothing_fits
+    num_stopped = 0
+    for secret in sixty.outside:
+        env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
+        while fitting and env.stop_reason is None:
+            assert not should_stop(secret, env.turns)
+            env.step(say(fitting[0]))
+            fitting = [word for word in fitting if score_guess(word, fitting[0]) == env.turns[-1].marks]
+        num_stopped += not fitting
+        assert should_stop(secret, env.turns) == (not fitting)
+    assert num_stopped > len(sixty.outside) / 2
+    assert not should_stop(sixty.answers[0], ())
+
+
+def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
+    played = roll(settings=SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=2)}))
+    played()
+    starts = [
+        (
+            game.trajectory.transcript.secret,
+            tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.is_prefix),
+        )
+        for game in played.games[0]
+    ]
+    groups = [starts[i : i + 4] for i in range(0, 12, 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len({group[0][0] for group in groups}) == 3
 
 
 def test_only_training_secrets_are_played(split, roll) -> None:
@@ -40,7 +75,7 @@ def test_only_training_secrets_are_played(split, roll) -> None:
 
 def test_the_same_seed_and_step_start_the_same_games(roll) -> None:
     first, second = roll(), roll()
-    assert first(5)["prompt_ids"] == second(5)["prompt_ids"]
+    assert first(5) == second(5)
     assert first.games[0][0].trajectory == second.games[0][0].trajectory
 
 
@@ -72,12 +107,11 @@ def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
 
 def test_replies_are_measured_one_by_one(roll) -> None:
     played = roll(prompter=compact(Shape.STATE, max_turns=3))
-    given = played()
-    replies = [mask for mask in given["env_mask"] if any(mask)]
-    assert played.metrics["reply_tokens"] == pytest.approx(sum(map(sum, replies)) / len(replies))
+    replies = [reply for row in played() for _, reply in turns_of(row)]
+    assert played.metrics["reply_tokens"] == pytest.approx(sum(map(len, replies)) / len(replies))
     turns = [turn for game in played.games[0] for turn in game.trajectory.transcript.own_turns]
     assert played.metrics["overlong_share"] == sum(turn.overlong for turn in turns) / len(turns) > 0
-    assert played.result.denominators["reply_tokens"] == len(replies) == len(turns)
+    assert played.played.denominators["reply_tokens"] == len(replies) == len(turns)
 
 
 def test_a_switch_waits_for_compliance(roll) -> None:
@@ -117,7 +151,7 @@ def test_constant_groups_are_refilled_with_other_secrets(roll) -> None:
     assert metrics["zero_variance_share"] == 1.0
     assert metrics["refilled_groups"] + metrics["skipped_groups"] == 3
     assert metrics["refilled_groups"] > 0
-    assert len(found["prompt_ids"]) == 12
+    assert len(found) == 12
     drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
     assert [len(secrets) for secrets in drawn] == [3, 3]
     assert drawn[0] != drawn[1]
@@ -147,7 +181,7 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
 
 
 def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
-    with pytest.raises(ValueError, match="quick_regret"):
+    with pytest.raises(ValueError, match="outside_rate"):
         GRPOTraining(outside_rate=0.5)
 
 
@@ -204,24 +238,16 @@ def test_metrics_are_shares_and_sums(roll) -> None:
     assert "reward/win" in metrics
 
 
-def test_a_result_says_how_many_rows_are_filled(roll) -> None:
-    whole, short = roll(), roll(prompter=compact(Shape.STATE, max_turns=3))
-    whole()
-    found = short()
-    assert whole.result.filled_share == 1.0
-    assert short.result.filled_share == sum(map(any, found["env_mask"])) / len(found["env_mask"])
-
-
 def test_a_state_is_restored_and_the_first_process_alone_takes_over_the_games_won(roll) -> None:
-    played, first, second = roll(pay=lambda _, turn: len(turn.reply) % 7), roll(), roll()
+    played, first = roll(pay=lambda _, turn: len(turn.reply) % 7), roll()
     played()
     state = played.rollouts.state() | {"cumulative_wins": 5}
     assert state["priorities"]
     first.rollouts.load_state(state)
     assert first.rollouts.state() == state
-    second.rollouts._process = 1
-    second.rollouts.load_state(state)
-    assert second.rollouts.state() == state | {"cumulative_wins": 0}
+    second = GroupRollouts(first.setup, SETTINGS, GameLog(first.run), 0, process=1, num_processes=2)
+    second.load_state(state)
+    assert second.state() == state | {"cumulative_wins": 0}
 
 
 def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) -> None:

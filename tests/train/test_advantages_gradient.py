@@ -18,8 +18,8 @@ from wordle_rl.env import Transcript, WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS, Rubric
-from wordle_rl.rl.advantages import CREDITS, TurnValues, game_advantages, returns_to_go
 from wordle_rl.solver import Solver
+from wordle_rl.train.advantages import CREDITS, TurnValues, game_advantages, returns_to_go
 from wordle_rl.words import WordList
 
 WORDS = WordList("toy", ("bad", "dab", "bag"), ("bad", "dab", "bag"))

@@ -6,8 +6,8 @@ import pytest
 
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.initial_states import GroupStarts
 from wordle_rl.rollout import InitialState
+from wordle_rl.train.initial_states import GroupStarts
 
 SHARE = 0.4
 

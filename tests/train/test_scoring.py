@@ -5,13 +5,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from group_games import SETTINGS, Roll
+from grpo_training import outside_fixture  # noqa: F401  # a fixture
 from reward_games import WORDS, play
 from training_fixtures import compact
 
+from wordle_rl.config import RewardSettings
 from wordle_rl.prompt import Shape
-from wordle_rl.rl.grpo.play import PlayedGame
-from wordle_rl.rl.grpo.score import num_live_turns, score_group
 from wordle_rl.rollout import Trajectory
+from wordle_rl.train.scoring import PlayedGame, num_live_turns, score_group
 
 
 def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
@@ -31,15 +32,18 @@ def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
 
 @pytest.mark.parametrize("shape", Shape)
 def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, codec, tmp_path) -> None:
-    settings = SETTINGS.model_copy(update={"turn_candidates": 2, "credit": "guess"})
-    played = Roll(tokenizer, codec, WORDS, tmp_path, settings=settings, prompter=compact(shape, max_turns=3))
+    reward = RewardSettings(preset="shaped")  # candidates are judged by it, and it pays by what is said here
+    settings = SETTINGS.model_copy(update={"turn_candidates": 2, "credit": "guess", "reward": reward})
+    pay = lambda _, turn: len(turn.reply) % 5  # noqa: E731
+    played = Roll(tokenizer, codec, WORDS, tmp_path, settings, compact(shape, max_turns=3), pay=pay)
     found = played()
-    assert len(found["prompt_ids"]) == 3 * 4 * 3  # groups, places, turns
     games = played.games[0]
     assert len(games) == 3 * 2
     for game in games:
         values = list(game.advantages)
         assert len(values) == 2 * len(game.trajectory.transcript.turns) == len(game.trajectory.segments)
         assert all(a + b == pytest.approx(0.0) for a, b in zip(values[::2], values[1::2], strict=True))
-    advantages = [max(map(abs, row)) for row in found["token_advantages"]]
-    assert sum(value > 0 for value in advantages) == sum(value != 0 for game in games for value in game.advantages)
+    assert len(found) == sum(len(game.advantages) for game in games)
+    credited = [{value for value, m in zip(row.advantages, row.loss_mask, strict=True) if m} for row in found]
+    assert credited == [{value} for game in games for value in game.advantages]
+    assert max(value for game in games for value in game.advantages) > 0.1

@@ -1,30 +1,26 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
 import json
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from checkpoint_choice import Choosing
-from contexts import context_for
-from grpo_training import SETTINGS, Training
+from grpo_training import SETTINGS, same, train_fixture, update  # noqa: F401  # a fixture
 from safetensors import safe_open
 from safetensors.torch import load_file
-from training_fixtures import compact, make_run, rows, small_model, weights_of
+from training_fixtures import make_run, rows, small_model, weights_of
 
-import wordle_rl.rl.grpo.train as grpo_module
+import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import GRPOSettings
-from wordle_rl.rl.grpo.checkpoint_selection import BestWeights
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.grpo.validation import Validated
-from wordle_rl.rl.grpo.weight_store import TorchWeights
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import read_object
-from wordle_rl.solver import Solver
+from wordle_rl.train.learner import TorchLearner, TorchWeights
+from wordle_rl.train.selection import BestWeights
+from wordle_rl.train.validation import Validated
 
 
 def fill(model: torch.nn.Module, value: float) -> None:
@@ -52,16 +48,13 @@ def chosen(sixty, tmp_path):
         best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
         last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
         for step in range(last + 1):
-            state = SimpleNamespace(global_step=step, max_steps=last)
             fill(model, float(step))
             if step == resume_at:
                 best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
-            if step in (0, resume_at):
-                best.on_train_begin(None, state, None)
-            if step < last:
-                best.on_step_begin(None, state, None)
-            else:
-                best.on_epoch_end(None, state, None)
+            if step == 0:
+                best.begin()
+            elif step < last:
+                best.after(step)
         step = best.take_best(last)
         best.forget()
         return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
@@ -142,8 +135,7 @@ def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path,
     make = partial(BestWeights, TorchWeights(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
     best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 0.0)
-    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
-    best.on_step_begin(None, SimpleNamespace(global_step=0, max_steps=3), None)
+    best.begin()
     again = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 3.0)
     assert again.take_best(3) == 3
@@ -159,7 +151,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     run = make_run(tmp_path / "run", sixty)
     best = BestWeights(TorchWeights(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
     fill(first, 1.0)
-    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
+    best.begin()
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
     fill(first, 2.0)
     fill(frozen, 3.0)
@@ -175,20 +167,13 @@ def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_pa
     assert read_object(tmp_path / "selected.json")["step"] == 0
 
 
-def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, sixty, split, tmp_path) -> None:
+def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_path) -> None:
     """An untrained model wins nothing, before or after."""
-
-    def trained(name, settings):
-        model = small_model(tokenizer)
-        setup = GameSetup(
-            context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val
-        )
-        train_grpo(model, codec, setup, settings, make_run(tmp_path / name, sixty))
-        return weights_of(model)
-
-    plain = trained("plain", SETTINGS)
-    kept = trained("kept", SETTINGS.model_copy(update={"validate_every_steps": 1}))
-    assert all(torch.equal(plain[name], kept[name]) for name in plain)
+    train.pay = None
+    setup = train.setup(secrets=split.train, validation=split.val)
+    plain = weights_of(train(tmp_path / "plain", setup=setup))
+    kept = weights_of(train(tmp_path / "kept", update(SETTINGS, validate_every_steps=1), setup=setup))
+    assert same(plain, kept)
     written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "validation"]
     assert [(row["step"], row["cost"]) for row in written] == [(0, 4.0), (1, 4.0), (2, 4.0)]
     shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
@@ -199,11 +184,9 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(tokenizer, codec, si
     assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
 
 
-def test_grpo_says_which_weights_it_kept(tokenizer, codec, sixty, split, tmp_path) -> None:
-    model = small_model(tokenizer)
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
-    settings = SETTINGS.model_copy(update={"validate_every_steps": 2, "interpolation_alphas": (0.5, 1.0)})
-    train_grpo(model, codec, setup, settings, make_run(tmp_path, sixty))
+def test_grpo_says_which_weights_it_kept(train, split, tmp_path) -> None:
+    settings = update(SETTINGS, validate_every_steps=2, interpolation_alphas=(0.5, 1.0))
+    train(tmp_path, settings, setup=train.setup(secrets=split.train, validation=split.val))
     written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
     assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
     assert read_object(tmp_path / "grpo" / "selected.json") == {
@@ -223,27 +206,27 @@ def test_interpolated_weights_are_named_in_their_games_and_show_other_words(choo
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        ({"interpolation_alphas": (0.5, 1.0)}, "set validate_every_steps"),
-        ({"interpolation_alphas": (0.5,), "engine": "vllm"}, "played by transformers"),
-        ({"interpolation_alphas": ()}, "give one or more"),
-        ({"interpolation_alphas": (0.0, 1.0)}, "above 0"),
-        ({"interpolation_alphas": (1.5,)}, "at most 1"),
-        ({"interpolation_alphas": (0.3, 0.3)}, "each once"),
+        {"interpolation_alphas": (0.5, 1.0), "validate_every_steps": 0},
+        {"interpolation_alphas": (0.5,), "engine": "vllm"},
+        {"interpolation_alphas": ()},
+        {"interpolation_alphas": (0.0, 1.0)},
+        {"interpolation_alphas": (1.5,)},
+        {"interpolation_alphas": (0.3, 0.3)},
     ],
 )
-def test_alphas_that_nothing_could_choose_from_are_refused(values, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        GRPOSettings(**({"validate_every_steps": 5} if "engine" in values else {}), **values)
+def test_alphas_that_nothing_could_choose_from_are_refused(values) -> None:
+    with pytest.raises(ValueError, match="interpolation_alphas"):
+        GRPOSettings(**{"validate_every_steps": 5, **values})
 
 
 @pytest.fixture
-def choosing(tokenizer, codec, sixty, split, monkeypatch) -> Choosing:
-    return Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
+def choosing(train, split, monkeypatch) -> Choosing:
+    return Choosing(train, split, monkeypatch)
 
 
-STOPS = {"held in the last": {2: 1}, "not held in the last": {2: 2}, "in a blend": {4: 1}}
+STOPS = {"in the last": {2: 1}, "in a blend": {4: 1}}
 
 
 @pytest.mark.parametrize("moment", STOPS)
@@ -258,7 +241,7 @@ def test_a_stop_while_it_chooses_costs_no_step(moment, choosing, tokenizer, tmp_
     assert choosing.played == 3, "the last validation and both blends"
     assert len(choosing.training.games) == 2 * games, "no step was played again"
     whole, resumed = weights_of(whole), weights_of(resumed)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert same(whole, resumed)
     chosen = [read_object(tmp_path / name / "grpo" / "selected.json") for name in ("whole", "broken")]
     assert chosen[0] == chosen[1]
     assert {path.name for path in (tmp_path / "broken" / "grpo").iterdir()}.isdisjoint({"checkpoints", "best"})
@@ -281,7 +264,7 @@ def test_a_last_step_that_was_not_finite_costs_no_step_either(choosing, tokenize
         choosing(tmp_path / "broken", model=poisoned(), pressing={2: 2})
     resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
     assert len(choosing.training.games) == 2 * games
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert same(whole, resumed)
 
 
 def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokenizer, tmp_path) -> None:
@@ -294,15 +277,36 @@ def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokeni
     assert set(seen) == {(True, True), (False, False)}, "learning and playing"
 
 
+class Listening:
+    """A tracker that refuses games once it is closed, as some do."""
+
+    def __init__(self) -> None:
+        self.told, self.is_open = [], True
+
+    def log(self, step, numbers) -> None:
+        assert self.is_open
+
+    def add_games(self, step, games) -> None:
+        assert self.is_open
+        self.told += [(game["stage"], step) for game in games]
+
+
 def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, monkeypatch) -> None:
-    """Some refuse games without an open run, and a training with nothing left to do but to choose opens none."""
-    told = []
-    monkeypatch.setattr(grpo_module, "game_trackers", lambda *_: [lambda step, games: told.append(step)])
+    """The last weights are validated after the last step, when trackers are closed."""
+    opened = []
+
+    @contextmanager
+    def opened_trackers(*_):
+        opened.append(Listening())
+        yield [opened[-1]]
+        opened[-1].is_open = False
+
+    monkeypatch.setattr(grpo_module, "opened_trackers", opened_trackers)
     with pytest.raises(KeyboardInterrupt):
-        choosing(tmp_path, pressing={3: 1})
-    assert told == [0, 0, 1, 1, 2], "validation and play"
+        choosing(tmp_path, pressing={3: 1}, sample_games=1)
+    assert {*opened[0].told} == {("validation", 0), ("grpo", 0), ("validation", 1), ("grpo", 1)}
     choosing(tmp_path)
-    assert len(told) == 5
+    assert opened[1].told == []
 
 
 def test_a_stop_before_the_chosen_model_is_saved_costs_no_step(choosing, tokenizer, tmp_path, monkeypatch) -> None:
@@ -313,16 +317,16 @@ def test_a_stop_before_the_chosen_model_is_saved_costs_no_step(choosing, tokeniz
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(grpo_module, "save_trained", die)
+        patch.setattr(TorchLearner, "save_model", die)
         with pytest.raises(KeyboardInterrupt):
             choosing(tmp_path / "broken")
     resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
     assert len(choosing.training.games) == 2 * games
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert same(whole, resumed)
 
 
 def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
-    """An impatient second Ctrl-C may end a validation at once: what led to it is on disk."""
+    """A second Ctrl-C ends a validation at once: what led to it is on disk."""
     with pytest.raises(KeyboardInterrupt):
         choosing(tmp_path, pressing={1: 2}, steps=3, save_steps=1)
     assert len(choosing.training.games) == 1
@@ -338,8 +342,8 @@ def test_weights_and_their_record_are_one_file(tmp_path, sixty) -> None:
     model = torch.nn.Linear(2, 2, bias=False)
     run = make_run(tmp_path / "run", sixty)
     best = BestWeights(TorchWeights(model), lambda *_: next(costs), 1, run, tmp_path / "b")
-    best.on_train_begin(None, SimpleNamespace(global_step=0, max_steps=1), None)
-    best.on_step_begin(None, SimpleNamespace(global_step=1, max_steps=1), None)
+    best.begin()
+    best.after(1)
     with safe_open(tmp_path / "b" / "best.safetensors", "pt") as kept:
         record = json.loads(kept.metadata()["record"])
     assert (record["step"], record["greedy_cost"]) == (1, 1.0)

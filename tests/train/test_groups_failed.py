@@ -9,18 +9,14 @@ torch = pytest.importorskip("torch")
 from failing_games import REASON, fail
 from group_games import SETTINGS, Roll
 from grpo_training import SETTINGS as TRAINED
+from grpo_training import outside_fixture, roll_fixture, train_fixture  # noqa: F401  # fixtures
 from reward_games import WORDS, play
 from training_fixtures import compact, rows, small_model, weights_of
 
 from wordle_rl.prompt import Shape
-from wordle_rl.rl.grpo.play import PlayedGame
-from wordle_rl.rl.grpo.score import score_group
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import RunError
-
-
-def trained_tokens(found: dict[str, list]) -> int:
-    return sum(sum(mask) for mask in found["env_mask"])
+from wordle_rl.train.scoring import PlayedGame, score_group
 
 
 @pytest.mark.parametrize("credit", ["game", "turn", "guess"])
@@ -59,22 +55,22 @@ def test_a_step_trains_on_what_was_sampled_and_on_nothing_of_a_failed_game(
     roll = Roll(tokenizer, codec, WORDS, tmp_path, SETTINGS.model_copy(update=changes), compact(shape, max_turns=3))
     failed = fail(monkeypatch, lambda request: request.game_id // candidates == 1 and len(request.turns) == 1)
     found = roll()
-    per_place = 3 if shape is Shape.STATE or candidates > 1 else 1
-    assert {len(column) for column in found.values()} == {12 * per_place}
     games = roll.games[0]
+    assert len(found) == sum(len(game.trajectory.segments) for game in games)
     assert len(failed) == candidates
     assert len(games) == 12 // candidates - 1
     assert all(game.trajectory.error is None for game in games)
     tokens = sum(sum(segment.loss_mask) for game in games for segment in game.trajectory.segments)
-    assert trained_tokens(found) == tokens
+    assert sum(sum(row.loss_mask) for row in found) == tokens
     mean = statistics.fmean(game.reward.total for game in games)
-    assert found["game_reward"][-1] == pytest.approx(mean)
+    assert roll.metrics["reward"] == pytest.approx(mean)
+    assert roll.metrics["failed_games"] == 1
 
 
 def test_a_step_without_a_game_is_an_error_and_no_step(tokenizer, codec, tmp_path, monkeypatch) -> None:
     fail(monkeypatch, lambda _: True)
     roll = Roll(tokenizer, codec, WORDS, tmp_path)
-    with pytest.raises(RunError, match=f"no game of step 1 could be played: {REASON}; mend what plays them"):
+    with pytest.raises(RunError, match=REASON):
         roll()
 
 
@@ -109,6 +105,5 @@ def test_a_failed_probe_sets_no_priority(roll, monkeypatch) -> None:
     made = roll(settings=SETTINGS.model_copy(update=changes))
     unlucky = made.setup.secrets[3]
     fail(monkeypatch, lambda request: request.game_id == 3)
-    found = made.rollouts._probe(0, made.open_sampler)
-    assert unlucky not in found.priorities
-    assert len(found.priorities) == len(made.setup.secrets) - 1
+    made.rollouts._probe(0, made.open_policy)
+    assert set(made.rollouts.starts.picker.state()) == {*made.setup.secrets} - {unlucky}

@@ -1,6 +1,7 @@
 """Laws of rollouts that weigh several guesses a turn: one state, the best goes on, each credited above their mean."""
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 
@@ -8,20 +9,21 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from reward_games import SOLVER, WORDS
-from training_fixtures import compact, small_model
+from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, Rubric
-from wordle_rl.rl.grpo.branching import play_branching, regret_judge, reward_judge
-from wordle_rl.rl.grpo.play import GroupPlayer
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.rollout import ActiveGame, InitialState, open_game
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.simple import RandomSampler
 from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.groups import GroupRollouts
 
 
 class Spelling:
@@ -161,13 +163,16 @@ def test_a_judge_by_reward_leaves_the_game_as_it_is(running) -> None:
 
 
 @pytest.mark.parametrize(("preset", "best"), [("sparse", "regret"), ("shaped", "reward")])
-def test_candidates_are_judged_by_a_reward_that_was_set(preset, best: str, sixty, solver, codec, monkeypatch) -> None:
+def test_candidates_are_judged_by_a_reward_that_was_set(
+    preset, best: str, sixty, solver, codec, tmp_path, monkeypatch
+) -> None:
     reward = RewardSettings(preset=preset)
     asked = []
-    monkeypatch.setattr("wordle_rl.rl.grpo.play.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0)
-    monkeypatch.setattr("wordle_rl.rl.grpo.play.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0)
-    settings = GRPOTraining(group_size=2, turn_candidates=2, credit="guess", reward=reward)
+    monkeypatch.setattr("wordle_rl.train.groups.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0)
+    monkeypatch.setattr("wordle_rl.train.groups.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0)
+    settings = GRPOTraining(groups_per_step=1, group_size=2, turn_candidates=2, credit="guess", reward=reward)
     setup = GameSetup(context_for(sixty, compact(max_turns=1), solver), sixty.answers)
     sampler = Spelling(codec, sixty.answers[:2])
-    GroupPlayer(setup, settings)([InitialState(sixty.answers[5])], sampler, None, Rubric({"win": 1.0}))
+    rollouts = GroupRollouts(setup, settings, GameLog(make_run(tmp_path / "run", sixty)), 0)
+    rollouts(0, lambda *_: nullcontext((sampler, None)))
     assert set(asked) == {best}

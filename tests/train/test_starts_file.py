@@ -11,9 +11,9 @@ from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rl.starts_file import StartBoards, read_start_boards
 from wordle_rl.rollout import InitialState
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.train.starts_file import StartBoards, read_start_boards
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
 

@@ -10,10 +10,11 @@ from training_fixtures import small_model
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
+from wordle_rl.models.loading import context_budget
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS
-from wordle_rl.rl.setup import Scored, measured, prompt_budget, transcript_row
 from wordle_rl.rollout import Trajectory
+from wordle_rl.train.games import Scored, measured, transcript_row
 
 
 def test_a_row_tells_how_many_turns_a_game_cost(small_words) -> None:
@@ -42,6 +43,6 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
 
 def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
     model = small_model(tokenizer)
-    assert prompt_budget(model, SamplingSettings(max_completion_tokens=6)) == 1024 - 6
-    with pytest.raises(ConfigError, match=r"max_completion_tokens 1024 .*context of 1024"):
-        prompt_budget(model, SamplingSettings(max_completion_tokens=1024))
+    assert context_budget(model, SamplingSettings(max_completion_tokens=6)) == 1024 - 6
+    with pytest.raises(ConfigError, match="max_completion_tokens"):
+        context_budget(model, SamplingSettings(max_completion_tokens=1024))

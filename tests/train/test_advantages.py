@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.rl.advantages import (
+from wordle_rl.rollout import Segment
+from wordle_rl.train.advantages import (
     game_advantages,
     guess_advantages,
     is_constant,
@@ -14,7 +15,6 @@ from wordle_rl.rl.advantages import (
     token_advantages,
     turn_advantages,
 )
-from wordle_rl.rollout import Segment
 
 REWARDS = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
 GAMES = st.lists(st.lists(REWARDS, min_size=1, max_size=6).map(tuple), min_size=2, max_size=8)

@@ -14,11 +14,11 @@ from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
-import wordle_rl.rl.grpo.train as grpo_module
-import wordle_rl.training.trainer as training_module
+import wordle_rl.train.learner as learner_module
 from wordle_rl.config import SFTSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.sft import train_sft
 
 TINY_NORM, HUGE_NORM = 1e-3, 1e6
 SFT = SFTSettings(batch_size=8, gradient_accumulation_steps=2, epochs=1, precision="fp32", logging_steps=1)
@@ -32,8 +32,8 @@ class Descent:
         self.examples = encode_traces(plain_traces, compact(), codec, 1000).examples[:32]
         self.tokenizer, self.codec, self.words = tokenizer, codec, words
         self.grpo = Training(tokenizer, codec, words, monkeypatch)
-        for module in (training_module, grpo_module):
-            monkeypatch.setattr(module, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0))
+        sgd = lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0)  # noqa: E731
+        monkeypatch.setattr(learner_module, "make_optimizer", sgd)
 
     def __call__(self, stage: str, directory: Path, max_grad_norm: float) -> tuple[list, list[float]]:
         """The steps' updates, and the norms that were logged."""
@@ -46,7 +46,8 @@ class Descent:
         changes = {"optimizer": fast(max_grad_norm=max_grad_norm)}
         if stage == "sft":
             run = make_run(directory, self.words)
-            train_sft(model, self.codec, self.examples, SFT.model_copy(update=changes), run, progress=keep)
+            learner = TorchLearner(model, self.codec, precision="fp32")
+            train_sft(learner, self.examples, SFT.model_copy(update=changes), run, progress=keep)
         else:
             self.grpo(directory, GRPO.model_copy(update=changes), model=model, progress=keep)
         updates = [before - after for before, after in pairwise(weights)]

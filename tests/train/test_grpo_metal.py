@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from grpo_training import SETTINGS, Training, update
+from grpo_training import SETTINGS, Training, train_fixture, update  # noqa: F401  # a fixture
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import wordle_rl.samplers.drawing as drawing_module
