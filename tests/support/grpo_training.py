@@ -20,6 +20,7 @@ from wordle_rl.train.games import GameSetup, Scored
 from wordle_rl.train.groups import GroupRollouts, Played
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.vllm import open_engine
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 
@@ -108,15 +109,20 @@ class Training:
         open_policy=None,
     ):
         """Train a model and return it; a run that was stopped there is resumed."""
-        model = model or small_model(self.tokenizer)
+        model, setup = model or small_model(self.tokenizer), setup or self.setup(shape)
+        learner = self.learner(model, settings)
+        engine = open_engine(learner, settings, setup.words, setup.prompter) if settings.plays_by_vllm else None
         train_grpo(
-            self.learner(model, settings),
-            setup or self.setup(shape),
+            learner,
+            setup,
             settings,
             make_run(directory, self.words),
             open_policy=open_policy,
+            engine=engine,
             progress=progress,
         )
+        if engine is not None:
+            engine.close()
         return model
 
 

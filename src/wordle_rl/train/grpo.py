@@ -51,6 +51,7 @@ def train_grpo(
     settings: GRPOTraining,
     run: Run,
     *,
+    open_policy: OpenPolicy | None = None,
     engine: Engine | None = None,
     seed: int = 0,
     report_to: Sequence[str] = (),
@@ -64,6 +65,7 @@ def train_grpo(
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
         run: Where metrics, games, checkpoints and the model go.
+        open_policy: Opens the sampler that plays; None: the engine's, if there is one, or the learner's own.
         engine: Plays in place of the learner's own sampler.
         seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers.
@@ -82,7 +84,7 @@ def train_grpo(
     if is_first():
         rewind_games(run, last_step(directory / "checkpoints"))
     own_run = run if is_first() else BufferedRun(run.directory)
-    open_policy: OpenPolicy = learner.policy if engine is None else engine.policy
+    open_policy = open_policy or (learner.policy if engine is None else engine.policy)
     with (
         held_interrupt() as stop,
         opened_trackers(run, report_to, "grpo", directory, setup.prompter) as trackers,
