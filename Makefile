@@ -56,8 +56,8 @@ test-integrations: .venv-integrations/.installed  ## play our games in other tra
 	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
 	.venv-integrations/bin/python -m pytest -m trainers tests/integrations tests/chat tests/docs/test_guides_other_trainers.py
 
-test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, SFT, GRPO, fusing, and agreement with TRL (minutes)
-	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/integrations/mlx tests/integrations/test_games_agreement.py \
+test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, every algorithm, fusing, and agreement with torch (minutes)
+	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/mlx tests/integrations/test_games_agreement.py \
 		tests/preflight/test_unified_memory.py tests/docs/test_guides_mac.py
 
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 _NEEDS = {
     "gymnasium": ["src/wordle_rl/integrations/gymnasium_env.py"],
-    "mlx": ["src/wordle_rl/integrations/mlx/[!_c]*", "tests/support/*mlx*.py"],
+    "mlx": ["src/wordle_rl/mlx/[!_c]*", "tests/support/*mlx*.py"],
     "nemo_gym": ["src/wordle_rl/integrations/nemo_gym_server.py"],
     "openenv": ["src/wordle_rl/serve/*", "src/wordle_rl/integrations/trl_environment.py"],
     "skyrl": ["src/wordle_rl/integrations/skyrl_train.py"],

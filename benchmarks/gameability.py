@@ -21,7 +21,8 @@ from rich.console import Console
 from wordle_rl import __version__
 from wordle_rl.cli.rewards import attacked, table_of
 from wordle_rl.config import load_config
-from wordle_rl.reward import PRESETS, Effort, Gameability, Rubric, words_for
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.reward.attack import Effort, Gameability, words_for
 from wordle_rl.words import load_words
 
 BARE = ", as published"
@@ -45,7 +46,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path, help="also write the record to this file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
-    words, effort = load_words(), Effort(options.secrets, options.steps, options.steps, options.seed)
+    words, effort = load_words(), Effort(options.secrets, options.steps, options.seed)
     found: dict[str, Gameability] = {}
     rows: dict[str, dict[str, Any]] = {}
     for name, rubric in rubrics().items():

@@ -20,10 +20,10 @@ from transformers import Qwen3Config
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, LoraSettings, SamplingSettings
-from wordle_rl.integrations.mlx.adapters import add_adapters
-from wordle_rl.integrations.mlx.grpo import gradient_of_step
-from wordle_rl.integrations.mlx.model import MLXModel, head_of
-from wordle_rl.integrations.mlx.sampler import MLXSampler
+from wordle_rl.mlx.adapters import add_adapters
+from wordle_rl.mlx.grpo import gradient_of_step
+from wordle_rl.mlx.model import MLXModel, head_of
+from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.models.tiny import make_tokenizer
 from wordle_rl.preflight.memory import Work, estimate

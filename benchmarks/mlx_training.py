@@ -34,8 +34,8 @@ from wordle_rl.config import (
 )
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.integrations.mlx.grpo import train_grpo as train_on_mlx
-from wordle_rl.integrations.mlx.model import load_model as load_on_mlx
+from wordle_rl.mlx.grpo import train_grpo as train_on_mlx
+from wordle_rl.mlx.model import load_model as load_on_mlx
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rl.grpo.train import train_grpo as train_with_trl

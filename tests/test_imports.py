@@ -28,7 +28,7 @@ TENSOR_MODULES = {
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may
 # import them.
-BORDERS = {"__main__", "serve", "conformance", "integrations"}
+BORDERS = {"__main__", "serve", "conformance", "integrations", "mlx"}
 
 
 def modules() -> dict[str, Path]:

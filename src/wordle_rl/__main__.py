@@ -25,8 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
 def further_commands() -> dict[str, Command]:
     """Commands of the rooms that no room may import; each imports without what its extra installs."""
     from wordle_rl.conformance.commands import COMMANDS as conformance
-    from wordle_rl.integrations.mlx.commands import COMMANDS as mlx
     from wordle_rl.integrations.verl.commands import COMMANDS as verl
+    from wordle_rl.mlx.commands import COMMANDS as mlx
     from wordle_rl.serve.commands import COMMANDS as serve
     from wordle_rl.serve.watch.commands import COMMANDS as watch
 
@@ -35,7 +35,7 @@ def further_commands() -> dict[str, Command]:
 
 def offer_backends() -> None:
     """Make the backends known that no room may import; each imports its library when it is asked for."""
-    from wordle_rl.integrations.mlx import offer
+    from wordle_rl.mlx import offer
 
     offer()
 

@@ -73,7 +73,11 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
         ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
         ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
         ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
-        ("[dagger.optimizer]\nlearningrate = 0.1\n", "dagger.optimizer.learningrate", "dagger.optimizer.learning_rate"),
+        (
+            "[distill.optimizer]\nlearningrate = 0.1\n",
+            "distill.optimizer.learningrate",
+            "distill.optimizer.learning_rate",
+        ),
         ("[trace]\nnum_games = 3\n", "trace", "traces"),
     ):
         with pytest.raises(ConfigError) as caught:
@@ -107,10 +111,10 @@ IMPOSSIBLE = {
     "greedy rounds": ("algorithm = 'expert_iteration'\n[rl.sampling]\ntemperature = 0", "rl.sampling.temperature"),
     "greedy DPO": ("algorithm = 'dpo'\n[rl.sampling]\ntemperature = 0", "rl.sampling.temperature"),
     "greedy groups": (
-        "algorithm = 'dagger'\n[dagger]\ngroup_size = 2\n[dagger.sampling]\ntemperature = 0",
+        "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
         "rl.sampling.temperature",
     ),
-    "a teacher that may not think": ("algorithm = 'dagger'\n[game]\nthinking = 'required'", "traces.narrate"),
+    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
     "outcomes of one game": ("algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1", "rl.group_size"),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
@@ -151,7 +155,7 @@ IMPOSSIBLE = {
     ),
     "one ratio for many advantages": ("[grpo]\nsequence_importance = true", "grpo.sequence_importance"),
     "nothing to switch to": ("[grpo.reward]\nthreshold = 0.5", "grpo.reward.threshold"),
-    "reward of labels": ("algorithm = 'dagger'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
+    "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     "reward of judged guesses": ("algorithm = 'dpo'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "passes over games of a step": ("[rl]\nepochs = 2", "rl.epochs"),
@@ -183,7 +187,8 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
         "traces.num_games", "model.hidden_size", "model.num_layers", "model.intermediate_size",
         "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
         "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
-        "dpo.guesses_per_board", "dpo.batch_size", "dagger.groups_per_round", "dagger.group_size", "dagger.batch_size",
+        "dpo.guesses_per_board", "dpo.batch_size", "distill.groups_per_round", "distill.group_size",
+        "distill.batch_size",
     ],
 )  # fmt: skip
 def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
@@ -277,5 +282,5 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
 
 
-def test_single_games_of_dagger_may_be_greedy(tmp_path: Path) -> None:
-    assert load(tmp_path, "algorithm = 'dagger'\n[dagger.sampling]\ntemperature = 0").rl.sampling.temperature == 0
+def test_single_games_of_distillation_may_be_greedy(tmp_path: Path) -> None:
+    assert load(tmp_path, "algorithm = 'distill'\n[distill.sampling]\ntemperature = 0").rl.sampling.temperature == 0

@@ -25,9 +25,9 @@ sampling = { temperature = 0.7, top_p = 0.9 }
 group_size = 8
 [grpo.reward]
 weights = { quick_regret = -6.0 }
-[dagger.sampling]
+[distill.sampling]
 temperature = 0.5
-[dagger.optimizer]
+[distill.optimizer]
 learning_rate = 5e-4
 [dpo]
 epochs = 2
@@ -76,7 +76,7 @@ def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
 
 def test_without_a_group_size_each_algorithm_has_its_own() -> None:
     sizes = {name: RunConfig(algorithm=name).training.group_size for name in ALGORITHM_NAMES}
-    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "dagger": 1}
+    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "distill": 1}
 
 
 def test_one_setting_of_a_section_leaves_the_defaults_of_the_others(tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or
 
 
 def test_a_setting_that_an_algorithm_does_not_follow_is_refused_in_its_section_and_in_rl(tmp_path: Path) -> None:
-    for algorithm in ("grpo", "dagger"):
+    for algorithm in ("grpo", "distill"):
         with pytest.raises(ConfigError) as caught:
-            load(tmp_path, "[dagger.reward]\npreset = 'solver'", algorithm=algorithm)
-        assert caught.value.setting == "dagger.reward"
+            load(tmp_path, "[distill.reward]\npreset = 'solver'", algorithm=algorithm)
+        assert caught.value.setting == "distill.reward"
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "[rl.reward]\npreset = 'solver'", algorithm="dagger")
+        load(tmp_path, "[rl.reward]\npreset = 'solver'", algorithm="distill")
     assert names(caught.value, "rl.reward")
     outcome = load(tmp_path, "[dpo]\njudge = 'outcome'\nreward = { preset = 'solver' }", algorithm="dpo")
     assert outcome.training.reward.preset == "solver"

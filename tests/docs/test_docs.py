@@ -12,10 +12,10 @@ import pytest
 from wordle_rl.__main__ import main
 from wordle_rl.config import MODEL_NAMES, load_config
 from wordle_rl.reward import Rubric
-from wordle_rl.train.advantages import find_credit
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.solver import Solver
+from wordle_rl.train.advantages import find_credit
 from wordle_rl.words import load_words
 
 ROOT = Path(__file__).resolve().parents[2]

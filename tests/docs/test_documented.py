@@ -16,7 +16,6 @@ from markdown_blocks import blocks
 
 from wordle_rl.cli import main
 from wordle_rl.cli import run as run_command
-from wordle_rl.integrations import async_grpo
 
 ROOT = Path(__file__).resolve().parents[2]
 EIGHT_GPUS = ROOT / "docs" / "guides" / "eight-gpus.md"
@@ -29,36 +28,9 @@ def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
     return dict(word.split("=", 1) for word in given), words[len(given) :]
 
 
-def test_the_commands_of_asynchronous_training_go_together(tmp_path, monkeypatch) -> None:
-    """None is started, for want of GPUs; each but vLLM's own is read by the parser that would read it."""
-    _, text = blocks(EIGHT_GPUS, "text")
-    lines = text.replace("\\\n", " ").splitlines()
-    (_, sft), (player, serve), (trainer, launch), (_, run) = map(split_variables, lines)
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    shutil.copy(ROOT / "configs" / "quickstart.toml", tmp_path / "CONFIG.toml")
-    monkeypatch.chdir(tmp_path)
-
-    asked = []
-    monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append(out))
-    assert [main(words[1:]) for words in (sft, run)] == [0, 0]
-
-    launched = launch_command_parser().parse_args(launch[2:])
-    assert (launched.module, launched.training_script) == (True, async_grpo.__name__)
-    assert Path(launched.config_file).is_file()
-    monkeypatch.setattr(async_grpo, "train", lambda _, out, given: asked.append((out, given.server)) or out)
-    assert async_grpo.main(launched.training_script_args) == 0
-    assert asked == [Path("RUN"), Path("RUN"), (Path("RUN"), "http://localhost:8000")]
-
-    assert serve[:3] == ["vllm", "serve", "RUN/sft"]
-    places = [variables["CUDA_VISIBLE_DEVICES"].split(",") for variables in (player, trainer)]
-    assert not set(places[0]) & set(places[1])
-    assert [len(place) for place in places] == [
-        int(serve[serve.index("--tensor-parallel-size") + 1]), launched.num_processes,
-    ]  # fmt: skip
-
-
-def test_the_commands_of_a_server_that_plays_go_together(tmp_path, monkeypatch) -> None:
-    text, _ = blocks(EIGHT_GPUS, "text")
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, monkeypatch) -> None:
+    text = blocks(EIGHT_GPUS, "text")[ahead]
     (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copy(ROOT / "configs" / "recipes" / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
@@ -72,6 +44,7 @@ def test_the_commands_of_a_server_that_plays_go_together(tmp_path, monkeypatch) 
     (first, _), (second, out) = asked
     assert first == second, "a run directory has one set of settings"
     assert second.grpo.server == "http://localhost:8000"
+    assert second.grpo.batches_ahead == ahead
 
     assert serve[:2] == ["scripts/vllm_server.sh", f"{out}/sft"]
     assert "--port 8000" in (ROOT / serve[0]).read_text()

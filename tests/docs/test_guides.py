@@ -88,7 +88,7 @@ NOT_RUN = {
     "make": "makes an environment; the wordle-rl commands of its target run",
     "vf-eval": "needs the packages of other trainers, where test_verifiers_taskset runs it",
     "openenv validate": "run by serve/test_validation",
-    "python -m wordle_rl.serve.validation": "run by serve/test_validation",
+    "python environments/openenv/validation/local.py": "run by serve/test_validation",
 }
 """Beginning of a command -> why it is not run as it is."""
 

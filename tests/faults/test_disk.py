@@ -25,7 +25,7 @@ FULL = {
     "eval-openai": (0.5,),
     "sft": (0.02, 0.4, 0.9),
     "grpo": (0.1, 0.6),
-    "dagger": (0.1, 0.6),
+    "distill": (0.1, 0.6),
     "run": (0.95,),
 }
 """Of what a command writes, the fraction there is room for."""

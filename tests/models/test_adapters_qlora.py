@@ -14,7 +14,7 @@ pytest.importorskip("bitsandbytes")
 
 from checkpoint_choice import Choosing
 from contexts import context_for
-from dagger_settings import SETTINGS as DAGGER
+from distill_settings import SETTINGS as DISTILL
 from dpo_settings import SETTINGS as DPO
 from dpo_settings import Script
 from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
@@ -30,10 +30,10 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_model, load_numbers
 from wordle_rl.preflight.memory import FOUR_BIT_BYTES, Work, estimate
-from wordle_rl.rl.rounds.dagger import train_dagger
 from wordle_rl.rl.rounds.dpo import train_dpo
 from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
 from wordle_rl.rl.setup import GameSetup
+from wordle_rl.train.distill import train_distill
 from wordle_rl.training.sft import train_sft
 
 
@@ -136,7 +136,7 @@ def test_grpo_chooses_weights_over_4_bits_and_goes_on_choosing(
 ROUNDS = {
     "dpo": (train_dpo, DPO),
     "expert_iteration": (train_expert_iteration, EXPERT_ITERATION),
-    "dagger": (partial(train_dagger, traces=TraceSettings(narrate=False)), DAGGER),
+    "distill": (partial(train_distill, traces=TraceSettings(narrate=False)), DISTILL),
 }
 
 

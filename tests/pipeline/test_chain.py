@@ -289,7 +289,7 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
     assert played <= kept
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
     directory, stored = tmp_path / "run", load_config(finished_run / "config.json")
     directory.mkdir()
@@ -342,7 +342,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(case, word_direc
 LAUNCHES = {
     "expert_iteration": ({"WORLD_SIZE": "2"}, "expert_iteration trains in one process"),
     "dpo": ({"WORLD_SIZE": "2"}, "dpo trains in one process"),
-    "dagger": ({"WORLD_SIZE": "2"}, "dagger trains in one process"),
+    "distill": ({"WORLD_SIZE": "2"}, "distill trains in one process"),
     "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
 }
 

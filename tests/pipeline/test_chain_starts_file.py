@@ -14,7 +14,6 @@ from training_fixtures import rows, write_config
 
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.game import score_guess
-from wordle_rl.integrations.async_grpo import check_settings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
@@ -42,7 +41,7 @@ def file(sixty, tmp_path: Path) -> Path:
 
 def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", share: float = 1.0, **changes: str):
     rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2", "precision": '"fp32"'}
-    for name in ("expert_iteration", "dpo", "dagger"):
+    for name in ("expert_iteration", "dpo", "distill"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
     changes |= {"rl.starts__file": f"'{file}'", "rl.starts__fraction": str(share), "algorithm": f"'{algorithm}'"}
     return load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
@@ -64,14 +63,14 @@ def training_games(run: Path, stage: str) -> list[dict]:
     return [row for row in rows(run / "games.jsonl") if row["stage"] == stage]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
     algorithm, finished_run, word_directory, sixty, file, tmp_path, capsys
 ) -> None:
     run, split = begun(finished_run, tmp_path / "run"), split_secrets(sixty)
     config = settings(tmp_path, word_directory, file, algorithm)
     Pipeline(config, run, Console(width=300, force_terminal=False))(algorithm)
-    outside = int(algorithm in ("dpo", "dagger"))  # these learn without a win, GRPO for wins alone
+    outside = int(algorithm in ("dpo", "distill"))  # these learn without a win, GRPO for wins alone
     left_out = [f"{len(split.val)} val_secret", "2 test_secret", "1 already_won", "1 unlisted_guess"]
     left_out += [] if outside else ["1 outside_secret"]
     listed = ", ".join(sorted(left_out, key=lambda text: text.split()[1]))
@@ -125,7 +124,7 @@ def interrupted(directory: Path, config: RunConfig, monkeypatch) -> None:
     monkeypatch.setattr(Run, "append", append)
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "dagger"])
+@pytest.mark.parametrize("algorithm", ["grpo", "distill"])
 def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
     algorithm, finished_run, word_directory, file, tmp_path, monkeypatch
 ) -> None:
@@ -183,14 +182,6 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
     Pipeline(config, run, QUIET, overwrite=True)("grpo")
     assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
     assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
-
-
-def test_asynchronous_grpo_refuses_a_file_of_boards(word_directory, file, tmp_path) -> None:
-    changes = {"grpo__credit": '"game"', "grpo__scale_advantages": "true"}
-    config = settings(tmp_path, word_directory, file, **changes)
-    with pytest.raises(ConfigError, match=r"does not follow rl\.starts\.file"):
-        check_settings(config)
-    check_settings(load_config(write_config(tmp_path / "none.toml", word_directory, **changes)))
 
 
 def test_the_command_line_takes_a_file_and_a_fraction(cli, word_directory, file, tmp_path) -> None:

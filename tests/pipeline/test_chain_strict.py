@@ -112,7 +112,7 @@ ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4", "precision"
 
 
 def settings(path: Path, words: Path, algorithm: str) -> RunConfig:
-    rounds = ("expert_iteration", "dpo", "dagger")
+    rounds = ("expert_iteration", "dpo", "distill")
     changes = {f"{name}__{key}": value for name in rounds for key, value in ROUNDS.items()}
     changes |= {
         "algorithm": json.dumps(algorithm),
@@ -135,7 +135,7 @@ def taught(word_directory, tmp_path_factory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_no_record_of_any_stage_names_a_strict_word(
     algorithm: str, taught: Path, word_directory, strict_split, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from training_fixtures import rows, write_config
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.evaluate.players import open_model
-from wordle_rl.integrations.async_rollouts import start_codec
 from wordle_rl.models.adapters import is_adapter
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
@@ -149,7 +148,7 @@ def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> 
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
     changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", f"{name}__precision": '"fp32"'}
     path = write_config(
@@ -210,9 +209,3 @@ def test_preflight_speaks_of_no_teacher(taught, word_directory, tmp_path: Path) 
     assert set(found.memory) == {"grpo", "eval"}
     assert found.played is not None
     assert not [finding for finding in found.findings if finding.level == "problem"]
-
-
-def test_asynchronous_grpo_starts_there_too(taught, word_directory, tmp_path: Path) -> None:
-    config = without_sft(tmp_path, word_directory, taught)
-    assert config.start_settings(tmp_path / "run").path == str(taught)
-    assert start_codec(config, tmp_path / "run").tokenizer.name_or_path == str(taught)

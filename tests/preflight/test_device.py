@@ -1,29 +1,27 @@
 """Laws of room: what cannot fit the device it is trained on is refused before anything is written, and nothing else."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.launch import prepare_multi_gpu_env
 from rich.console import Console
 from torch.distributed.fsdp import CPUOffloadPolicy
 from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
-from wordle_rl.config import ConfigError, RunConfig, VLLMSettings, load_config
+from wordle_rl.config import ConfigError, VLLMSettings, load_config
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.device import check_memory
 from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
-from wordle_rl.runs.distributed import Sharding, check_processes, sharding
+from wordle_rl.runs.distributed import Sharding, sharding
 
 GIB = 1024**3
 LAUNCHES = Path(__file__).parents[2] / "configs" / "accelerate"
@@ -46,13 +44,11 @@ def test_eight_devices_that_each_hold_everything_are_no_larger_than_one() -> Non
 
 
 def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
-    assert levels(Sharding(8, 8, 8)) == ["warning"], "7.5 GiB each fit; the rough total is for one device"
-    assert levels(Sharding(1, 8, 8)) == ["warning"], "15 and 45 / 8 GiB fit"
-    assert levels(Sharding(1, 1, 8)) == ["problem"], "15, 15 and 30 / 8 GiB do not"
-    assert levels(Sharding(2, 2, 2)) == ["problem"]
+    assert levels(Sharding(8)) == ["warning"], "7.5 GiB each fit; the rough total is for one device"
+    assert levels(Sharding(2)) == ["problem"]
     assert levels(Sharding(offloaded=True)) == ["warning"], "main memory may hold it"
     evaluation = {"eval": MemoryEstimate(30 * GIB, 0, 0, 0, 0, 0, 0, 0)}
-    (finding,) = check_memory(evaluation, EIGHT, None, Sharding(8, 8, 8))
+    (finding,) = check_memory(evaluation, EIGHT, None, Sharding(8))
     assert finding.level == "problem", "one process evaluates"
     assert "eval takes 30.0 GiB for weights alone" in finding.message
 
@@ -61,12 +57,8 @@ def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
     ("name", "expected"),
     [
         ("ddp", Sharding()),
-        ("fsdp2", Sharding(2, 2, 2)),
-        ("deepspeed_zero2", Sharding(1, 2, 2)),
-        ("deepspeed_zero3", Sharding(2, 2, 2)),
-        ("fsdp2_offload", Sharding(2, 2, 2, offloaded=True)),
-        ("deepspeed_zero2_offload", Sharding(1, 2, 2, offloaded=True)),
-        ("deepspeed_zero3_offload", Sharding(2, 2, 2, offloaded=True)),
+        ("fsdp2", Sharding(2)),
+        ("fsdp2_offload", Sharding(2, offloaded=True)),
     ],
 )
 def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, monkeypatch) -> None:
@@ -82,37 +74,11 @@ def test_torch_is_given_the_offload_that_a_file_names(name: str, monkeypatch) ->
     assert isinstance(plugin.cpu_offload, CPUOffloadPolicy) == (name == "fsdp2_offload")
 
 
-@pytest.mark.parametrize(("stage", "places"), [(2, ("cpu", "none")), (3, ("cpu", "cpu"))])
-def test_deepspeed_is_given_the_offload_that_a_file_names(stage: int, places: tuple[str, str], monkeypatch) -> None:
-    """As accelerate's plugin reads it; what it writes for DeepSpeed needs DeepSpeed itself."""
-    launch(f"deepspeed_zero{stage}_offload", monkeypatch)
-    monkeypatch.setitem(sys.modules, "deepspeed", ModuleType("deepspeed"))
-    monkeypatch.setattr("accelerate.utils.dataclasses.is_deepspeed_available", lambda: True, raising=False)
-    plugin = DeepSpeedPlugin()
-    assert plugin.zero_stage == stage
-    assert (plugin.offload_optimizer_device, plugin.offload_param_device) == places
-    written = plugin.deepspeed_config["zero_optimization"]
-    assert (written["offload_optimizer"]["device"], written["offload_param"]["device"]) == places
-
-
-@pytest.mark.parametrize("name", ["deepspeed_zero2_offload", "deepspeed_zero3_offload"])
-def test_an_optimizer_that_deepspeed_would_replace_is_refused(name: str, monkeypatch) -> None:
-    launch(name, monkeypatch)
-    grpo = {"engine": "vllm"} if name == "deepspeed_zero3_offload" else {}
-    check_processes(RunConfig.model_validate({"grpo": grpo}), ("sft", "grpo"))
-    for section in ("sft", "rl"):
-        config = RunConfig.model_validate({"grpo": grpo, section: {"optimizer": {"name": "muon"}}})
-        with pytest.raises(ConfigError, match=rf"{section}.optimizer.name 'muon' is none that DeepSpeed has in main"):
-            check_processes(config, ("sft", "grpo"))
-
-
 def launch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the environment that `accelerate launch` with a file leaves to its processes."""
     arguments = ["--config_file", str(LAUNCHES / f"{name}.yaml"), "train.py"]
     args, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
-    args.deepspeed_fields_from_accelerate_config = ""  # as the command itself fills in
-    environment = prepare_deepspeed_cmd_env(args)[1] if args.use_deepspeed else prepare_multi_gpu_env(args)
-    for key, value in environment.items():
+    for key, value in prepare_multi_gpu_env(args).items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("WORLD_SIZE", "2")  # torchrun's part
 
@@ -121,11 +87,6 @@ def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
     assert sharding() == Sharding()
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert sharding() == Sharding(), "torchrun alone shards nothing"
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    assert sharding() == Sharding(4, 4, 4, offloaded=True)
-    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2")
-    monkeypatch.setenv("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "cpu")
-    assert sharding() == Sharding(1, 4, 4, offloaded=True)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
     assert sharding() == Sharding(4, 4, 4, offloaded=True)

@@ -156,7 +156,7 @@ def test_stages_follow_the_settings() -> None:
     assert set(no_grpo) == {"sft", "eval"}
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "distill"])
 def test_rounds_are_counted_by_their_settings(name) -> None:
     shared = {"batch_size": 8, "group_size": 4, "gradient_checkpointing": True}
     config = RunConfig.model_validate({"algorithm": name, "rl": shared, name: {"groups_per_round": 3}})

@@ -50,11 +50,11 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
 def test_games_are_played_as_the_chosen_algorithm_would(cli, config: Path, finished_run: Path) -> None:
     settings = {"--max-completion-tokens": 2, "--rl.group-size": 1, "--groups": 3}
     flags = [part for flag in settings.items() for part in flag]
-    code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--algorithm", "dagger", *flags)
+    code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--algorithm", "distill", *flags)
     assert code == 2, "a reply of two tokens holds no guess"
     settings["--max-completion-tokens"] = 8
     flags = [part for flag in settings.items() for part in flag]
-    arguments = ("--model.path", finished_run / "sft", "--algorithm", "dagger", *flags, "--json")
+    arguments = ("--model.path", finished_run / "sft", "--algorithm", "distill", *flags, "--json")
     code, out, _ = cli("preflight", config, *arguments)
     played = json.loads(out)["played"]
     assert code == 0
@@ -102,7 +102,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_the_stage_of_another_algorithm_is_counted_too(name: str, cli, config: Path) -> None:
     code, out, err = cli("preflight", config, "--algorithm", name, "--json")
     assert (code, err) == (0, "")

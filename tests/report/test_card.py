@@ -120,12 +120,12 @@ def test_a_list_of_ones_own_is_not_called_english_and_lends_a_word_to_play(recor
 
 def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
     assert "reward: preset `" in card_text(record, "grpo")
-    dagger = card_text(record, "dagger")
-    assert "games; no reward: the solver labels every board" in dagger
-    assert "reward: preset" not in dagger
+    distilled = card_text(record, "distill")
+    assert "games; no reward: the solver labels every board" in distilled
+    assert "reward: preset" not in distilled
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_games_are_counted_per_process_only_where_several_may_train(name: str, record) -> None:
     settings = {"rounds": 3, "groups_per_round": 2, "group_size": 4}
     text = card_text(replace(record, config={**record.config, name: settings}), name)

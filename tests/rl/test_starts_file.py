@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import ConfigError, DaggerTraining, DPOTraining, ExpertIterationTraining, GRPOTraining
+from wordle_rl.config import ConfigError, DistillTraining, DPOTraining, ExpertIterationTraining, GRPOTraining
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace import Trace, TraceTurn
@@ -162,7 +162,7 @@ def test_a_secret_that_is_no_answer_is_used_only_where_something_is_learnt_witho
     assert read(*rows, outside=False).rejected == {"outside_secret": 1}
     regret = {"reward": {"weights": {"quick_regret": -6.0}}}
     learns = [
-        GRPOTraining.model_validate(regret), DaggerTraining(), DPOTraining(),
+        GRPOTraining.model_validate(regret), DistillTraining(), DPOTraining(),
         DPOTraining.model_validate(regret | {"judge": "outcome"}),
     ]  # fmt: skip
     asks = [GRPOTraining(), ExpertIterationTraining(), DPOTraining(judge="outcome"), DPOTraining(judge="information")]

@@ -1,6 +1,5 @@
 """Laws of playing, evaluating and training with real vLLM on this machine's processor. Opt-in: `make test-vllm`."""
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,25 +12,21 @@ pytest.importorskip("openai")
 from constrained_games import hasty
 from contexts import context_for
 from model_server import model_server, plays_the_same_games
-from training_fixtures import compact, fast, make_run, rows, weights_of, write_config
+from training_fixtures import compact, fast, make_run, rows, weights_of
 
 import wordle_rl.samplers.transformers as transformers_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings, load_config
+from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.drawing import keep_top_p
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.samplers.vllm import VLLMSampler, make_engine
 from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
 # Its warnings are its own affair.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -250,49 +245,3 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
     moved = [not torch.equal(before[name], weight) for name, weight in weights_of(policy).items()]
     assert any(moved)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()
-
-
-# --- a server beside an asynchronous training -----------------------------------------------------------------------
-
-
-def test_the_asynchronous_trainer_learns_from_games_that_a_server_plays(
-    directory, word_directory, tmp_path, monkeypatch
-) -> None:
-    """TRL's trainer, its process of rollouts and vLLM's server are real; attention and sending weights are not."""
-    from async_training import Unsent, train_without_gpu
-
-    from wordle_rl.integrations.async_grpo import train
-    from wordle_rl.integrations.async_settings import AsyncSettings
-    from wordle_rl.runs.audit import audit
-
-    train_without_gpu(monkeypatch)
-    run = tmp_path / "run"
-    shutil.copytree(directory, run / "sft")
-    taught = split_secrets(load_words(str(word_directory))).train[0]
-    write_jsonl(run / "traces.jsonl", [{"secret": taught}])
-    changes = {
-        "grpo__credit": '"game"', "grpo__scale_advantages": "true", "grpo.reward__preset": '"strict_xml"',
-        "grpo.optimizer__learning_rate": "1e-4", "model__max_length": "512",
-    }  # fmt: skip
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    lesson = lesson_of(config.words, split_secrets(load_words(str(word_directory))))
-    save_lineage(run / "sft", Lineage(game=config.game, lessons=(lesson,)))
-    transfer = Unsent()
-    with model_server(
-        lambda port: server_command(port, run / "sft", "--logprobs-mode", "processed_logprobs"),
-        tmp_path / "server.log",
-        ENGINE,
-        SECONDS_TO_START,
-    ) as address:
-        train(config, run, AsyncSettings(server=address.removesuffix("/v1")), transfer)
-    written = [row for row in rows(run / "metrics.jsonl") if "ratio" in row]
-    assert [row["step"] for row in written] == [1, 2]
-    assert written[0]["ratio"] == pytest.approx(1.0, abs=1e-3), "the trainer finds each token as likely as the server"
-    assert {"reward", "win_rate", "sample/staleness_mean"} <= set(written[0])
-    names = {name for name, _ in load_model(ModelSettings(path=str(run / "grpo")), 0)[0].named_parameters()}
-    assert len(transfer.sent) == 3, "at the beginning and after each step"
-    assert all(sent == names for sent in transfer.sent)
-    assert sum(audit(run).num_secrets.values()) >= 16
-    assert audit(run).clean
-    trained, start = (weights_of(load_model(ModelSettings(path=str(run / n)), 0)[0]) for n in ("grpo", "sft"))
-    assert any(not torch.equal(start[name], weight) for name, weight in trained.items())

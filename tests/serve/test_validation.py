@@ -1,6 +1,7 @@
 """Laws of OpenEnv's own validation: our package passes what openenv implements, and what it does not is known."""
 
 import json
+import runpy
 import shutil
 import sys
 from pathlib import Path
@@ -10,13 +11,12 @@ from openenv.cli._validation import validate_running_environment
 from openenv.validation import Level, run_validation
 from wordle_server import wordle_server
 
-from wordle_rl import __version__
 from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.validation import unimplemented_checks, validate
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
 PACKAGE = Path(__file__).resolve().parents[2] / "environments" / "openenv"
+LOCAL = runpy.run_path(str(PACKAGE / "validation" / "local.py"))
 IMPLEMENTED = {
     "static.manifest", "runtime.startup", "runtime.reward_well_formed", "runtime.observation_schema",
     "runtime.state_contract", "runtime.network_policy",
@@ -38,10 +38,10 @@ def test_a_running_server_passes_openenvs_probe() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of websockets, for what openenv's collector calls
 def test_the_graders_that_openenv_implements_pass_through_a_local_process(capsys) -> None:
-    report = validate(PACKAGE, patience=8)
+    report = LOCAL["validate"](PACKAGE, patience=8)
     graded = {result.check_id: result.status.value for result in report.results if result.status.value != "skip"}
     assert graded == dict.fromkeys(IMPLEMENTED, "pass"), [result.evidence for result in report.results]
-    missing = unimplemented_checks()
+    missing = LOCAL["unimplemented_checks"]()
     assert not IMPLEMENTED & set(missing)
     with capsys.disabled():
         sys.stdout.write(f"\n{len(missing)} checks that openenv lists and nothing implements: {', '.join(missing)}\n")
@@ -54,14 +54,12 @@ def test_the_graders_see_a_fault(tmp_path) -> None:
     package = shutil.copytree(PACKAGE, tmp_path / "package")
     manifest = package / "openenv.yaml"
     manifest.write_text(manifest.read_text().replace("range: [0.0, 1.5]", "range: [0.5, 1.5]"))
-    graded = {result.check_id: result.status.value for result in validate(package, patience=8).results}
+    graded = {result.check_id: result.status.value for result in LOCAL["validate"](package, patience=8).results}
     assert graded["runtime.reward_well_formed"] == "fail"
 
 
-def test_the_package_declares_the_version_and_the_tasks_there_are() -> None:
+def test_the_package_declares_the_tasks_there_are() -> None:
     words, text = load_words(), (PACKAGE / "openenv.yaml").read_text()
-    assert f"version: {__version__}\n" in text
-    assert f"=={__version__}" in (PACKAGE / "Dockerfile").read_text()
     split = split_secrets(words)
     for name in ("train", "val", "test"):
         assert f"{name}: {len(split.named(name))}\n" in text

@@ -9,9 +9,9 @@ from training_fixtures import compact, fast
 from wordle_rl.config import DPOTraining, SamplingSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS
-from wordle_rl.rl.setup import Scored
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import Scored
 
 SETTINGS = DPOTraining(
     rounds=1,

@@ -6,8 +6,8 @@ import mlx.core as mx
 from agreement import embedded_codec
 
 from wordle_rl.config import SamplingSettings
-from wordle_rl.integrations.mlx.model import MLXModel
-from wordle_rl.integrations.mlx.sampler import MLXSampler
+from wordle_rl.mlx.model import MLXModel
+from wordle_rl.mlx.sampler import MLXSampler
 
 
 def forced(model: MLXModel, replies: Mapping[int, Sequence[Sequence[int]]]) -> MLXSampler:

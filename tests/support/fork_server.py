@@ -21,7 +21,7 @@ PRELOADED = (
     "wordle_rl.pipeline",
     "wordle_rl.training.sft",
     "wordle_rl.rl.grpo.train",
-    "wordle_rl.rl.rounds.dagger",
+    "wordle_rl.train.distill",
     "wordle_rl.rl.rounds.dpo",
     "wordle_rl.rl.rounds.expert_iteration",
     "wordle_rl.samplers.endpoint.sampler",

@@ -41,12 +41,12 @@ TRAININGS: dict[str, dict[str, str]] = {
         "dpo__groups_per_round": "8",
         "dpo__boards_per_round": "16",
     },
-    "dagger": {
+    "distill": {
         **_PLAYED,
-        "algorithm": '"dagger"',
-        "dagger__rounds": "3",
-        "dagger__groups_per_round": "16",
-        "dagger__keep_rounds": "1",
+        "algorithm": '"distill"',
+        "distill__rounds": "3",
+        "distill__groups_per_round": "16",
+        "distill__keep_rounds": "1",
     },
 }
 """Settings of each training that differ from those of `write_config`."""
@@ -58,7 +58,7 @@ KILLS = {
     "grpo": 14,
     "expert_iteration": 10,
     "dpo": 10,
-    "dagger": 10,
+    "distill": 10,
     "eval": 6,
     "eval-openai": 8,
     "run": 8,

@@ -1,5 +1,7 @@
 """SFT in miniature."""
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -7,9 +9,8 @@ from training_fixtures import compact, fast
 
 from wordle_rl.config import SFTSettings
 from wordle_rl.data.dataset import Example, encode_traces
-
-torch = pytest.importorskip("torch")
-
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.sft import train_sft
 
 SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
 
@@ -17,6 +18,18 @@ SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp3
 @pytest.fixture(scope="session")
 def examples(plain_traces, codec) -> list[Example]:
     return encode_traces(plain_traces, compact(), codec, 1000).examples
+
+
+def fine_tune(model, codec, examples, settings, run, *, seed: int = 0, **options) -> Path:
+    """`train_sft` with the learner that the pipeline makes of these settings."""
+    learner = TorchLearner(
+        model,
+        codec,
+        precision=settings.precision,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        seed=seed,
+    )
+    return train_sft(learner, examples, settings, run, seed=seed, **options)
 
 
 def loss_of(model, examples: list[Example]) -> float:
@@ -31,3 +44,12 @@ def loss_of(model, examples: list[Example]) -> float:
                     total -= float(logprobs[place - 1, ids[0, place]])
                     count += 1
     return total / count
+
+
+def same_bits(a: dict, b: dict) -> bool:
+    """True if all weights are equal to the last bit."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
+    return a.keys() == b.keys() and all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)

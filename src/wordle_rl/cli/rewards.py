@@ -14,18 +14,8 @@ from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Seed, Words
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import (
-    CURRICULA,
-    PRESETS,
-    Effort,
-    Gameability,
-    RewardError,
-    Rubric,
-    Schedule,
-    attack,
-    named_schedule,
-    words_for,
-)
+from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
+from wordle_rl.reward.attack import Effort, Gameability, attack, words_for
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
@@ -62,7 +52,7 @@ def rewards(
     if not attack:
         _show_weights(rubrics, as_json)
         return
-    effort = Effort(secrets, steps, steps, seed)
+    effort = Effort(secrets, steps, seed)
     listed = load_words(words)
     with console.messages.status("attacking…"):
         found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}

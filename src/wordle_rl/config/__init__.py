@@ -30,7 +30,7 @@ from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     MODEL_NAMES,
     Algorithm,
-    DaggerSettings,
+    DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -40,7 +40,7 @@ from wordle_rl.config.rl import (
 )
 from wordle_rl.config.rl_training import (
     TRAININGS,
-    DaggerTraining,
+    DistillTraining,
     DPOTraining,
     ExpertIterationTraining,
     GRPOTraining,
@@ -72,8 +72,8 @@ __all__ = [
     "Constrain",
     "DPOSettings",
     "DPOTraining",
-    "DaggerSettings",
-    "DaggerTraining",
+    "DistillSettings",
+    "DistillTraining",
     "EngineName",
     "EvalSettings",
     "ExpertIterationSettings",

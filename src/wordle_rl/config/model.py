@@ -51,8 +51,7 @@ class GameSettings(Section):
     shape: Shape = Shape.TRANSCRIPT
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
-    """Thinking before the guess: `off` forbids it, `optional` allows it, `required` makes a reply without it malformed.
-    """
+    """Thinking before the guess: `off` forbids it, `optional` allows it, `required` demands it."""
     system_prompt: str | None = None
     """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
     filled in, and a brace that is meant is doubled. Empty: no system message at all."""

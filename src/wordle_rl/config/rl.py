@@ -1,4 +1,4 @@
-"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and DAgger share, and the section of each."""
+"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and distillation share, and the section of each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from wordle_rl.config.training import (
 )
 from wordle_rl.import_paths import resolve
 
-Algorithm = Literal["grpo", "expert_iteration", "dpo", "dagger"]
+Algorithm = Literal["grpo", "expert_iteration", "dpo", "distill"]
 ALGORITHM_NAMES: dict[Algorithm, str] = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
     "dpo": "DPO",
-    "dagger": "DAgger",
+    "distill": "distillation",
 }
 """Algorithms after SFT: name in settings, stages and models -> name in prose."""
 
@@ -37,7 +37,7 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
     },
     "expert_iteration": {"reward": "keeps the wins of fewest guesses"},
     "dpo": {"reward": "values guesses by the solver unless dpo.judge is 'outcome'"},
-    "dagger": {"reward": "trains on the teacher's guesses"},
+    "distill": {"reward": "trains on the teacher's guesses"},
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 CREDIT_NAMES = ("turn", "game", "guess")
@@ -111,7 +111,7 @@ class SharedSettings(Section):
 
 
 class RoundFit(Section):
-    """Training passes over the data of a round, in expert iteration, DPO and DAgger."""
+    """Training passes over the data of a round, in expert iteration, DPO and distillation."""
 
     epochs: float = Field(1.0, gt=0)
     """Passes over the data of a round; not in GRPO."""
@@ -122,10 +122,10 @@ class RoundFit(Section):
 
 
 class RLSettings(RoundFit, SharedSettings):
-    """Settings that GRPO, expert iteration, DPO and DAgger share."""
+    """Settings that GRPO, expert iteration, DPO and distillation share."""
 
     group_size: Count | None = Field(None, ge=1)
-    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in DAgger."""
+    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in distillation."""
 
 
 class GRPOSettings(Section):
@@ -152,11 +152,10 @@ class GRPOSettings(Section):
     """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
     turn_candidates > 1; each gives a sequence one advantage."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of asynchronous GRPO, whose games come from older weights, and of MLX, whose ratios are to the
-    sampler's log-probabilities. Refused elsewhere: games are trained on once, by the weights that played them, so
-    ratios are 1."""
+    """Lower clip range of importance ratios. Only with batches_ahead: other games are trained on once, by the weights
+    that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher) of asynchronous GRPO and of MLX; see epsilon."""
+    """Upper clip range (clip-higher); see epsilon."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
     mask_overlong: bool = False
@@ -164,6 +163,9 @@ class GRPOSettings(Section):
     engine: str = "transformers"
     """Rollout engine: `transformers` with the trained model itself, `vllm` with a copy of its weights in each process,
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
+    batches_ahead: int = Field(0, ge=0, le=1)
+    """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
+    needs the address of a server as engine."""
     vllm: VLLMSettings = VLLMSettings()
     """The vLLM engine, with engine `vllm`; a server has options of its own."""
     max_importance_ratio: float | None = Field(None, ge=0)
@@ -269,6 +271,12 @@ class GRPOSettings(Section):
                 f"engine {self.engine!r} is none of transformers, vllm and the address of a vLLM server, such as "
                 "http://localhost:8000; give one of them"
             )
+        if self.batches_ahead and not self.server:
+            raise ValueError("batches_ahead needs a server that plays meanwhile; set engine to its address")
+        if self.batches_ahead and self.probe_every_steps:
+            raise ValueError(
+                "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
+            )
         if self.server and self.vllm != VLLMSettings():
             raise ValueError(
                 f"vllm is for an engine in this process, and {self.server} was started with options of its own; "
@@ -356,8 +364,8 @@ class DPOSettings(RoundSettings):
             raise ValueError(f"{given[0]} is for the other judges, 'outcome' compares the games played; leave it out")
 
 
-class DaggerSettings(RoundSettings):
-    """DAgger, fine-tuning on the solver teacher's guesses at the boards that the policy's own games come to.
+class DistillSettings(RoundSettings):
+    """Distillation (DAgger): fine-tuning on the solver teacher's guesses at the boards of the policy's own games.
 
     The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
     """

@@ -12,7 +12,7 @@ from pydantic import Field
 from wordle_rl.config.base import Count
 from wordle_rl.config.rl import (
     Algorithm,
-    DaggerSettings,
+    DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -124,8 +124,8 @@ class DPOTraining(DPOSettings, RoundTraining):
             raise ValueError("dpo.judge 'outcome' compares the games of a group; rl.group_size must be at least 2")
 
 
-class DaggerTraining(DaggerSettings, RoundTraining):
-    """Settings of a DAgger training in full."""
+class DistillTraining(DistillSettings, RoundTraining):
+    """Settings of a distillation in full."""
 
     group_size: Count = Field(1, ge=1)
     """Games per secret."""
@@ -138,11 +138,11 @@ class DaggerTraining(DaggerSettings, RoundTraining):
         return True
 
 
-Training = GRPOTraining | ExpertIterationTraining | DPOTraining | DaggerTraining
+Training = GRPOTraining | ExpertIterationTraining | DPOTraining | DistillTraining
 
 TRAININGS: dict[Algorithm, type[Training]] = {
     "grpo": GRPOTraining,
     "expert_iteration": ExpertIterationTraining,
     "dpo": DPOTraining,
-    "dagger": DaggerTraining,
+    "distill": DistillTraining,
 }

@@ -15,7 +15,7 @@ from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     Algorithm,
-    DaggerSettings,
+    DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
@@ -28,7 +28,7 @@ from wordle_rl.config.training import SamplingSettings, SFTSettings
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Thinking
 
-RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "dagger", "report"]
+RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "distill", "report"]
 """Stages of a run."""
 Setting = tuple[str, ...]
 """A setting: its sections, and its own name."""
@@ -55,16 +55,16 @@ class RunConfig(Section):
     max_completion_tokens: int = Field(512, ge=1)
     """Token limit of a completion, thinking included, in RL and in evaluation."""
     rl: RLSettings = RLSettings()
-    """Settings that GRPO, expert iteration, DPO and DAgger share. In a config file the section of an algorithm may hold
-    any of them, too; there it counts for that algorithm alone."""
+    """Settings that GRPO, expert iteration, DPO and distillation share. In a config file the section of an algorithm
+    may hold any of them, too; there it counts for that algorithm alone."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
     expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
     """Expert iteration."""
     dpo: DPOSettings = DPOSettings()
     """DPO on pairs of guesses."""
-    dagger: DaggerSettings = DaggerSettings()
-    """DAgger."""
+    distill: DistillSettings = DistillSettings()
+    """Distillation of the solver teacher on the boards of the policy's own games."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
@@ -95,9 +95,9 @@ class RunConfig(Section):
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
-            if self.algorithm == "dagger":
+            if self.algorithm == "distill":
                 raise ValueError(
-                    "dagger learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
+                    "distill learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
                 )
             return
         if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
@@ -110,8 +110,8 @@ class RunConfig(Section):
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
             )
-        if self.algorithm == "dagger" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
-            raise ValueError("dagger with game.thinking required needs the teacher's thinking; set traces.narrate")
+        if self.algorithm == "distill" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
+            raise ValueError("distill with game.thinking required needs the teacher's thinking; set traces.narrate")
 
     def _check_shared(self) -> None:
         """Refuse settings of [rl] that the algorithm does not follow, or that do not fit the game."""

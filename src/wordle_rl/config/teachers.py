@@ -46,6 +46,8 @@ class TeacherSettings(Section):
         if self.noise_rate + self.stray_rate > 1:
             raise ValueError("noise_rate and stray_rate together must not exceed 1")
         if self.is_own:
+            if ":" not in self.name:
+                raise ValueError(f"name {self.name!r} is neither solver nor an import path (module:attribute)")
             resolve(self.name, "name", ValueError)
             if of_solver := _changed(self, except_for={"name"}):
                 raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; leave it out")

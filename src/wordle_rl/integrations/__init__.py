@@ -9,9 +9,5 @@ nemo_gym_server.py     NeMo Gym: a resources server, and rows
 token_env.py           games over token ids, without any package
 tinker_env.py          Tinker: the same in its cookbook's types
 trl_environment.py     TRL's `environment_factory` over the OpenEnv server
-async_grpo.py          TRL's asynchronous GRPO: refusals, trainer, command
-async_settings.py      its server, how far games run ahead, time-outs
-async_rollouts.py      our games in the process that asks its vLLM server
-mlx/                   MLX for Macs: SFT, GRPO, play
 verl/                  verl on Ray: GRPO and PPO on one GPU up to many machines
 """

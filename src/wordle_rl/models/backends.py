@@ -61,6 +61,6 @@ def find_backend(name: str) -> Backend:
     if name not in _OFFERED:
         raise ConfigError(
             f"backend {name!r} is offered by the command wordle-rl; start the run with it, or call "
-            f"wordle_rl.integrations.{name}.offer() first"
+            f"wordle_rl.{name}.offer() first"
         )
     return _OFFERED[name]()

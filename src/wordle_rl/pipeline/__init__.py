@@ -1,4 +1,4 @@
-"""A whole run: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or DAgger -> evaluation -> report.
+"""A whole run: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or distillation -> evaluation -> report.
 
 chain.py        `Pipeline`: which stages, in which order, in whose directory
 work.py         what all stages of a run work with, and how long they took

@@ -42,8 +42,8 @@ from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
     from wordle_rl.train.games import GameSetup
-    from wordle_rl.train.groups import OpenPolicy
     from wordle_rl.train.learner import Learner
+    from wordle_rl.train.vllm import Engine
 
 _OF_A_TRAINING = ("checkpoints", "best", "labels")
 """Directories beside a model that its training alone needs."""
@@ -199,14 +199,14 @@ def learn_by_play(work: RunWork) -> None:
     work.expect(lineage)
     with (
         work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
-        _engine(learner, settings, setup) as open_policy,
+        _engine(learner, settings, setup) as engine,
     ):
         _training_of(work.config)(
             learner,
             setup,
             settings,
             work.run,
-            open_policy=open_policy,
+            **({} if engine is None else {"engine": engine}),
             seed=work.config.seed,
             report_to=work.config.report_to,
             progress=advance,
@@ -269,7 +269,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | T
 
 
 @contextmanager
-def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[OpenPolicy | None]:
+def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[Engine | None]:
     """An engine of its own that plays, where one is asked for."""
     if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
         yield None
@@ -280,7 +280,7 @@ def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[
     assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
     engine = open_engine(learner, settings, setup.words, setup.prompter)
     try:
-        yield engine.policy
+        yield engine
     finally:
         engine.close()
 
@@ -296,10 +296,10 @@ def _training_of(config: RunConfig) -> Callable[..., Path]:
         from wordle_rl.train.dpo import train_dpo
 
         return train_dpo
-    if name == "dagger":
-        from wordle_rl.train.distill import train_dagger
+    if name == "distill":
+        from wordle_rl.train.distill import train_distill
 
-        return partial(train_dagger, traces=config.traces)
+        return partial(train_distill, traces=config.traces)
     from wordle_rl.train.grpo import train_grpo
 
     return train_grpo

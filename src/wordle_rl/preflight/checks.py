@@ -136,7 +136,7 @@ def _system_prompt(plan: Plan) -> list[Finding]:
 def _opener(plan: Plan) -> list[Finding]:
     config, words = plan.config, plan.context.for_training.solver.words
     opener, message = config.traces.teacher.opener, ""
-    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "dagger")):
+    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "distill")):
         return []
     if opener in plan.context.split.strict:
         message = (

@@ -22,7 +22,7 @@ _LESS: Mapping[MemoryStage, str] = {
     "or set rl.gradient_checkpointing",
     "dpo": "lower rl.batch_size, dpo.boards_per_round, dpo.groups_per_round or rl.group_size, "
     "or set rl.gradient_checkpointing",
-    "dagger": "lower rl.batch_size, dagger.groups_per_round or rl.group_size, or set rl.gradient_checkpointing",
+    "distill": "lower rl.batch_size, distill.groups_per_round or rl.group_size, or set rl.gradient_checkpointing",
     "eval": "lower eval.max_batch_size",
 }
 
@@ -33,7 +33,7 @@ _COUNTED: Mapping[MemoryStage, str] = {
     "grpo": _TRAINED,
     "expert_iteration": _TRAINED,
     "dpo": "weights, reference weights, gradients and optimizer",
-    "dagger": _TRAINED,
+    "distill": _TRAINED,
     "eval": "weights",
 }
 _MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'

@@ -18,7 +18,7 @@ from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding
 
-MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "dagger", "eval"]
+MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "distill", "eval"]
 
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
@@ -79,8 +79,7 @@ class MemoryEstimate:
 
     def counted_on_each(self, sharding: Sharding) -> int:
         """The least that each device holds of that under a launch."""
-        weights = (self.weights + self.reference) // sharding.weights
-        return weights + self.gradients // sharding.gradients + self.optimizer // sharding.optimizer
+        return self.counted // sharding.parts
 
     @property
     def total(self) -> int:
@@ -171,7 +170,7 @@ def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -
 
 
 def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -> Work:
-    """A round of expert iteration, DPO or DAgger: its games, and what is trained on them."""
+    """A round of expert iteration, DPO or distillation: its games, and what is trained on them."""
     games = settings.groups_per_round * settings.group_size
     work = replace(
         _trained(settings, settings.batch_size, length, half),

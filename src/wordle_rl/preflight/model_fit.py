@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
-from wordle_rl.config import ConfigError, OptimizerSettings, RunConfig
+from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.directory import game_of
 from wordle_rl.models.numbers import ModelNumbers
@@ -171,14 +171,15 @@ def check_on_policy(config: RunConfig) -> list[Finding]:
     No clip range is given, since ratios are 1, and top_p cuts nothing off: the loss knows the whole distribution only,
     so that the ratios of whole games fall far below 1.
     """
-    if config.algorithm != "grpo" or config.backend != "torch":
+    if config.algorithm != "grpo":
         return []
-    messages = [
-        f"grpo.{name} clips ratios of games that older weights played, as in asynchronous GRPO; here ratios are 1; "
-        "leave it out"
-        for name in ("epsilon", "epsilon_high")
-        if name in config.grpo.model_fields_set
-    ][:1]
+    grpo, usual = config.grpo, GRPOSettings()
+    messages = []
+    if not grpo.batches_ahead and (grpo.epsilon, grpo.epsilon_high) != (usual.epsilon, usual.epsilon_high):
+        messages.append(
+            "grpo.epsilon and grpo.epsilon_high clip ratios of games that older weights played; without "
+            "grpo.batches_ahead ratios are 1; leave them out"
+        )
     if (top_p := config.rl.sampling.top_p) < 1:
         messages.append(
             f"rl.sampling.top_p {top_p} draws from a part of the distribution that GRPO's loss is of; leave it out"

@@ -72,7 +72,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
     Args:
         run: The run's records.
-        name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `dagger`.
+        name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `distill`.
         teachers: How many of the run's teacher games each teacher played; None or empty: not known.
         proof: What is known of held-out secrets in training; empty: the card leaves it out.
 

@@ -235,7 +235,7 @@ def _played(run: RunRecord, name: str) -> str:
 
 def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
     """The reward of the games, or what takes its place."""
-    if name == "dagger":
+    if name == "distill":
         return "no reward: the solver labels every board"
     if name == "expert_iteration":
         return "no reward: the wins of fewest guesses are kept"

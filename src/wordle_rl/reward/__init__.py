@@ -5,12 +5,11 @@ rubric.py         weights, and the order of games that they keep
 presets.py        published sets by name
 schedule.py       a switch of weights
 turn_rewards.py   the reward turn by turn, while a game runs
-gameability.py    a search for pay without winning; the policies it plays: adversaries.py
+attack.py         a search for pay without winning
 """
 
 from wordle_rl.reward.clues import letter_scores, with_candidates
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares, find_component
-from wordle_rl.reward.gameability import Effort, Gameability, attack, words_for
 from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule
 from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
 from wordle_rl.reward.schedule import Schedule
@@ -21,8 +20,6 @@ __all__ = [
     "CURRICULA",
     "PRESETS",
     "Component",
-    "Effort",
-    "Gameability",
     "Range",
     "RewardBreakdown",
     "RewardError",
@@ -30,11 +27,9 @@ __all__ = [
     "Schedule",
     "Shares",
     "TurnRewards",
-    "attack",
     "find_component",
     "format_compliance",
     "letter_scores",
     "named_schedule",
     "with_candidates",
-    "words_for",
 ]

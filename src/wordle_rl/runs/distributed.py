@@ -46,33 +46,22 @@ def num_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Number of processes over which a launch shards the state of a training; 1: each process has all of it.
+    """How a launch spreads weights, gradients and optimizer over processes.
 
-    `offloaded`: some of it may lie in main memory instead, so what a GPU must hold is not known.
+    Attributes:
+        parts: Processes over which they are sharded; 1: each process has all of them.
+        offloaded: They lie in main memory while they are not computed with.
     """
 
-    weights: int = 1
-    gradients: int = 1
-    optimizer: int = 1
+    parts: int = 1
     offloaded: bool = False
 
 
 def sharding() -> Sharding:
-    """Sharding of this launch, as `accelerate launch` leaves it in the environment.
-
-    If unclear, assume the most sharding, so no valid launch is refused.
-    """
-    count = num_processes()
-    if _is_set("ACCELERATE_USE_FSDP"):
-        return Sharding(count, count, count, offloaded=_is_set("FSDP_OFFLOAD_PARAMS"))
-    if not _is_set("ACCELERATE_USE_DEEPSPEED"):
+    """Sharding of this launch, as `accelerate launch` leaves it in the environment."""
+    if not _is_set("ACCELERATE_USE_FSDP"):
         return Sharding()
-    stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
-    if not stage.isdecimal() or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in os.environ:  # a file of DeepSpeed's own decides
-        return Sharding(count, count, count, offloaded=True)
-    places = (os.environ.get(f"ACCELERATE_DEEPSPEED_OFFLOAD_{part}_DEVICE", "none") for part in ("OPTIMIZER", "PARAM"))
-    weights, gradients, optimizer = (count if int(stage) >= least else 1 for least in (3, 2, 1))
-    return Sharding(weights, gradients, optimizer, offloaded=any(place != "none" for place in places))
+    return Sharding(num_processes(), offloaded=_is_set("FSDP_OFFLOAD_PARAMS"))
 
 
 def check_processes(config: RunConfig, stages: Collection[str]) -> None:
@@ -85,17 +74,18 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
     Raises:
         ConfigError: With the setting and its fix.
     """
-    sharded = _is_sharded()
-    if "sft" in stages:
-        check_offloaded(config.sft.optimizer, "sft")
-        if sharded:
-            check_sharded(config.sft.optimizer, "sft")
+    if _is_set("ACCELERATE_USE_DEEPSPEED"):
+        raise ConfigError(
+            "a launch under DeepSpeed is not supported; use configs/accelerate/ddp.yaml, or fsdp2.yaml to shard"
+        )
+    sharded = _is_set("ACCELERATE_USE_FSDP")
+    if "sft" in stages and sharded:
+        check_sharded(config.sft.optimizer, "sft")
     if config.algorithm not in stages:
         return
     if config.algorithm != "grpo":
         check_alone(config.algorithm)
         return
-    check_offloaded(config.rl.optimizer, "rl")
     if config.grpo.engine == "vllm":
         check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
@@ -141,49 +131,22 @@ def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
         )
 
 
-def check_offloaded(optimizer: OptimizerSettings, section: str) -> None:
-    """Refuse an optimizer in whose place accelerate silently puts DeepSpeed's Adam, where its state is in main memory.
-
-    Args:
-        optimizer: Optimizer and schedule.
-        section: `sft` or `rl`, for the message.
-
-    Raises:
-        ConfigError: If it is Muon, and the launch file moves it to main memory.
-    """
-    place = os.environ.get("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none")
-    if _is_set("ACCELERATE_USE_DEEPSPEED") and place != "none" and optimizer.name == "muon":
-        raise ConfigError(
-            f"{section}.optimizer.name 'muon' is none that DeepSpeed has in main memory, where the launch file puts "
-            "the optimizer; use adamw"
-        )
-
-
 def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
     """Refuse GRPO that needs whole weights on each process where they are sharded over processes.
 
     Raises:
         ConfigError: If it does.
     """
-    told = "the launch file shards the model (FSDP or ZeRO-3): "
+    told = "the launch file shards the model (FSDP): "
     if not settings.plays_by_vllm:
         raise ConfigError(
-            f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml or "
-            'deepspeed_zero2.yaml, with model.lora if memory is short, or set grpo.engine to "vllm"'
+            f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml, "
+            'with model.lora if memory is short, or set grpo.engine to "vllm"'
         )
     if has_adapters:
         raise ConfigError(f"{told}GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml")
     if settings.validate_every_steps:
         raise ConfigError(f"{told}grpo.validate_every_steps keeps the whole model of a step; set it to 0")
-
-
-def _is_sharded() -> bool:
-    """True if the launch shards the weights; a file of DeepSpeed's own is not read."""
-    if _is_set("ACCELERATE_USE_FSDP"):
-        return True
-    own_file = "ACCELERATE_DEEPSPEED_CONFIG_FILE" in os.environ
-    is_zero3 = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
-    return _is_set("ACCELERATE_USE_DEEPSPEED") and is_zero3 and not own_file
 
 
 def _is_set(name: str) -> bool:

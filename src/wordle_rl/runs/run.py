@@ -8,7 +8,7 @@ runs/NAME/
   boards.jsonl    boards and secrets of rl.starts.file from which groups may start
   validation_secrets.jsonl  secrets of grpo.validation_file, never trained on
   sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
-                  expert_iteration/, dpo/ or dagger/ instead of grpo/ where the run has that algorithm
+                  expert_iteration/, dpo/ or distill/ instead of grpo/ where the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
   games.jsonl     sample games of training and of validation, append-only
   secrets.jsonl   the secrets of all games of training, append-only

@@ -19,7 +19,6 @@ metrics.py       Prometheus metrics
 client.py        a typed client
 textarena/       TextArena's protocol, at /textarena
 watch/           the page to watch and play on, at /watch
-validation.py    openenv's runtime validation against a process of this machine
 
 Needs the extra `serve`, but for settings.py and commands.py, which import without it.
 """

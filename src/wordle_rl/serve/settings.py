@@ -35,7 +35,8 @@ class ServeSettings(FixedRewardSettings):
     runs: Path = Path("runs")
     """Directory of the runs whose games are shown, or one run."""
     players: tuple[str, ...] = ()
-    """Players to watch beside the built-in ones and the models of the runs: model directories, openai:MODEL."""
+    """Players to watch beside the built-in ones and the models of the runs: model directories, openai:MODEL,
+    module:attribute."""
     players_url: str = ""
     """Address of openai:MODEL, or a provider's name; empty: OpenAI's own."""
 

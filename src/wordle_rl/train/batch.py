@@ -55,7 +55,8 @@ class Batch:
         """Lay examples out.
 
         Args:
-            examples: At least one. Either all have advantages, or none; the same holds for target distributions.
+            examples: At least one. Either all have advantages, or none. Where some have target distributions, those of
+                the others are certain of their tokens.
             row_weights: Weight of a trained token of each.
             pad_id: Fills rows up.
             device: Where the tensors go.
@@ -92,7 +93,8 @@ class Batch:
             advantages=column("advantages"),
             sampler_logprobs=column("sampler_logprobs"),
         )
-        if soft := [target for example in examples for target in example.soft_targets]:
+        if any(example.soft_targets for example in examples):
+            soft = [target for example in examples for target in example.soft_targets or _certain(example)]
             most = max(len(target) for target in soft)
             soft_ids = np.zeros((len(soft), most), dtype=np.int64)
             soft_probs = np.zeros((len(soft), most), dtype=np.float32)
@@ -101,6 +103,12 @@ class Batch:
                 soft_probs[place, : len(target)] = [probability for _, probability in target]
             batch.soft_ids, batch.soft_probs = tensor(soft_ids), tensor(soft_probs)
         return batch
+
+
+def _certain(example: Example) -> list[list[tuple[int, float]]]:
+    """The trained tokens of an example as distributions."""
+    pairs = zip(example.token_ids[1:], example.loss_mask[1:], strict=True)
+    return [[(token, 1.0)] for token, is_trained in pairs if is_trained]
 
 
 def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = False) -> list[list[Example]]:
@@ -121,5 +129,5 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
-FILLER = Example([0, 0], [0, 0])
-"""A row without a loss, for processes that have fewer micro-batches than others."""
+FILLER = Example([0, 0], [0, 0], [0.0, 0.0], [0.0, 0.0])
+"""A row without a loss, whichever it is, for processes that have fewer micro-batches than others."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import DaggerTraining, TraceSettings
+from wordle_rl.config import DistillTraining, TraceSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace import TraceTurn
 from wordle_rl.game import Turn, violates_clues
@@ -35,7 +35,7 @@ from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop
 from wordle_rl.train.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round, row_of
 
-NAME = "dagger"
+NAME = "distill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Label:
         return self.prompt_ids + self.reply_ids
 
 
-def train_dagger(
+def train_distill(
     learner: Learner,
     setup: GameSetup,
-    settings: DaggerTraining,
+    settings: DistillTraining,
     run: Run,
     *,
     traces: TraceSettings,
     **options: Unpack[RoundOptions],
 ) -> Path:
-    """Teach the model the teacher's replies on the boards it reaches and save it to `<run>/dagger`.
+    """Teach the model the teacher's replies on the boards it reaches and save it to `<run>/distill`.
 
     An interrupted training resumes where it stopped. Arguments as for `Rounds`; `traces` sets how the teacher plays and
     whether it writes its thinking. With a `replay_fraction` above 0 the run directory must hold traces.jsonl.
@@ -87,7 +87,7 @@ class _Aggregation:
 
     needs_reference = False
 
-    def __init__(self, rounds: Rounds, settings: DaggerTraining, traces: TraceSettings) -> None:
+    def __init__(self, rounds: Rounds, settings: DistillTraining, traces: TraceSettings) -> None:
         self._rounds, self._settings = rounds, settings
         self._labeller = Labeller(rounds.codec, rounds.setup, traces, settings.sampling.max_completion_tokens)
         self._games = settings.groups_per_round * settings.group_size

@@ -154,7 +154,9 @@ class GroupRollouts:
         probed = self._probe(step, open_policy) if every and step % every == 0 else {}
         seconds = {"seconds/rollout": probed.pop("seconds", 0.0), "seconds/reward": 0.0}
         draws: list[dict[int, Group]] = []  # by place in the step; after the first those that were constant
+        opening = time.perf_counter()
         with open_policy(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+            seconds["seconds/weights"] = time.perf_counter() - opening  # an engine gets them here
             places: Sequence[int] = range(self._settings.groups_per_step)
             for refill in range(self._settings.max_refills + 1):
                 started = time.perf_counter()
@@ -246,6 +248,12 @@ class GroupRollouts:
             "cumulative_wins": float(self.cumulative_wins),
         }
         return Played(groups, metrics, {"reward": len(games), **found.denominators})
+
+    def wait(self) -> None:
+        """Return once no games are under way, as they never are between steps; see `ahead.PlayedAhead`."""
+
+    def close(self) -> None:
+        """Play no more."""
 
     def reward_of(self, transcript: Transcript) -> RewardBreakdown:
         """The reward of a finished game now."""

@@ -9,7 +9,8 @@
 
 What is different from GRPO as published: a game has several turns, so the environment's tokens are masked and a turn
 may have an advantage of its own (advantages.py); groups without spread are drawn again (DAPO); games are trained on
-once, by the weights that played them, so all ratios are 1 and only an engine of its own needs a correction.
+once, by the weights that played them, so all ratios are 1 and only an engine of its own needs a correction. With a
+server, the games of the next step may be played meanwhile (ahead.py).
 
 Source: GRPO, arXiv:2402.03300.
 """
@@ -20,6 +21,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wordle_rl.config import GRPOTraining
 from wordle_rl.prompt import Shape
@@ -27,6 +29,7 @@ from wordle_rl.runs import STEPS, BufferedRun, Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, opened_trackers
+from wordle_rl.train.ahead import PlayedAhead
 from wordle_rl.train.batch import micro_batches
 from wordle_rl.train.checkpoints import drop_checkpoints, last_step, step_of
 from wordle_rl.train.games import GameSetup
@@ -38,6 +41,9 @@ from wordle_rl.train.loss import PolicyLoss
 from wordle_rl.train.selection import BestWeights
 from wordle_rl.train.validation import Validation
 
+if TYPE_CHECKING:
+    from wordle_rl.train.vllm import Engine
+
 
 def train_grpo(
     learner: Learner,
@@ -45,7 +51,7 @@ def train_grpo(
     settings: GRPOTraining,
     run: Run,
     *,
-    open_policy: OpenPolicy | None = None,
+    engine: Engine | None = None,
     seed: int = 0,
     report_to: Sequence[str] = (),
     progress: ProgressCallback | None = None,
@@ -58,7 +64,7 @@ def train_grpo(
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
         run: Where metrics, games, checkpoints and the model go.
-        open_policy: Opens the sampler that plays, such as an engine's; None: the learner's own.
+        engine: Plays in place of the learner's own sampler.
         seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers.
         progress: Called after every step.
@@ -76,7 +82,7 @@ def train_grpo(
     if is_first():
         rewind_games(run, last_step(directory / "checkpoints"))
     own_run = run if is_first() else BufferedRun(run.directory)
-    open_policy = open_policy or learner.policy
+    open_policy: OpenPolicy = learner.policy if engine is None else engine.policy
     with (
         held_interrupt() as stop,
         opened_trackers(run, report_to, "grpo", directory, setup.prompter) as trackers,
@@ -86,9 +92,10 @@ def train_grpo(
             setup, settings, log, seed, process=process_index(), num_processes=num_processes(), gather=learner.gather
         )
         loop = TrainingLoop(
-            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate"),
+            learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate", "loss"),
             trackers=trackers,
         )  # fmt: skip
+        games = PlayedAhead(rollouts, engine, settings.steps) if settings.batches_ahead else rollouts
         best = _best(learner, setup, settings, rollouts, log, own_run, directory, open_policy, loop)
         loss = policy_loss_of(settings, setup)
 
@@ -101,10 +108,11 @@ def train_grpo(
         elif best is not None:
             best.begin()
         for step in range(done + 1, settings.steps + 1):
+            games.wait()
             if best is not None and step > 1 and learner.in_any_process(best.after(step - 1)):
                 break  # greedy play fell below the start
             started = time.perf_counter()
-            played = rollouts(step - 1, open_policy)
+            played = games(step - 1, open_policy)
             rows = played.rows(learner.codec, mask_overlong=settings.mask_overlong)
             batches = micro_batches(rows, rows_per_pass(settings, len(rows)), sharing=learner.shares_prefixes)
             update = learner.update(batches, loss, step)
@@ -116,22 +124,28 @@ def train_grpo(
             save = settings.save_steps > 0 and step % settings.save_steps == 0
             # The validation after the last step may be interrupted, and the step must not be lost with it.
             save = save or (best is not None and step == settings.steps)
-            stopping = loop.after(step, settings.steps, update, metrics, save=save, state=rollouts.state)
-            if save and settings.save_total_limit:
+            stopping = loop.after(step, settings.steps, update, metrics, save=save, state=games.state)
+            if save:
                 _keep_model(learner, directory / STEPS, step, settings.save_total_limit)
             if stopping:
                 break
+        games.close()
     log.detach_trackers()
     if best is not None:
         best.take_best(done or settings.steps)  # 0: nothing was left to train
     learner.save_model(directory)
     if is_first():
-        if on_saved is not None:
-            on_saved(directory)
-        drop_checkpoints(directory / "checkpoints")
-        if best is not None:
-            best.forget()
+        _tidy(directory, best, on_saved)
     return directory
+
+
+def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], None] | None) -> None:
+    """Report the saved model, and only then remove what a training resumes from."""
+    if on_saved is not None:
+        on_saved(directory)
+    drop_checkpoints(directory / "checkpoints")
+    if best is not None:
+        best.forget()
 
 
 def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
@@ -146,6 +160,7 @@ def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
         beta=settings.beta,
         by_sequence=settings.sequence_importance,
         importance_cap=settings.importance_cap,
+        off_policy=settings.batches_ahead > 0,
     )
 
 
@@ -200,7 +215,9 @@ def _best(
 
 
 def _keep_model(learner: Learner, directory: Path, step: int, limit: int) -> None:
-    """Keep the model of a checkpoint as a model directory of its own, and remove those beyond the limit."""
+    """Keep the model of a checkpoint as a model directory of its own, and remove those beyond the limit, if any."""
+    if not limit:
+        return
     learner.save_model(directory / f"step-{step}")
     if limit > 0 and is_first():
         for old in sorted(directory.glob("step-*"), key=step_of)[:-limit]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from accelerate import Accelerator
@@ -35,6 +35,7 @@ from wordle_rl.models.loading import context_budget, load_weights, save_model
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.batch import FILLER, Batch
+from wordle_rl.train.capabilities import ALL
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
-_MOST_REMEMBERED = 200_000_000
+MOST_REMEMBERED = 200_000_000
 """Most trained weights of which a copy is kept for `kl_to_start` alone."""
 _FEW_WEIGHTS, _MANY_ROWS, _FEW_ROWS = 10_000_000, 64, 8
 """`kl_to_start` is measured on this many rows of a step: many of a small model, few of a large one."""
@@ -91,6 +92,8 @@ class Learner(Protocol):
     """A model in training."""
 
     codec: ChatCodec
+    capabilities: ClassVar[frozenset[str]]
+    """What it can do of `train.capabilities`."""
 
     @property
     def model(self) -> Any:
@@ -169,6 +172,8 @@ class TorchLearner:
         seed: Of dropout.
     """
 
+    capabilities: ClassVar[frozenset[str]] = ALL
+
     def __init__(
         self,
         model: PreTrainedModel,
@@ -188,8 +193,14 @@ class TorchLearner:
         self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
         if self._bf16 and self.is_sharded:
             self.accelerator.state.fsdp_plugin.set_mixed_precision("bf16")
-        scorer = Scorer(model, bf16=self._bf16, temperature=temperature, checkpointing=gradient_checkpointing)
-        self.shares_prefixes = scorer.shares_prefixes and not self.is_sharded
+        scorer = Scorer(
+            model,
+            bf16=self._bf16,
+            temperature=temperature,
+            checkpointing=gradient_checkpointing,
+            sharing=not self.is_sharded,
+        )
+        self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
@@ -215,7 +226,7 @@ class TorchLearner:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
         else:
             self._optimizer = self.accelerator.prepare(optimizer)
-        self._measures_kl = measure_kl and sum(w.numel() for w in self._trained()) <= _MOST_REMEMBERED
+        self._measures_kl = measure_kl and sum(w.numel() for w in self._trained()) <= MOST_REMEMBERED
         if self._measures_kl:
             self.remember_start()
 
@@ -230,7 +241,7 @@ class TorchLearner:
             self._add_reference(batches)
         measured = {"kl_to_start": self._kl_to_start(micro_batches)} if self._measures_kl else {}
         world = self.accelerator.num_processes
-        value, sums, seconds = 0.0, _Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
+        value, sums, seconds = 0.0, Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
         with self._seeded(step), self._training_mode(dropout=loss.dropout):
             for number, batch in enumerate(batches, start=1):
                 # Gradients of all micro-batches are exchanged once, with those of the last.
@@ -250,7 +261,7 @@ class TorchLearner:
         value = sum(self.gather(value))
         norm, is_sound = self._take_step(value, step)
         seconds["update"] = time.perf_counter() - started
-        means = {**_Sums.of(self.gather(sums.values)).means(loss.count(totals)), **measured}
+        means = {**Sums.of(self.gather(sums.values)).means(loss.count(totals)), **measured}
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
         tokens = sum(self.gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
@@ -274,7 +285,7 @@ class TorchLearner:
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
         """See `Learner`."""
         batches, totals = self._laid_out(micro_batches, loss)
-        value, sums = 0.0, _Sums()
+        value, sums = 0.0, Sums()
         was_training = self.model.training
         self.model.eval()
         for batch in batches:
@@ -282,7 +293,7 @@ class TorchLearner:
             value += float(summand)
             sums.add(figures)
         self.model.train(was_training)
-        return {"loss": sum(self.gather(value)), **_Sums.of(self.gather(sums.values)).means(loss.count(totals))}
+        return {"loss": sum(self.gather(value)), **Sums.of(self.gather(sums.values)).means(loss.count(totals))}
 
     def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[Batch], Totals]:
         """Micro-batches as tensors, the same number of them in every process."""
@@ -307,9 +318,7 @@ class TorchLearner:
     @torch.no_grad()
     def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
         """KL divergence of the policy from its start in nats a token, estimated on some rows of the step."""
-        rows = [example for examples in micro_batches for example in examples]
-        most = _MANY_ROWS if sum(weight.numel() for weight in self._start) <= _FEW_WEIGHTS else _FEW_ROWS
-        some = rows[:: max(1, len(rows) // most)][:most] or [FILLER]
+        some = measured_rows(micro_batches, sum(weight.numel() for weight in self._start))
         batch = Batch.of(some, [0.0] * len(some), self.codec.pad_id, self.accelerator.device)
         with self._training_mode(dropout=False):
             policy = self._scorer(batch)[0]
@@ -347,9 +356,10 @@ class TorchLearner:
         was_training = self.model.training
         self.model.train()
         if not dropout:
+            # Dropout in attention is no module: its layer's mode decides. Only layers that are computed again must be
+            # in training mode, or they would not be.
             for module in self.model.modules():
-                if isinstance(module, nn.Dropout):
-                    module.eval()
+                module.training = bool(getattr(module, "gradient_checkpointing", False))
         try:
             yield
         finally:
@@ -466,21 +476,29 @@ class TorchWeights:
         return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
 
 
-class _Sums:
+def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) -> list[Example]:
+    """The rows of a step on which `kl_to_start` is measured, evenly spaced; at least one."""
+    rows = [example for examples in micro_batches for example in examples]
+    most = _MANY_ROWS if num_weights <= _FEW_WEIGHTS else _FEW_ROWS
+    return rows[:: max(1, len(rows) // most)][:most] or [FILLER]
+
+
+class Sums:
     """Figures of micro-batches, added up; of those that end in `/max` the largest."""
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
 
     @classmethod
-    def of(cls, every: Sequence[Mapping[str, float]]) -> _Sums:
+    def of(cls, every: Sequence[Mapping[str, float]]) -> Sums:
         """The sums of several processes."""
         whole = cls()
         for values in every:
             whole.add(values)
         return whole
 
-    def add(self, figures: Mapping[str, Tensor | float]) -> None:
+    def add(self, figures: Mapping[str, Any]) -> None:
+        """Add figures: numbers, or scalars of either library."""
         for name, figure in figures.items():
             value = float(figure)
             before = self.values.get(name)

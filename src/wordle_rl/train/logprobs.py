@@ -8,6 +8,7 @@ stand in memory.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,22 +54,36 @@ class Scorer(nn.Module):
         bf16: Compute under bfloat16 autocast.
         temperature: Logits are divided by it, as in sampling.
         checkpointing: Layers are computed again in the backward pass, to save memory.
+        sharing: Compute common prefixes of rows once, if the model allows it. Sharded weights do not: FSDP gathers them
+            where a layer is called, and one of the two ways to share calls none.
     """
 
     def __init__(
-        self, model: PreTrainedModel, *, bf16: bool = False, temperature: float = 1.0, checkpointing: bool = False
+        self,
+        model: PreTrainedModel,
+        *,
+        bf16: bool = False,
+        temperature: float = 1.0,
+        checkpointing: bool = False,
+        sharing: bool = True,
     ) -> None:
         super().__init__()
         self.model = model
         self._bf16, self._temperature = bf16, temperature
         if checkpointing:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            # transformers before 5.23 has the older name alone, later ones warn of it
+            name = "activation_checkpointing_enable"
+            enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
+            enable({"use_reentrant": False})
         whole = model.get_base_model() if has_adapters(model) else model  # type: ignore[operator]  # peft's
-        self._embedded = not checkpointing and takes_shared_prefixes(model)
+        sharing = sharing and not checkpointing
+        self._embedded = sharing and takes_shared_prefixes(model)
         # In a tuple, or torch would list their weights twice.
         self._parts = (whole, *_body_and_head(whole))
-        self.shares_prefixes = self._embedded or (not checkpointing and self._agrees_over_a_tree(whole))
+        self.shares_prefixes = self._embedded or (sharing and self._agrees_over_a_tree(whole))
         """True if rows that begin alike should share a micro-batch."""
+        # Over a tree, attention reaches back to the first token; no further than a window that has room for it.
+        self._longest_shared = getattr(whole.config.get_text_config(), "sliding_window", None) or math.inf
 
     # accelerate asks these of the module that FSDP shards
     @property
@@ -100,7 +115,7 @@ class Scorer(nn.Module):
         """
         device = batch.input_ids.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self._bf16):
-            if self.shares_prefixes and len(batch.targets):
+            if self.shares_prefixes and len(batch.targets) and batch.input_ids.shape[1] <= self._longest_shared:
                 return self._over_a_tree(batch, entropy)
             whole, body, head = self._parts
             if head is None:
@@ -119,10 +134,9 @@ class Scorer(nn.Module):
             "input_ids": shared.tokens[None],
             "position_ids": shared.positions[None],
             "use_cache": False,
-            "prefix_tree": shared,
         }
         asked = shared.asked[: shared.num_asked]  # (M,)
-        with attending_to_tree(whole):
+        with attending_to_tree(whole, shared):
             if head is None:
                 states = whole(**inputs, logits_to_keep=asked).logits[0]  # (M, V)
             else:
@@ -200,12 +214,9 @@ class Scorer(nn.Module):
         whole.eval()
         with torch.no_grad():
             plain = whole(input_ids=rows, use_cache=False).logits[:, :-1].flatten(0, 1).float()
-            with attending_to_tree(whole):
+            with attending_to_tree(whole, shared):
                 nodes = whole(
-                    input_ids=shared.tokens[None],
-                    position_ids=shared.positions[None],
-                    use_cache=False,
-                    prefix_tree=shared,
+                    input_ids=shared.tokens[None], position_ids=shared.positions[None], use_cache=False
                 ).logits[0]  # fmt: skip
         whole.train(was_training)
         found = nodes[shared.asked[: shared.num_asked]][shared.predicted_by].float()
@@ -215,23 +226,27 @@ class Scorer(nn.Module):
 def _body_and_head(model: PreTrainedModel) -> tuple[Any, Any]:
     """A model's layers and its head, if the head on their last hidden states gives the model's logits.
 
-    Some models scale or cap them in between, which shows when a few tokens are compared: those have no head here, and
-    whole logits are computed.
+    Some models scale or cap logits: what the head made is then not what the model returns, to the last bit. They have
+    no head here, and whole logits are computed.
     """
     body, head = model.base_model, model.get_output_embeddings()
     if body is model or head is None:
         return None, None
+    seen: dict[str, Tensor] = {}
+    hook = head.register_forward_hook(lambda _module, given, made: seen.update(given=given[0], made=made))
     tokens = torch.tensor([[0, 1, 2, 3]], device=next(model.parameters()).device)
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        expected = model(input_ids=tokens, use_cache=False).logits
-        found = head(body(input_ids=tokens, use_cache=False).last_hidden_state)
+        logits = model(input_ids=tokens, use_cache=False).logits
+        hook.remove()
+        states = body(input_ids=tokens, use_cache=False).last_hidden_state
     model.train(was_training)
-    return (body, head) if _close(found, expected) else (None, None)
+    plain = bool(seen) and torch.equal(seen["made"].float(), logits.float()) and _close(states, seen["given"])
+    return (body, head) if plain else (None, None)
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:
-    """True if logits differ by no more than rounding."""
+    """True if tensors differ by no more than rounding."""
     tolerance = 1e-3 if expected.dtype is torch.float32 else 0.05
     return bool((found.float() - expected.float()).abs().max() <= tolerance * expected.float().abs().max())

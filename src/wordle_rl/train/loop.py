@@ -24,7 +24,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from wordle_rl.runs import Run, RunError, is_number
+from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
@@ -98,8 +98,11 @@ class TrainingLoop:
         *,
         save: bool = False,
         state: Callable[[], Mapping[str, Any]] = dict,
+        validate: Callable[[], Mapping[str, float]] | None = None,
     ) -> bool:
         """Log a step, report progress, and save a checkpoint where one is due.
+
+        A bad step leaves the last checkpoint as it is: that one has good weights, and a place before the trouble.
 
         Args:
             step: Steps done.
@@ -108,6 +111,8 @@ class TrainingLoop:
             numbers: Further metrics of it.
             save: A checkpoint is due.
             state: Returns what a resume needs besides weights and optimizer.
+            validate: Returns figures of held-out games, which are logged before the checkpoint, so that a kill between
+                the two loses neither.
 
         Returns:
             True if the user wants to stop: a checkpoint is saved.
@@ -122,11 +127,14 @@ class TrainingLoop:
         # All processes stop at the same step.
         stopping = self.learner.in_any_process(self.stop.wanted)
         gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
+        save = save and (update.is_sound or step == total)
         save = save or stopping or (gives_up and last_checkpoint(self.checkpoints) is None)
         # A step with a checkpoint is logged, so that a resumed training logs the same means as one never stopped.
         if step % self._logging_steps == 0 or step == total or save or gives_up:
             self._log(step)
-        if save and (self._bad_in_a_row == 0 or step == total or gives_up):
+        if validate is not None:
+            self._write(step, _finite({f"{VALIDATED}{name}": value for name, value in validate().items()}))
+        if save:
             self._save(step, state())
         if gives_up:
             section = "sft" if self.stage == "sft" else "rl"
@@ -157,22 +165,20 @@ class TrainingLoop:
     def _log(self, step: int) -> None:
         """Write means over the steps since the last row; skipped steps have no part in them."""
         sound = [(update, numbers) for update, numbers in self._pending if update.is_sound]
-        last, _ = self._pending[-1]
+        last, numbers_of_last = self._pending[-1]
         values: dict[str, list[float]] = defaultdict(list)
         for update, numbers in sound or self._pending:
             for name, value in {"loss": update.loss, **update.figures, **numbers}.items():
                 values[name].append(value)
         row: dict[str, Any] = {name: statistics.fmean(found) for name, found in values.items()}
         row |= {"grad_norm": last.grad_norm, "learning_rate": last.learning_rate, "num_tokens": self._num_tokens}
-        lost = sorted(name for name, value in row.items() if not math.isfinite(value))
-        row = {name: value for name, value in row.items() if name not in lost}
+        if "epoch" in numbers_of_last:
+            row["epoch"] = numbers_of_last["epoch"]  # where training stands, which no mean tells
+        if not sound:
+            row["loss"] = math.nan  # whatever it was, nothing was learnt from it
+        row = _finite(row)
         if skipped := len(self._pending) - len(sound):
             row["skipped_steps"] = skipped
-            lost = sorted({*lost, "loss"}) if not sound else lost
-        if not sound:
-            row.pop("loss", None)
-        if lost:
-            row["not_finite"] = lost
         if (resident := resident_memory_gib()) is not None:
             row["resident_memory_gib"] = round(resident, 3)
         self._pending = []
@@ -205,3 +211,10 @@ class TrainingLoop:
         self.learner.wait()
         if is_first():
             self.run.on_checkpoint(target, f"{self.stage} step {step}")
+
+
+def _finite(row: Mapping[str, float]) -> dict[str, Any]:
+    """The finite numbers of a row, and under `not_finite` the names of the others."""
+    lost = sorted(name for name, value in row.items() if not math.isfinite(value))
+    kept: dict[str, Any] = {name: value for name, value in row.items() if name not in lost}
+    return kept | ({"not_finite": lost} if lost else {})

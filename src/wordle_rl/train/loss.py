@@ -227,6 +227,7 @@ class PolicyLoss:
         beta: Weight of the KL penalty to the start.
         by_sequence: One ratio for each row (GSPO).
         importance_cap: Cap of the truncated importance ratio to the sampler; 0: advantages are not corrected.
+        off_policy: The games were played with older weights: ratios are to what their tokens were drawn with.
     """
 
     aggregation: Aggregation = "dapo"
@@ -236,6 +237,7 @@ class PolicyLoss:
     beta: float = 0.0
     by_sequence: bool = False
     importance_cap: float = 0.0
+    off_policy: bool = False
 
     needs_entropy = True
     dropout = False
@@ -271,17 +273,18 @@ class PolicyLoss:
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
         """The summand of a micro-batch.
 
-        Every batch is trained on once, by the weights that played it, so the ratio is taken to the policy itself.
+        A batch is trained on once. If the same weights played it, the ratio is to the policy itself, and what an engine
+        computed otherwise is corrected by a factor on the advantage.
         """
         policy = scores.logprobs.detach()
         advantages = batch.advantages
         assert advantages is not None
         assert batch.sampler_logprobs is not None
-        if self.importance_cap:
+        if self.importance_cap and not self.off_policy:
             advantages = advantages * truncated_importance(policy, batch.sampler_logprobs, self.importance_cap)
         loss, figures = policy_loss(
             scores.logprobs,
-            policy,
+            batch.sampler_logprobs if self.off_policy else policy,
             advantages,
             batch.weights,
             epsilon=self.epsilon,

@@ -253,7 +253,7 @@ class Rounds:
         elif stop.wanted:
             return None
         return {
-            name: float(sum(values)) if name == "skipped_steps" else statistics.fmean(values)
+            name: sum(values) if name == "skipped_steps" else statistics.fmean(values)
             for name, values in logged.items()
         }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.runs import VALIDATED, Run
+from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
@@ -122,15 +123,16 @@ def fit(
     if epochs is not None:
         epochs.after(done)  # a kill may have come between the checkpoint of an epoch's last step and its model
     held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batch_size)
+    validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
     for step, batches in plan.steps(done):
         rows = [[example for item in batch for example in items[item]] for batch in batches]
         update = learner.update(rows, loss, step)
         save = settings.save_steps > 0 and step % settings.save_steps == 0
         epoch = {"epoch": step / plan.steps_per_epoch}
-        stopping = loop.after(step, plan.total_steps, update, epoch, save=save)
-        if held_out and plan.validates(step, settings.validations_per_epoch):
-            figures = learner.evaluate(held_out[process_index() :: num_processes()], CrossEntropy())
-            loop.write(step, {f"{VALIDATED}{name}": value for name, value in figures.items()})
+        validates = held_out and plan.validates(step, settings.validations_per_epoch)
+        stopping = loop.after(
+            step, plan.total_steps, update, epoch, save=save, validate=validate if validates else None
+        )
         if epochs is not None:
             epochs.after(step)
         if stopping:
@@ -211,11 +213,10 @@ class _EpochModels:
         self._learner, self._directory, self._plan = learner, directory, plan
 
     def after(self, step: int) -> None:
-        """Save the model if an epoch ends with this step and its model is not there yet."""
+        """Save the model if an epoch ends with this step; also after a resume, as a kill may have cut it off before."""
         epoch, rest = divmod(step, self._plan.steps_per_epoch)
-        target = self._directory / f"epoch-{epoch}"
-        if epoch and not rest and not target.is_dir():
-            self._learner.save_model(target)
+        if epoch and not rest:
+            self._learner.save_model(self._directory / f"epoch-{epoch}")
 
 
 def _batches(items: Sequence[T], size: int) -> list[list[T]]:

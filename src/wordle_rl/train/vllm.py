@@ -11,7 +11,6 @@ the prompts of all processes for every call, and those whose games end first wou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,11 +42,14 @@ _WAIT_S = 240.0
 class Engine(Protocol):
     """An engine outside of the learner."""
 
-    seconds: float
-    """Time that sending weights has taken, in all."""
-
     def policy(self, sampling: SamplingSettings, seed: int) -> Any:
         """A context with a sampler over the learner's current weights, and the longest prompt it takes."""
+
+    def send_weights(self) -> None:
+        """Give it the learner's current weights; every process must call this."""
+
+    def sampler(self, sampling: SamplingSettings, seed: int) -> Any:
+        """As `policy`, with the weights it was sent last."""
 
     def close(self) -> None:
         """Give its memory back."""
@@ -89,7 +91,6 @@ class ColocatedEngine:
             max_num_seqs=settings.groups_per_step * settings.group_size,
             enable_sleep_mode=settings.vllm.sleep,
         )
-        self.seconds = 0.0
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
@@ -97,8 +98,14 @@ class ColocatedEngine:
 
         Every process must enter and leave together; what they play in between may differ.
         """
+        self.send_weights()
+        with self.sampler(sampling, seed) as opened:
+            yield opened
+
+    @contextmanager
+    def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
+        """The engine with the weights it has, awake as long as the context lasts."""
         generation = self._generation
-        self._send_weights()
         if self._vllm.sleep:
             generation.llm.wake_up(tags=["kv_cache"])
         engine: TokenGenerator | SharedEngine = generation.llm
@@ -112,7 +119,7 @@ class ColocatedEngine:
         if self._vllm.sleep:
             generation.llm.sleep(level=2)  # forgets the weights, which are sent again at the next rollout
 
-    def _send_weights(self) -> None:
+    def send_weights(self) -> None:
         """Give the engine the current weights.
 
         Raises:
@@ -125,9 +132,7 @@ class ColocatedEngine:
                     "vLLM has packed its weights for this processor and takes no others; "
                     'use grpo.engine "transformers" on a CPU'
                 )
-        started = time.perf_counter()
         self._generation.sync_weights()
-        self.seconds += time.perf_counter() - started
 
     def close(self) -> None:
         """Stop the engine, so that what follows has its memory.
@@ -160,19 +165,26 @@ class ServerEngine:
             mode="server",
             server_base_url=address.rstrip("/"),
         )
-        self.seconds = 0.0
+
+    def send_weights(self) -> None:
+        """Give the server the current weights; every process must call this.
+
+        Weights may be gathered over all processes; the first one sends them, and the others wait until the server has
+        them.
+        """
+        self._generation.sync_weights()
+        self._learner.wait()
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """A sampler over the server with the learner's weights.
+        """A sampler over the server with the learner's weights; every process must enter together."""
+        self.send_weights()
+        with self.sampler(sampling, seed) as opened:
+            yield opened
 
-        Every process must enter together: weights may be gathered over all of them, the first one sends them, and the
-        others wait until the server has them.
-        """
-        started = time.perf_counter()
-        self._generation.sync_weights()
-        self._learner.wait()
-        self.seconds += time.perf_counter() - started
+    @contextmanager
+    def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
+        """A sampler over the server with the weights it has."""
         model = served_model(self._address)
         sampler = ServerSampler(self._address, model, self._learner.codec, sampling, seed)
         yield sampler, model.max_length - sampling.max_completion_tokens

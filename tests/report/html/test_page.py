@@ -164,7 +164,7 @@ def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "dagger"])
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     (run_dir / "eval" / "grpo.json").unlink()

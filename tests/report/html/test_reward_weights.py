@@ -48,7 +48,7 @@ def test_both_sets_of_a_switch_are_shown() -> None:
 
 
 def test_a_run_that_no_reward_pays_has_no_section() -> None:
-    for values in ({"algorithm": "dagger"}, {"grpo": {"steps": 0}}):
+    for values in ({"algorithm": "distill"}, {"grpo": {"steps": 0}}):
         assert weights_section(RunConfig.model_validate(values).stored()) == ""
     assert weights_section({"model": {"path": "tiny"}}) == ""
 

@@ -61,7 +61,6 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"': (
             grpo.mask_overlong and by_turn
         ),
-        'grpo.loss_type "bnpo": the mean is over all tokens of a step; use "dapo"': grpo.loss_type == "bnpo",
         "grpo.validate_every_steps: weights are not chosen by validation; set it to 0 and --validate-every-steps": (
             grpo.validate_every_steps > 0
         ),

@@ -87,7 +87,7 @@ _STAGE_NAMES = {
     "grpo": "Reinforcement learning (GRPO)",
     "expert_iteration": "Expert iteration, by round",
     "dpo": "Direct preference optimization, by round",
-    "dagger": "Dataset aggregation (DAgger), by round",
+    "distill": "Distillation, by round",
     "validation": "Choice of weights, on validation secrets",
     "blend": "Weights on the way from the start to the last step, by percent of it, on validation secrets",
 }

@@ -1,0 +1,152 @@
+"""Low-rank adapters on a network of MLX, stored as peft stores its own.
+
+Source: LoRA, arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.tuner.lora import LoRALinear
+from peft import LoraConfig
+
+from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.models.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+
+_PREFIX = "base_model.model."
+_OURS = {"lora_a": "lora_A.weight", "lora_b": "lora_B.weight"}
+"""MLX's name -> peft's, whose matrices are transposed."""
+
+
+@dataclass(frozen=True)
+class LoraShape:
+    """Shape of adapters.
+
+    Attributes:
+        rank: Their width.
+        alpha: They are scaled by alpha / rank.
+        dropout: Before them, in training.
+        layers: Names of the layers that have one.
+        base: Directory or hub name of the model they are on.
+    """
+
+    rank: int
+    alpha: float
+    dropout: float
+    layers: tuple[str, ...]
+    base: str
+
+
+def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> LoraShape:
+    """Freeze a network and put untrained adapters on it; they change nothing until they learn.
+
+    Args:
+        network: Changed in place.
+        settings: Rank, scale, dropout and layers.
+        base: Where the network came from; a directory is remembered by its full path.
+        seed: Of their first matrices.
+
+    Raises:
+        ConfigError: If the network has no such layers.
+    """
+    wanted = settings.target_modules
+    names = None if wanted == "all-linear" else {name.strip() for name in wanted.split(",")}
+    layers = tuple(name for name in linear_layers(network) if names is None or name.rsplit(".", 1)[-1] in names)
+    if not layers:
+        raise ConfigError(f"model.lora.target_modules {wanted!r} does not fit {base}: it has no such layers")
+    alpha = float(settings.alpha or 2 * settings.rank)
+    where = str(Path(base).resolve()) if Path(base).is_dir() else base
+    shape = LoraShape(settings.rank, alpha, settings.dropout, layers, where)
+    mx.random.seed(seed)
+    _put_on(network, shape)
+    return shape
+
+
+def linear_layers(network: Any) -> list[str]:
+    """Names of the linear layers, the head excepted, in order."""
+    kinds = (nn.Linear, nn.QuantizedLinear)
+    return sorted(n for n, layer in network.named_modules() if isinstance(layer, kinds) and not n.endswith("lm_head"))
+
+
+def _put_on(network: Any, shape: LoraShape) -> None:
+    network.freeze()
+    layers = dict(network.named_modules())
+    adapted = [
+        (name, LoRALinear.from_base(layers[name], r=shape.rank, dropout=shape.dropout, scale=shape.alpha / shape.rank))
+        for name in shape.layers
+    ]
+    network.update_modules(tree_unflatten(adapted))
+
+
+def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraShape:
+    """Put a trained adapter on its base network, ready to be trained further.
+
+    Raises:
+        ConfigError: If the settings ask for another rank than it has, or it does not fit the network.
+    """
+    config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    rank = int(config["r"])
+    if wanted.rank and wanted.rank != rank:
+        raise ConfigError(
+            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {rank}; leave model.lora out to "
+            "train it further, or fuse it first (wordle-rl fuse)"
+        )
+    stored = mx.load(str(directory / ADAPTER_WEIGHTS))
+    suffix = f".{_OURS['lora_a']}"
+    layers = sorted(name.removeprefix(_PREFIX).removesuffix(suffix) for name in stored if name.endswith(suffix))
+    if strays := sorted(set(layers) - set(linear_layers(network))):
+        raise ConfigError(f"the adapter {directory} does not fit its base model: {strays[0]} …; train it again")
+    dropout = wanted.dropout if wanted.rank else float(config.get("lora_dropout", 0.0))
+    shape = LoraShape(rank, float(config["lora_alpha"]), dropout, tuple(layers), str(config["base_model_name_or_path"]))
+    _put_on(network, shape)
+    network.load_weights(list(read_adapters(directory, layers).items()), strict=False)
+    return shape
+
+
+def read_adapters(directory: Path, layers: Sequence[str]) -> dict[str, mx.array]:
+    """The weights of stored adapters on some layers, by MLX's names."""
+    stored: dict[str, mx.array] = mx.load(str(directory / ADAPTER_WEIGHTS))
+    weights = {
+        f"{layer}.{name}": stored[f"{_PREFIX}{layer}.{theirs}"].T.astype(mx.float32)
+        for layer in layers
+        for name, theirs in _OURS.items()
+    }
+    mx.eval(weights)
+    return weights
+
+
+def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:
+    """Write the adapters as a directory that peft, and so every other command, reads."""
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = dict(tree_flatten(network.trainable_parameters()))
+    stored = {
+        f"{_PREFIX}{layer}.{theirs}": mx.contiguous(weights[f"{layer}.{name}"].T)
+        for layer in shape.layers
+        for name, theirs in _OURS.items()
+    }
+    mx.save_safetensors(str(directory / ADAPTER_WEIGHTS), stored, {"format": "pt"})
+    config = LoraConfig(
+        r=shape.rank,
+        lora_alpha=shape.alpha,  # type: ignore[arg-type]  # a float is taken too
+        lora_dropout=shape.dropout,
+        target_modules=sorted({layer.rsplit(".", 1)[-1] for layer in shape.layers}),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=shape.base,
+        inference_mode=True,
+    )
+    config.save_pretrained(str(directory))
+
+
+def fused(network: Any) -> None:
+    """Add the adapters to the layers below them, whose weights are made whole first if they are in a few bits."""
+    layers = [
+        (name, layer.fuse(dequantize=True)) for name, layer in network.named_modules() if isinstance(layer, LoRALinear)
+    ]
+    network.update_modules(tree_unflatten(layers))

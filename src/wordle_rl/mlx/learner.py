@@ -1,0 +1,283 @@
+"""`train.learner.Learner` on MLX, so that every algorithm of `train` runs on a Mac.
+
+    scores  = log-probabilities of the trained tokens      scores.py
+    loss    = the summand of a micro-batch                 losses.py
+    update  = gradients added, clipped, one step           optimizer.py
+
+One process. The arithmetic is that of `TorchLearner`; only rounding and random numbers of dropout differ.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+import mlx.core as mx
+import mlx.nn as nn
+import mlx.optimizers as optim
+from mlx.utils import tree_flatten
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import OptimizerSettings, SamplingSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.mlx.losses import Figures, kl_estimate, loss_of
+from wordle_rl.mlx.model import MLXModel, Weights, mode_kept, read, read_model, save_model
+from wordle_rl.mlx.optimizer import ScheduledOptimizer
+from wordle_rl.mlx.sampler import MLXSampler
+from wordle_rl.mlx.scores import MLXBatch, score
+from wordle_rl.models.loading import context_budget
+from wordle_rl.samplers.base import Sampler
+from wordle_rl.train.batch import FILLER
+from wordle_rl.train.learner import MOST_REMEMBERED, Sums, Update, measured_rows
+from wordle_rl.train.loss import Loss, Totals
+from wordle_rl.train.optimizer import Part
+
+_WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
+_GIB = 1024**3
+
+
+class MLXLearner:
+    """A model that is trained by MLX; see `Learner`.
+
+    Args:
+        model: Changed in place; adapters on a base model are trained alone.
+        codec: Its tokenizer and chat template.
+        gradient_checkpointing: Compute layers again in the backward pass, to save memory.
+        temperature: Logits are divided by it, as in sampling.
+        seed: Of dropout.
+    """
+
+    capabilities: ClassVar[frozenset[str]] = frozenset({"adapters", "four bits", "gradient checkpointing"})
+    shares_prefixes = False
+
+    def __init__(
+        self,
+        model: MLXModel,
+        codec: ChatCodec,
+        *,
+        gradient_checkpointing: bool = False,
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.codec = model, codec
+        self._checkpointing, self._temperature, self._seed = gradient_checkpointing, temperature, seed
+        self._optimizer: ScheduledOptimizer | None = None
+        self._start: Weights = {}
+        self._measures_kl = False
+
+    @property
+    def weights(self) -> MLXWeights:
+        """The trained weights."""
+        return MLXWeights(self.model)
+
+    def start(
+        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
+    ) -> None:
+        """See `Learner`."""
+        self._max_grad_norm = settings.max_grad_norm
+        self._optimizer = ScheduledOptimizer(self.model, settings, total_steps, part)
+        self._measures_kl = measure_kl and _size(self.model.trainable()) <= MOST_REMEMBERED
+        if self._measures_kl:
+            self.remember_start()
+
+    def remember_start(self) -> None:
+        """See `Learner`."""
+        self._start = self._start or self.model.trainable()  # arrays are never changed, so these stay
+
+    def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
+        """See `Learner`."""
+        assert self._optimizer is not None, "call start() first"
+        batches, totals = self._laid_out(micro_batches, loss)
+        if loss.needs_reference:
+            self._add_reference(batches)
+        measured = {"kl_to_start": self._kl_to_start(micro_batches)} if self._measures_kl else {}
+
+        def summand(batch: MLXBatch) -> tuple[mx.array, Figures]:
+            return self._loss(loss, batch)
+
+        with_gradient = nn.value_and_grad(self.model.network, summand)
+        value, sums, total = 0.0, Sums(), None
+        seconds = dict.fromkeys(("forward", "backward", "update"), 0.0)
+        seed = (self._seed << 20) + (step << 8)  # of dropout, so that a resumed training drops the same
+        mx.random.seed(seed)
+        saving = recomputing(self.model, seed) if self._checkpointing else nullcontext()
+        with mode_kept(self.model.network, training=loss.dropout), saving:
+            for batch in batches:
+                started = time.perf_counter()
+                (of_batch, figures), gradients = with_gradient(batch)
+                mx.eval(of_batch, figures)
+                forward = time.perf_counter()
+                named = dict(tree_flatten(gradients))
+                total = named if total is None else {name: total[name] + named[name] for name in named}
+                mx.eval(total)  # now, so that the memory of this micro-batch is free for the next
+                mx.clear_cache()
+                seconds["forward"] += forward - started
+                seconds["backward"] += time.perf_counter() - forward
+                value += float(of_batch.item())
+                sums.add(figures)
+        started = time.perf_counter()
+        assert total is not None
+        kept, norm = optim.clip_grad_norm(total, self._max_grad_norm)
+        is_sound = math.isfinite(value) and math.isfinite(norm.item())
+        if is_sound:
+            self._optimizer.update(kept, step - 1)
+        seconds["update"] = time.perf_counter() - started
+        figures = {**sums.means(loss.count(totals)), **measured, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
+        tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
+        return Update(value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds)
+
+    def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
+        """See `Learner`."""
+        batches, totals = self._laid_out(micro_batches, loss)
+        value, sums = 0.0, Sums()
+        with mode_kept(self.model.network, training=False):
+            for batch in batches:
+                summand, figures = self._loss(loss, batch)
+                value += float(summand.item())
+                sums.add(figures)
+        return {"loss": value, **sums.means(loss.count(totals))}
+
+    def _loss(self, loss: Loss, batch: MLXBatch) -> tuple[mx.array, Figures]:
+        return loss_of(loss, score(self.model, batch, self._temperature, entropy=loss.needs_entropy), batch)
+
+    def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[MLXBatch], Totals]:
+        counts = [[int(sum(example.loss_mask[1:])) for example in examples] for examples in micro_batches]
+        totals = Totals(sum(map(sum, counts)), sum(map(len, counts)))
+        batches = [
+            MLXBatch.of(examples, loss.token_weights(of_rows, totals), self.codec.pad_id)
+            for examples, of_rows in zip(micro_batches, counts, strict=True)
+        ]
+        return batches or [MLXBatch.of([FILLER], [0.0], self.codec.pad_id)], totals
+
+    def _logprobs(self, batch: MLXBatch) -> mx.array:
+        """Log-probabilities under the current weights, without gradient and without dropout."""
+        with mode_kept(self.model.network, training=False):
+            logprobs = score(self.model, batch, self._temperature).logprobs
+            mx.eval(logprobs)
+        return logprobs
+
+    def _add_reference(self, batches: Sequence[MLXBatch]) -> None:
+        with self._start_weights():
+            for batch in batches:
+                batch.reference_logprobs = self._logprobs(batch)
+
+    def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
+        """KL divergence of the policy from its start in nats a token, estimated on some rows of the step."""
+        some = measured_rows(micro_batches, _size(self._start))
+        batch = MLXBatch.of(some, [0.0] * len(some), self.codec.pad_id)
+        policy = self._logprobs(batch)
+        with self._start_weights():
+            start = self._logprobs(batch)
+        total = float(kl_estimate(start - policy).sum().item())
+        return total / max(1, int(policy.size))
+
+    @contextmanager
+    def _start_weights(self) -> Iterator[None]:
+        """The model with the weights of its start, for a while."""
+        assert self._start, "call remember_start() before the first step"
+        current = self.model.trainable()
+        self.model.take(self._start)
+        try:
+            yield
+        finally:
+            self.model.take(current)
+
+    @contextmanager
+    def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
+        """See `Learner`."""
+        yield MLXSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)  # type: ignore[arg-type]  # only its config is read
+
+    def save_checkpoint(self, directory: Path) -> None:
+        """See `Learner`."""
+        assert self._optimizer is not None, "call start() first"
+        self.weights.save(directory / _WEIGHTS, {})
+        self._optimizer.save(directory / _OPTIMIZER)
+
+    def load_checkpoint(self, directory: Path) -> None:
+        """See `Learner`."""
+        assert self._optimizer is not None, "call start() first"
+        self.weights.load(directory / _WEIGHTS)
+        self._optimizer.load(directory / _OPTIMIZER)
+
+    def save_model(self, directory: Path) -> None:
+        """See `Learner`."""
+        save_model(self.model, self.codec, directory)
+
+    def load_model(self, directory: Path) -> None:
+        """See `Learner`."""
+        read_model(self.model, directory)
+
+    def wait(self) -> None:
+        """See `Learner`; there is one process."""
+
+    def in_any_process(self, flag: bool) -> bool:
+        """See `Learner`."""
+        return flag
+
+    def gather(self, value: Any) -> list[Any]:
+        """See `Learner`."""
+        return [value]
+
+
+class MLXWeights:
+    """Trainable weights of a model of MLX; see `WeightStore`."""
+
+    def __init__(self, model: MLXModel) -> None:
+        self._model = model
+
+    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the current weights as safetensors with these metadata."""
+        with path.open("wb") as file:  # MLX would give a path another ending
+            mx.save_safetensors(file, self._model.trainable(), dict(metadata))
+
+    def load(self, path: Path) -> None:
+        """Take the weights of a file."""
+        self._model.take(read(path))
+
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Take start + alpha x (end - start) of the weights of two files."""
+        first, last = read(start), read(end)
+        self._model.take({name: first[name] + alpha * (last[name] - first[name]) for name in last})
+
+
+@contextmanager
+def recomputing(model: MLXModel, seed: int) -> Iterator[None]:
+    """Within it, layers keep only their inputs for the backward pass and compute the rest again.
+
+    Args:
+        model: All layers of a class of its layers are affected.
+        seed: Of their dropout.
+    """
+    seeds = random.Random(seed)
+    kinds = {type(layer) for layer in model.network.layers}
+    before = {kind: kind.__call__ for kind in kinds}
+    for kind, call in before.items():
+        kind.__call__ = _recomputed(call, seeds)
+    try:
+        yield
+    finally:
+        for kind, call in before.items():
+            kind.__call__ = call
+
+
+def _recomputed(call: Callable[..., Any], seeds: random.Random) -> Callable[..., Any]:
+    def layer_call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        seed = seeds.getrandbits(32)
+
+        def inner(weights: Any, *inner_args: Any, **inner_kwargs: Any) -> Any:
+            mx.random.seed(seed)  # computed again, it must drop what it dropped before
+            layer.update(weights)
+            return call(layer, *inner_args, **inner_kwargs)
+
+        return mx.checkpoint(inner)(layer.trainable_parameters(), *args, **kwargs)
+
+    return layer_call
+
+
+def _size(weights: Weights) -> int:
+    return sum(array.size for array in weights.values())

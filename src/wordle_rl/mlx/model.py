@@ -1,0 +1,320 @@
+"""Models as MLX holds them: made or loaded from transformers directories, and saved as such again.
+
+The names and shapes of the weights are those of transformers, so that whatever is trained here is played, merged,
+published and trained further by everything else. A family for which that does not hold is refused when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+import torch
+from huggingface_hub import snapshot_download
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.models import qwen3
+from mlx_lm.utils import load_model as load_network
+from mlx_lm.utils import save_model as save_network
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.mlx import adapters
+from wordle_rl.models import loading
+from wordle_rl.models.adapters import base_of, is_adapter
+from wordle_rl.models.gguf import at_directory
+from wordle_rl.models.multimodal import is_text_part, language_config
+
+Weights = dict[str, mx.array]
+"""Weights by the names of transformers."""
+
+QUANTIZED_BITS, QUANTIZED_GROUP = 4, 64
+_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last layer: hidden states, shape (..., width), to logits, shape (..., vocabulary).
+
+    Attributes:
+        module: Holds its weights: the embedding, where they are tied.
+        apply: Computes logits with them.
+    """
+
+    module: Any
+    apply: Callable[[mx.array], mx.array]
+
+
+@dataclass(frozen=True)
+class MLXModel:
+    """A network of MLX and what transformers must know of it.
+
+    Attributes:
+        network: The weights and the forward pass; changed in place by training.
+        config: transformers' configuration of the same model, of its text part if it has more.
+        base: Where the weights came from: a directory, a hub name, or `tiny`.
+        head: Apart from the rest, so that logits are computed where they are needed alone; None: it is not known.
+        lora: The adapters on it; None: it has none.
+    """
+
+    network: Any
+    config: PreTrainedConfig
+    base: str
+    head: Head | None
+    lora: adapters.LoraShape | None = None
+
+    def weights(self) -> Weights:
+        """All weights, those of frozen layers too."""
+        return dict(tree_flatten(self.network.parameters()))
+
+    def trainable(self) -> Weights:
+        """The weights that training changes."""
+        return dict(tree_flatten(self.network.trainable_parameters()))
+
+    def take(self, weights: Weights) -> None:
+        """Put weights in the place of those of the same names."""
+        self.network.update(tree_unflatten(list(weights.items())))
+        mx.eval(self.network.parameters())
+
+    def hidden(self, tokens: mx.array) -> mx.array:
+        """Hidden states before the head, shape (B, T, width), of token ids of shape (B, T)."""
+        return self.network.model(tokens)
+
+    def logits(self, tokens: mx.array) -> mx.array:
+        """Logits, shape (B, T, vocabulary), of token ids of shape (B, T)."""
+        return self.network(tokens)
+
+    @property
+    def is_quantized(self) -> bool:
+        """True if any layer holds its weights in a few bits."""
+        return any(isinstance(module, nn.QuantizedLinear) for module in self.network.modules())
+
+
+def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]:
+    """Make the embedded model, or load a directory or hub name, with the codec of its tokenizer.
+
+    Args:
+        settings: `path`, `dtype`, `lora`, `load_in_4bit`; sizes of the embedded model.
+        seed: Of weights that are made: the embedded model's, and untrained adapters'.
+
+    Raises:
+        ConfigError: If there is no such model, it is damaged, or MLX does not know its family.
+    """
+    if settings.path == "tiny":
+        whole, codec = loading.load_model(settings, seed)
+        return of_transformers(whole), codec
+    settings = at_directory(settings)
+    codec, _ = loading.load_codec(settings)
+    source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
+    model = _load_directory(source, settings)
+    if settings.load_in_4bit and not model.is_quantized:
+        quantize(model.network)
+    if is_adapter(settings.path):
+        shape = adapters.load_adapters(model.network, Path(settings.path), settings.lora)
+        model = replace(model, lora=shape)
+    elif settings.lora.rank:
+        model = replace(model, lora=adapters.add_adapters(model.network, settings.lora, source, seed))
+    mx.eval(model.network.parameters())
+    return model, codec
+
+
+def of_transformers(whole: PreTrainedModel) -> MLXModel:
+    """A model of transformers' Qwen3 family, as the embedded one is, with the same weights in MLX."""
+    config = whole.config.get_text_config()
+    network = qwen3.Model(qwen3.ModelArgs.from_dict(config.to_dict()))
+    weights = {name: from_torch(tensor) for name, tensor in whole.state_dict().items()}
+    network.load_weights(list(network.sanitize(weights).items()))
+    mx.eval(network.parameters())
+    return MLXModel(network, config, "tiny", head_of(network))
+
+
+def from_torch(tensor: torch.Tensor) -> mx.array:
+    """A tensor as an array of the same type and values; bfloat16 goes through float32, which holds all of it."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return mx.array(tensor.float().numpy()).astype(mx.bfloat16)
+    return mx.array(tensor.numpy())
+
+
+def to_torch(array: mx.array) -> torch.Tensor:
+    """An array as a tensor of the same type and values."""
+    if array.dtype == mx.bfloat16:
+        return torch.from_numpy(np.array(array.astype(mx.float32))).to(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
+    """The text model of a directory or hub name."""
+    config = language_config(source)
+    try:
+        directory = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, allow_patterns=_FILES))
+        network, stored = load_network(directory, lazy=True, model_config=spelled_out(config, source))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"MLX cannot load a model from {source!r}: {first_line}") from error
+    network = getattr(network, "language_model", network)  # of models that can also see
+    if settings.dtype != "auto":
+        network.set_dtype(getattr(mx, settings.dtype))
+    if "quantization" not in stored:
+        check_names(dict(tree_flatten(network.parameters())), config, source)
+    return MLXModel(network, config, source, head_of(network))
+
+
+def spelled_out(config: PreTrainedConfig, source: str) -> dict[str, Any]:
+    """Settings of positions and windows by the names that mlx-lm reads.
+
+    transformers 5 nests them, and leaves out what it takes by default. mlx-lm would take defaults of its own.
+
+    Args:
+        config: Of the text part.
+        source: Directory or hub name, which may hold more than that.
+
+    Raises:
+        ConfigError: If the layers that see a window do not alternate with the others in a fixed pattern.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    everywhere = rope.get("full_attention", rope)
+    named: dict[str, Any] = {}
+    if "rope_theta" in everywhere:
+        named["rope_theta"] = everywhere["rope_theta"]
+        named["rope_scaling"] = everywhere if everywhere.get("rope_type", "default") != "default" else None
+    if "sliding_attention" in rope:
+        named["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        named["sliding_window_pattern"] = _pattern(config.layer_types, source)
+    if not is_text_part(source):
+        return named
+    return {"text_config": {**config.to_dict(), **named}, "vocab_size": config.vocab_size}
+
+
+def _pattern(layer_types: Sequence[str], source: str) -> int:
+    """Layers from one that sees everything to the next."""
+    every = layer_types.index("full_attention") + 1 if "full_attention" in layer_types else len(layer_types) + 1
+    expected = [
+        "full_attention" if not place % every else "sliding_attention" for place in range(1, len(layer_types) + 1)
+    ]
+    if expected != list(layer_types):
+        raise ConfigError(f"{source} has windows in no fixed pattern of layers, which MLX does not know; use torch")
+    return every
+
+
+def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None:
+    """Refuse weights that transformers would look for under other names or in other shapes.
+
+    Raises:
+        ConfigError: If one differs.
+    """
+    with torch.device("meta"):
+        whole = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    expected = {name: tuple(tensor.shape) for name, tensor in whole.state_dict().items()}
+    found = {name: tuple(array.shape) for name, array in weights.items()}
+    if "lm_head.weight" not in found:
+        expected.pop("lm_head.weight", None)  # tied to the embedding
+    if strays := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
+        raise ConfigError(
+            f"MLX holds {strays[0]} of {source} otherwise than transformers ({found.get(strays[0])} instead of "
+            f"{expected.get(strays[0])}), so that what it trains could not be used elsewhere; choose another model"
+        )
+
+
+def quantize(network: Any) -> None:
+    """Hold the linear layers, the head excepted, in 4 bits."""
+    nn.quantize(
+        network,
+        group_size=QUANTIZED_GROUP,
+        bits=QUANTIZED_BITS,
+        class_predicate=lambda name, module: (
+            isinstance(module, nn.Linear)
+            and not name.endswith("lm_head")
+            and module.weight.shape[-1] % QUANTIZED_GROUP == 0
+        ),
+    )
+
+
+def head_of(network: Any) -> Head | None:
+    """The head, if logits computed with it are those of the whole network, to the last bit; a few tokens are compared.
+
+    A cap on logits changes small ones by less than any tolerance would see.
+    """
+    body = getattr(network, "model", None)
+    if body is None:
+        return None
+    tied = "lm_head" not in network
+    module = body.embed_tokens if tied else network.lm_head
+    head = Head(module, module.as_linear if tied else module)
+    tokens = mx.array([[0, 1, 2, 3]])
+    expected, found = network(tokens), head.apply(body(tokens))
+    return head if bool(mx.array_equal(expected, found)) else None
+
+
+@contextmanager
+def mode_kept(network: Any, *, training: bool) -> Iterator[None]:
+    """The network in training or evaluation mode; its mode is restored on exit."""
+    before = network.training
+    network.train(training)
+    try:
+        yield
+    finally:
+        network.train(before)
+
+
+def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
+    """Save weights, tokenizer and chat template as a transformers directory; of adapters, a directory of peft's.
+
+    Args:
+        model: What was trained.
+        codec: Its tokenizer and template.
+        directory: Where to; other files in it are kept.
+
+    Raises:
+        RunError: If they cannot be written.
+        ConfigError: If the weights are in a few bits and no adapters are on them, which `fuse` turns into whole ones.
+    """
+    with loading.written_whole(directory) as partial:
+        if model.lora is not None:
+            adapters.save_adapters(model.network, model.lora, partial)
+        else:
+            if model.is_quantized:
+                raise ConfigError(f"{model.base} is held in a few bits and cannot be saved as a transformers model")
+            partial.mkdir(parents=True, exist_ok=True)
+            save_network(partial, model.network)
+            _save_config(model, codec, partial)
+        codec.tokenizer.save_pretrained(partial)
+
+
+def read_model(model: MLXModel, directory: Path) -> None:
+    """Take the weights of a directory that `save_model` wrote."""
+    if model.lora is not None:
+        model.take(adapters.read_adapters(directory, model.lora.layers))
+        return
+    model.take({name: weight for path in directory.glob("model*.safetensors") for name, weight in read(path).items()})
+
+
+def read(path: Path) -> Weights:
+    """The weights of a file, read before it can be removed."""
+    weights: Weights = mx.load(str(path), format="safetensors")
+    mx.eval(weights)
+    return weights
+
+
+def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
+    """Configuration and generation settings, which name every token at which a turn ends."""
+    types = {str(array.dtype).removeprefix("mlx.core.") for array in model.weights().values()}
+    model.config.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float32
+    model.config.architectures = [type_name(model.config)]
+    model.config.save_pretrained(directory)
+    generation = GenerationConfig.from_model_config(model.config)
+    stops = sorted(codec.stop_ids)
+    generation.eos_token_id = stops if len(stops) > 1 else stops[0]
+    generation.save_pretrained(directory)
+
+
+def type_name(config: PreTrainedConfig) -> str:
+    """Name of transformers' class for a causal model of this configuration."""
+    with torch.device("meta"):
+        return type(AutoModelForCausalLM.from_config(config, trust_remote_code=False)).__name__

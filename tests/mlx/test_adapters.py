@@ -1,0 +1,101 @@
+"""Laws of adapters on MLX: only they learn, peft plays them alike, they are trained further."""
+
+import pytest
+
+pytest.importorskip("mlx")
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from lora_training import SFT, save_base
+from mlx_models import mlx_logits, probe, torch_logits
+from sft_training import examples  # noqa: F401  # a fixture
+from training_fixtures import make_run
+
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.mlx.learner import MLXLearner
+from wordle_rl.mlx.model import load_model
+from wordle_rl.models import loading
+from wordle_rl.models.export import merge
+from wordle_rl.train.sft import train_sft
+
+LORA = LoraSettings(rank=4, alpha=16, dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def base(codec, tmp_path_factory):
+    return save_base(tmp_path_factory.mktemp("base") / "qwen3", codec)
+
+
+@pytest.fixture(scope="module")
+def adapter(base, examples, sixty, tmp_path_factory):  # noqa: F811
+    """An adapter trained on MLX, and the model as it was trained."""
+    model, codec = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    frozen = {name: np.array(array) for name, array in model.weights().items() if "lora" not in name}
+    run = make_run(tmp_path_factory.mktemp("run") / "run", sixty)
+    directory = train_sft(MLXLearner(model, codec), examples, SFT.model_copy(update={"epochs": 3}), run)
+    return directory, model, frozen
+
+
+def test_untrained_adapters_change_nothing(base) -> None:
+    plain, _ = load_model(ModelSettings(path=str(base)), 0)
+    adapted, _ = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    ids = probe(plain.config.vocab_size)
+    assert np.array_equal(mlx_logits(plain, ids), mlx_logits(adapted, ids))
+    assert all("lora" in name for name in adapted.trainable())
+    assert len(adapted.trainable()) == 2 * 7 * 2  # two layers of seven, two matrices each
+
+
+def test_only_adapters_learn(adapter) -> None:
+    _, model, frozen = adapter
+    weights = model.weights()
+    assert all(np.array_equal(np.array(weights[name]), before) for name, before in frozen.items())
+    assert any(mx.any(weights[name]).item() for name in weights if name.endswith("lora_b"))
+
+
+def test_peft_plays_what_mlx_trained(adapter) -> None:
+    directory, model, _ = adapter
+    whole, _ = loading.load_model(ModelSettings(path=str(directory)), 0)
+    ids = probe(model.config.vocab_size)
+    assert np.abs(torch_logits(whole.eval(), ids) - mlx_logits(model, ids)).max() < 1e-4
+    assert not (directory / "model.safetensors").exists()
+
+
+def test_mlx_plays_what_peft_stored(adapter) -> None:
+    directory, model, _ = adapter
+    again, _ = load_model(ModelSettings(path=str(directory)), 0)
+    ids = probe(model.config.vocab_size)
+    assert np.array_equal(mlx_logits(again, ids), mlx_logits(model, ids))
+    assert again.lora is not None
+    assert (again.lora.rank, again.lora.alpha) == (4, 16)
+
+
+def test_the_ordinary_merge_takes_it(adapter, tmp_path) -> None:
+    assert merge(adapter[0], tmp_path / "whole") < 1e-4
+
+
+def test_adapters_on_some_layers_alone(base) -> None:
+    settings = ModelSettings(path=str(base), lora=LoraSettings(rank=2, target_modules="q_proj, v_proj"))
+    model, _ = load_model(settings, 0)
+    assert {name.split(".")[-2] for name in model.trainable()} == {"q_proj", "v_proj"}
+
+
+def test_adapters_stand_on_four_bits(codec, tmp_path) -> None:
+    base = save_base(tmp_path / "wide", codec, hidden_size=64, intermediate_size=128)
+    model, _ = load_model(ModelSettings(path=str(base), lora=LORA, load_in_4bit=True), 0)
+    assert model.is_quantized
+    assert sum(isinstance(m, nn.QuantizedLinear) for m in model.network.modules()) >= 8
+    assert all("lora" in name for name in model.trainable())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 4, "target_modules": "nowhere"}, r"model.lora.target_modules 'nowhere' does not fit"),
+        ({"rank": 8}, r"model.lora.rank 8 is not that of the adapter .*, 4;"),
+    ],
+)
+def test_what_does_not_fit_is_refused(base, adapter, settings, message) -> None:
+    path = adapter[0] if settings["rank"] == 8 else base
+    with pytest.raises(ConfigError, match=message):
+        load_model(ModelSettings(path=str(path), lora=LoraSettings(**settings)), 0)

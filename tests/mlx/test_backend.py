@@ -1,0 +1,79 @@
+"""Laws of `run --backend mlx`: the directory of every run, played by either library, resumed by the same command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mlx")
+
+from mlx_models import mlx_logits, probe, torch_logits
+from training_fixtures import rows, write_config
+
+from wordle_rl.config import ModelSettings, load_config
+from wordle_rl.mlx.backend import MLXBackend
+from wordle_rl.mlx.model import load_model
+from wordle_rl.models import loading
+
+
+@pytest.fixture(scope="module")
+def run(word_directory, tmp_path_factory):
+    """A whole run in miniature, from words to report."""
+    from wordle_rl.__main__ import main
+
+    place = tmp_path_factory.mktemp("mlx")
+    config = write_config(
+        place / "mini.toml", word_directory, backend='"mlx"', sft__epochs="4", sft__optimizer="{ learning_rate = 0.01 }"
+    )
+    assert main(["run", str(config), "--out", str(place / "run")]) == 0
+    return place / "run"
+
+
+def test_a_run_leaves_what_every_run_leaves(run) -> None:
+    of_run = ("report.html", "results.json", "eval/sft.json", "eval/grpo.json", "sft/wordle_rl.json")
+    of_model = ("model.safetensors", "config.json", "generation_config.json", "README.md")
+    assert [name for name in (*of_run, *(f"grpo/{name}" for name in of_model)) if not (run / name).is_file()] == []
+    assert {row["stage"] for row in rows(run / "metrics.jsonl")} == {"sft", "grpo"}
+    assert json.loads((run / "config.json").read_text())["backend"] == "mlx"
+    assert json.loads((run / "eval/grpo.json").read_text())["conditions"]["engine"] == "mlx"
+
+
+def test_either_library_holds_the_same_model(run) -> None:
+    whole, _ = loading.load_model(ModelSettings(path=str(run / "grpo")), 0)
+    model, _ = load_model(ModelSettings(path=str(run / "grpo")), 0)
+    ids = probe(model.config.vocab_size)
+    assert abs(torch_logits(whole.eval(), ids) - mlx_logits(model, ids)).max() < 1e-4
+
+
+@pytest.mark.parametrize("engine", ["transformers", "mlx"])
+def test_either_library_evaluates_it(run, cli, engine, tmp_path) -> None:
+    out = tmp_path / "eval.json"
+    code, *_ = cli("eval", "--player", run, "--engine", engine, "--max-games", 4, "--out", out)
+    assert code == 0
+    assert json.loads(out.read_text())["conditions"]["engine"] == engine
+
+
+def test_the_same_command_finds_nothing_left_to_do(run, cli) -> None:
+    before = (run / "metrics.jsonl").read_text()
+    code, out, _ = cli("run", run.parent / "mini.toml", "--out", run)
+    assert code == 0
+    assert "report:" in out
+    assert (run / "metrics.jsonl").read_text() == before
+
+
+def test_a_run_of_the_other_backend_is_not_continued(run, cli) -> None:
+    code, _, err = cli("run", run.parent / "mini.toml", "--out", run, "--backend", "torch")
+    assert code == 2
+    assert "holds a run with other settings (backend: mlx, now torch)" in err
+
+
+def test_the_quickstart_can_be_trained_on_mlx() -> None:
+    quickstart = Path(__file__).parents[2] / "configs" / "quickstart.toml"
+    MLXBackend().check(load_config(quickstart, {("backend",): "mlx"}))
+
+
+def test_what_mlx_cannot_do_is_refused_before_anything_is_written(run, cli, tmp_path) -> None:
+    code, _, err = cli("run", run.parent / "mini.toml", "--out", tmp_path / "other", "--grpo.engine", "vllm")
+    assert code == 2
+    assert "grpo.engine" in err
+    assert not (tmp_path / "other").exists()

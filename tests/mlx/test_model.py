@@ -1,0 +1,138 @@
+"""Laws of models on MLX: transformers in and out, bit for bit, with the same logits."""
+
+import pytest
+
+pytest.importorskip("mlx")
+
+import mlx.core as mx
+import numpy as np
+import torch
+from mlx_models import firm, mlx_logits, pair, probe, torch_logits, write_family
+from safetensors.torch import load_file
+from small_models import SLIDING, small_config
+from training_fixtures import TINY, small_model
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers.models.gemma3 import Gemma3TextConfig
+
+from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.mlx.model import check_names, from_torch, load_model, of_transformers, save_model, to_torch
+from wordle_rl.models import loading
+
+
+def rope(theta: float, **more: object) -> dict[str, object]:
+    """Positions as transformers 5 nests them, far from the defaults of either library."""
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+GEMMA = {
+    "hidden_size": 64,  # MLX rounds its root to bfloat16, which changes nothing here
+    "head_dim": 16,
+    "query_pre_attn_scalar": 16,
+    "layer_types": SLIDING,
+    "sliding_window": 8,
+    "rope_parameters": {
+        "full_attention": rope(5e5, rope_type="linear", factor=4.0),
+        "sliding_attention": rope(2e3),
+    },
+}
+FAMILIES = {
+    "llama": lambda codec: LlamaConfig(
+        **small_config(codec), rope_parameters=rope(3e4, rope_type="linear", factor=2.0)
+    ),
+    "qwen2": lambda codec: Qwen2Config(**small_config(codec), rope_parameters=rope(2e4)),
+    "qwen3": lambda codec: Qwen3Config(**small_config(codec), head_dim=16),
+    "gemma3": lambda codec: Gemma3TextConfig(**{**small_config(codec), **GEMMA}),
+}
+
+
+def test_the_embedded_model_has_the_logits_of_transformers(tokenizer) -> None:
+    whole, model = pair(tokenizer)
+    ids = probe(model.config.vocab_size)
+    assert np.abs(torch_logits(whole, ids) - mlx_logits(model, ids)).max() < 1e-4
+    assert np.abs(torch_logits(whole, ids)).max() > 0.5
+
+
+def test_the_embedded_model_made_by_either_library_is_the_same(tmp_path) -> None:
+    settings = ModelSettings(path="tiny", **TINY)
+    ours, _ = load_model(settings, 3)
+    theirs, _ = loading.load_model(settings, 3)
+    assert {n: to_torch(w).tolist() for n, w in ours.weights().items()} == {
+        n: w.tolist() for n, w in theirs.state_dict().items() if n != "lm_head.weight"
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_come_back_bit_for_bit(tokenizer, codec, tmp_path, dtype) -> None:
+    whole = firm(small_model(tokenizer)).to(getattr(torch, dtype))
+    loading.save_model(whole, codec, tmp_path / "there")
+    model, same_codec = load_model(ModelSettings(path=str(tmp_path / "there"), dtype="auto"), 0)
+    save_model(model, same_codec, tmp_path / "back")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("there", "back"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(weight.dtype == getattr(torch, dtype) for weight in after.values())
+
+
+def test_an_array_of_any_type_is_a_tensor_and_back() -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        tensor = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+        assert torch.equal(to_torch(from_torch(tensor)), tensor)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_plays_alike_in_both_libraries_and_comes_back(codec, tmp_path, family) -> None:
+    directory = write_family(tmp_path / family, codec, FAMILIES[family](codec))
+    model, same_codec = load_model(ModelSettings(path=str(directory)), 0)
+    whole, _ = loading.load_model(ModelSettings(path=str(directory)), 0)
+    ids = probe(model.config.vocab_size)
+    assert np.abs(torch_logits(whole.eval(), ids) - mlx_logits(model, ids)).max() < 1e-4
+    assert model.head is not None
+    save_model(model, same_codec, tmp_path / "back")
+    back, _ = loading.load_model(ModelSettings(path=str(tmp_path / "back")), 0)
+    assert np.array_equal(torch_logits(whole, ids), torch_logits(back.eval(), ids))
+
+
+def published_gemma(codec) -> Gemma3Config:
+    """Nesting and names of gemma-3-4b-it, vision tower and all, at small width and depth."""
+    vision = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 14}  # fmt: skip
+    text = {**small_config(codec), **GEMMA}
+    return Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+
+
+def test_gemma_as_published_loads_as_its_text_part(codec, tmp_path) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        whole = firm(Gemma3ForConditionalGeneration(published_gemma(codec)))
+    whole.to(torch.bfloat16).save_pretrained(tmp_path / "gemma")
+    codec.tokenizer.save_pretrained(tmp_path / "gemma")
+    stored = load_file(tmp_path / "gemma" / "model.safetensors")
+    assert any("vision_tower" in name for name in stored)
+    model, _ = load_model(ModelSettings(path=str(tmp_path / "gemma"), dtype="auto"), 0)
+    assert not any("vision" in name or "projector" in name for name in model.weights())
+    assert {str(weight.dtype) for weight in model.weights().values()} == {"mlx.core.bfloat16"}
+    text, _ = loading.load_model(ModelSettings(path=str(tmp_path / "gemma"), dtype="float32"), 0)
+    model.network.set_dtype(mx.float32)
+    ids = probe(model.config.vocab_size)
+    assert np.abs(torch_logits(text.eval(), ids) - mlx_logits(model, ids)).max() < 1e-3
+
+
+def test_what_transformers_would_not_find_is_refused(tokenizer) -> None:
+    _, model = pair(tokenizer)
+    weights = model.weights()
+    weights["model.layers.0.mlp.experts.weight"] = weights.pop("model.layers.0.mlp.up_proj.weight")
+    with pytest.raises(ConfigError, match=r"MLX holds model.layers.0.mlp.experts.weight of there otherwise"):
+        check_names(weights, model.config, "there")
+
+
+def test_a_family_that_mlx_does_not_know_is_named(codec, tmp_path) -> None:
+    directory = write_family(tmp_path / "odd", codec, LlamaConfig(**small_config(codec)))
+    text = (directory / "config.json").read_text().replace('"llama"', '"opt"')
+    (directory / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"MLX cannot load a model from .*odd"):
+        load_model(ModelSettings(path=str(directory)), 0)
+
+
+def test_the_head_is_apart_only_where_it_is_all_that_follows(tokenizer) -> None:
+    whole = firm(small_model(tokenizer))
+    assert of_transformers(whole).head is not None

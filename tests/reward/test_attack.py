@@ -1,0 +1,154 @@
+"""Laws of the search for pay without winning: no shipped reward has any, and the search finds it where it is."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reward_games import ANSWERS, SIX_TURNS, SOLVER, WORDS
+
+from wordle_rl.config import load_config
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.prompt import Guess, Prompter, Style, Thinking
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.reward.attack import (
+    CHOICES,
+    REPLIES,
+    Effort,
+    Field,
+    Gameability,
+    Move,
+    Policy,
+    View,
+    attack,
+    play,
+    worded,
+    words_for,
+)
+from wordle_rl.words import load_words
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Effort(num_secrets=2, steps=8)
+COMPACT = Prompter(style=Style.COMPACT)
+TINY = Effort(num_secrets=1, steps=3)
+FIELD = Field(SOLVER, Prompter())
+
+
+def attacked(rubric: Rubric, effort: Effort = SMALL, prompter: Prompter = COMPACT) -> Gameability:
+    return attack(rubric, SOLVER, prompter, effort)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_preset_pays_a_policy_that_never_wins_what_it_pays_honest_play(name: str) -> None:
+    found = attacked(PRESETS[name])
+    assert found.holds
+    assert found.gap == found.honest - found.floor > 0
+    assert found.best_loss < found.lowest_win
+    assert found.best_loss >= found.floor >= found.shared_floor
+    assert found.replies > 3000
+
+
+@pytest.mark.parametrize("path", [*sorted((ROOT / "configs").rglob("*.toml"))], ids=lambda path: path.stem)
+def test_no_shipped_config_does(path: Path) -> None:
+    schedule = load_config(path).rl.reward.schedule()
+    own = [weights for weights in (schedule.start, schedule.end) if weights is not None]
+    checked = {tuple(preset.weights.items()) for preset in PRESETS.values()} if schedule.keep_order else set()
+    for weights in own:
+        if tuple(weights.items()) not in checked:
+            assert attacked(Rubric(weights, schedule.keep_order), TINY).holds
+
+
+@pytest.mark.parametrize(
+    ("weights", "floor"),
+    [
+        ({"format": 1.0}, 1.0),
+        ({"win": 1.0, "rule_break": 3.0}, 3.0),
+        ({"win": 0.5, "greens": 1.0, "variety": 1.0, "speed": -5.0}, None),
+    ],
+    ids=str,
+)
+def test_a_reward_that_can_be_had_is_found_out(weights: dict[str, float], floor: float | None) -> None:
+    found = attacked(Rubric(weights, keep_order=False), TINY)
+    assert not found.holds
+    assert floor is None or found.floor == pytest.approx(floor)
+    assert attacked(Rubric(weights), TINY).holds
+
+
+def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
+    rubric = replace(PRESETS["notebook"], keep_order=False)
+    idle = attacked(rubric, Effort(num_secrets=1, steps=0))
+    found = attacked(rubric, Effort(num_secrets=1, steps=30))
+    assert found.floor > idle.floor
+
+
+def test_the_same_search_finds_the_same() -> None:
+    first = attacked(PRESETS["notebook"], TINY)
+    assert first == attacked(PRESETS["notebook"], TINY)
+    assert first != attacked(PRESETS["notebook"], replace(TINY, seed=1))
+
+
+def test_a_game_won_without_a_guess_of_the_secret_is_a_hole() -> None:
+    # In a grammar of brackets the wording `[secret]` is a guess, which stands for a parser that takes prose for one.
+    found = attacked(PRESETS["sparse"], TINY, Prompter(style=Style.TEXTARENA))
+    assert found.false_wins > 0
+    assert not found.holds
+
+
+def test_only_rewards_that_ask_the_solver_are_searched_on_a_thinned_list() -> None:
+    words = load_words()
+    assert words_for(PRESETS["notebook"], words, 100) is words
+    few = words_for(PRESETS["solver"], words, 100)
+    assert len(few.answers) <= 100
+    assert set(few.answers) < set(words.answers)
+    assert set(few.guesses) < set(words.guesses)
+    assert len(few.guesses) / len(few.answers) == pytest.approx(len(words.guesses) / len(words.answers), rel=0.05)
+    assert words_for(PRESETS["solver"], words, len(words.answers)) is words
+
+
+@pytest.mark.parametrize("thinking", Thinking)
+def test_no_wording_is_a_guess_of_the_secret(thinking: Thinking) -> None:
+    prompter = Prompter(thinking=thinking)
+    for reply in REPLIES:
+        for secret in (*ANSWERS, "fuzzy", "vivid"):
+            parsed = prompter.parse(worded(reply, "slate", secret))
+            assert not isinstance(parsed, Guess) or parsed.word != secret, reply
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_no_way_to_choose_names_the_secret(choice: str) -> None:
+    for secret in ANSWERS:
+        env = WordleEnv(secret, WORDS, FIELD.prompter)
+        while env.stop_reason is None:
+            word = CHOICES[choice](View(FIELD, secret, env, random.Random(0)))
+            assert word in WORDS
+            assert word != secret
+            env.step(FIELD.prompter.reply(word))
+
+
+@pytest.mark.parametrize("dictionary", Dictionary)
+def test_no_adversary_wins_under_any_dictionary(dictionary: Dictionary) -> None:
+    field = Field(SOLVER, Prompter(rules=Rules(dictionary=dictionary)))
+    for move in (Move(reply, choice) for reply in REPLIES for choice in CHOICES):
+        transcript = play(Policy((move,)), "crane", field)
+        assert transcript.stop_reason is StopReason.OUT_OF_TURNS, move
+        assert transcript.turns_used == SIX_TURNS.max_turns
+        assert len(transcript.turns) <= field.prompter.rules.max_replies
+
+
+def test_a_policy_plays_the_same_game_again_and_its_last_move_to_the_end() -> None:
+    policy = Policy((Move("plain", "any word"), Move("thinking", "fits the marks"), Move("nothing", "one word")))
+    first = play(policy, "crane", FIELD)
+    assert first == play(policy, "crane", FIELD)
+    assert [played.reply == "" for played in first.turns] == [False, False, True, True, True, True]
+
+
+def test_a_policy_that_stops_is_cut_off_and_one_may_name_its_words() -> None:
+    cut = play(Policy((Move("plain", "crate"), Move("plain", "trace")), stops=True), "crane", FIELD)
+    assert cut.stop_reason is StopReason.TOKEN_BUDGET
+    assert [played.turn.guess for played in cut.turns] == ["crate", "trace"]
+
+
+def test_a_policy_reads_as_runs_of_moves() -> None:
+    repeated = Policy((Move("plain", "one word"),) * 2 + (Move("nothing", "crate"),), stops=True)
+    assert str(repeated) == "2 x one word (plain), then 1 x crate (nothing), then out of tokens"

@@ -1,0 +1,83 @@
+"""Trainings by rounds in miniature: who plays, what a round trained on, and log-probabilities without any trainer."""
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import contextmanager
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from scripted import Script, scripted
+
+from wordle_rl.data.dataset import Example
+from wordle_rl.train.groups import OpenPolicy
+from wordle_rl.train.learner import TorchLearner
+
+
+def learner_of(model, codec) -> TorchLearner:
+    """What trains this model in float32."""
+    return TorchLearner(model, codec, precision="fp32")
+
+
+def playing(script: Script, codec) -> OpenPolicy:
+    """Opens a policy that replies by the script."""
+
+    @contextmanager
+    def open_policy(sampling, seed):
+        yield scripted(script)(None, codec, sampling, seed), None
+
+    return open_policy
+
+
+def fitted(monkeypatch: pytest.MonkeyPatch) -> list[list[list[Example]]]:
+    """Have rounds collect what they would train on: for each round its items, such as pairs."""
+    rounds: list[list[list[Example]]] = []
+
+    def collect(_loop, items, *_args, **_options) -> bool:
+        rounds.append([list(item) for item in items])
+        return True
+
+    monkeypatch.setattr("wordle_rl.train.rounds.fit", collect)
+    return rounds
+
+
+class StopAtNote:
+    """Presses Ctrl-C, once, when the note of the progress begins with a text."""
+
+    def __init__(self, start: str) -> None:
+        self.start, self.pressed = start, False
+
+    def __call__(self, _done: int, _total: int, note: str) -> None:
+        if note.startswith(self.start) and not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def same_bits(a: dict, b: dict) -> bool:
+    """True if all weights are equal to the last bit."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def token_logprobs(model, prompt_ids: Sequence[int], reply_ids: Sequence[int]):
+    """Log-probability of each token of a reply, with gradient, from one forward pass over one unpadded row."""
+    ids = torch.tensor([[*prompt_ids, *reply_ids]])
+    scores = model(input_ids=ids).logits[0, len(prompt_ids) - 1 : -1].float().log_softmax(-1)
+    return scores.gather(1, ids[0, len(prompt_ids) :, None])[:, 0]
+
+
+def cross_entropy_of(model, examples: Sequence[Example]):
+    """Mean cross-entropy over the trained tokens, one row at a time."""
+    losses = []
+    for example in examples:
+        ids = list(example.token_ids)
+        scores = token_logprobs(model, ids[:1], ids[1:])
+        losses += [-score for score, m in zip(scores, example.loss_mask[1:], strict=True) if m]
+    return torch.stack(losses).mean()
+
+
+def gradient_norm(model, loss) -> float:
+    """Norm of the gradient of a loss, which the model then does not keep."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+    return float(torch.stack([gradient.norm() for gradient in gradients if gradient is not None]).norm())

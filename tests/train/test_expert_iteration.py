@@ -1,0 +1,173 @@
+"""Laws of expert iteration: the best games are kept as they were sampled, and learning makes them likelier."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from contexts import context_for
+from expert_iteration_settings import SETTINGS
+from round_training import StopAtNote, fitted, learner_of, playing, same_bits, token_logprobs
+from scripted import say, scripted
+from training_fixtures import compact, make_run, rows, small_model, weights_of
+
+from wordle_rl.chat.codec import mask_picture
+from wordle_rl.prompt import Shape
+from wordle_rl.report.html.stage_curves import curves_section
+from wordle_rl.reward import PRESETS
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.solver import Solver
+from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
+from wordle_rl.train.games import GameSetup, Scored
+
+
+class Group:
+    """Five games for one secret: won in three, in two, in two with a broken rule, in two as before, lost."""
+
+    def __init__(self, words) -> None:
+        self.secret, self.first, self.second, self.third = words.answers[:4]
+        opening = [self.first, self.first, "zzzzz", self.first, self.first]
+        self.lines = [[word, self.secret, self.secret] for word in opening]
+        self.lines[0][1] = self.second
+        self.lines[4][1:] = [self.second, self.third]
+
+    def __call__(self, game_id: int, turns: tuple) -> str:
+        return say(self.lines[game_id % 5][len(turns)])
+
+    def games(self, words, codec, shape=Shape.TRANSCRIPT, script=None) -> list[Scored]:
+        sampler = scripted(script or self)(None, codec)
+        starts = [InitialState(self.secret)] * 5
+        played = play(starts, words, compact(shape, max_turns=3), sampler)
+        return [
+            Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played
+        ]
+
+
+@pytest.fixture(scope="session")
+def group(sixty) -> Group:
+    return Group(sixty)
+
+
+def test_the_won_games_with_the_fewest_guesses_are_kept_each_once(group, sixty, codec) -> None:
+    games = group.games(sixty, codec)
+    assert [game.trajectory.transcript.won for game in games] == [True, True, True, True, False]
+    assert games[2].reward.total < games[1].reward.total
+    for count, kept in ((1, [1]), (2, [1, 2]), (3, [1, 2, 0]), (9, [1, 2, 0])):
+        assert [games.index(game) for game in best_games(games, count)] == kept
+    assert best_games(games[4:], 3) == []
+
+
+def test_a_game_is_learnt_as_sampled_but_for_the_reply_that_broke_a_rule(group, sixty, codec) -> None:
+    games = group.games(sixty, codec)
+    secret = group.secret
+    [clean], [broken] = list(examples_of(games[1])), list(examples_of(games[2]))
+    [segment] = games[1].trajectory.segments
+    assert clean.token_ids == [*segment.prompt_ids, *segment.token_ids]
+    assert clean.loss_mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]
+    assert mask_picture(codec, clean.token_ids, clean.loss_mask).count("⟦") == 2
+    picture = mask_picture(codec, broken.token_ids, broken.loss_mask)
+    assert picture.count("⟦") == 1
+    assert f"⟦<guess>{secret}</guess>" in picture
+    assert "⟦<guess>zzzzz" not in picture
+    assert "zzzzz" in picture
+
+
+def test_in_state_shape_a_turn_is_an_example_and_a_bad_one_is_none(group, sixty, codec) -> None:
+    games = group.games(sixty, codec, Shape.STATE)
+    assert [len(list(examples_of(game))) for game in games[:3]] == [3, 2, 1]
+
+
+def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
+    cut = group.games(sixty, codec, script=lambda game_id, turns: group(game_id, turns) if turns else None)
+    [example] = list(examples_of(cut[1]))
+    assert cut[1].trajectory.transcript.won
+    assert mask_picture(codec, example.token_ids, example.loss_mask).count("⟦") == 1
+
+
+def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, *, says, progress=None):
+    """Train on games in which the policy says what `says` has it say."""
+    setup = GameSetup(
+        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), words.answers[:1]
+    )
+    run = make_run(directory, words)
+    learner, player = learner_of(model, codec), playing(says, codec)
+    train_expert_iteration(learner, setup, settings, run, progress=progress, open_policy=player)
+    return model
+
+
+def logprob(model, examples) -> float:
+    """Log-probability of the trained tokens."""
+    with torch.no_grad():
+        scores = [token_logprobs(model, e.token_ids[:1], e.token_ids[1:]) for e in examples]
+    return float(sum(s @ torch.tensor(e.loss_mask[1:], dtype=s.dtype) for s, e in zip(scores, examples, strict=True)))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, codec, tokenizer, tmp_path) -> None:
+    kept = [*examples_of(group.games(sixty, codec, shape)[1])]
+    before = logprob(small_model(tokenizer), kept)
+    after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, shape=shape, says=group), kept)
+    assert after > before + 0.1
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["stage"], row["step"], row["kept_games"], row["win_rate"]) == ("expert_iteration", 1, 1.0, 0.8)
+    assert row["own_examples"] == row["all_examples"] == (2.0 if shape is Shape.STATE else 1.0)
+    assert row["loss"] > 0
+    assert rows(tmp_path / "secrets.jsonl")[0]["secrets"] == [group.secret]
+
+
+def test_teacher_games_make_up_their_share_and_others_come_each_round(
+    group, sixty, codec, tokenizer, plain_traces, tmp_path, monkeypatch
+) -> None:
+    rounds = fitted(monkeypatch)
+    write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
+    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_fraction": 0.5})
+    train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=group)
+    seen = [[example for [example] in items] for items in rounds]
+    assert [len(examples) for examples in seen] == [6, 6]
+    assert seen[0][:3] == seen[1][:3]
+    taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
+    assert len(set(taught)) > 3
+    assert [row["all_examples"] for row in rows(tmp_path / "metrics.jsonl")] == [6.0, 6.0]
+
+
+def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, tokenizer, tmp_path) -> None:
+    model, calls = small_model(tokenizer), []
+
+    def poison(gradient):
+        calls.append(1)
+        return gradient if len(calls) == 2 else torch.full_like(gradient, float("nan"))
+
+    model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
+    train(model, codec, sixty, tmp_path, SETTINGS.model_copy(update={"epochs": 4}), says=group)
+    assert len(calls) == 4
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert row["skipped_steps"] == 3
+    assert "<b>3 skipped</b>" in curves_section("expert_iteration", [row])
+
+
+def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:
+    settings = SETTINGS.model_copy(update={"replay_fraction": 0.5})
+    with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
+        train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=None)
+    assert not (tmp_path / "secrets.jsonl").exists()
+
+
+@pytest.mark.parametrize("moment", ["round 2: step 1", "win_rate"])
+def test_interrupted_and_resumed_equals_uninterrupted(moment, group, sixty, codec, tokenizer, tmp_path) -> None:
+    """Between two steps of a round, and between two rounds, to the same bits."""
+    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3})
+    whole = train(small_model(tokenizer), codec, sixty, tmp_path / "whole", settings, says=group)
+    stopping = StopAtNote(moment)
+    with pytest.raises(KeyboardInterrupt):
+        train(small_model(tokenizer), codec, sixty, tmp_path / "broken", settings, says=group, progress=stopping)
+    assert not (tmp_path / "broken" / "expert_iteration" / "model.safetensors").exists()
+
+    # every weight must come from a checkpoint, that of the round or that inside it
+    resumed = small_model(tokenizer)
+    with torch.no_grad():
+        for parameter in resumed.parameters():
+            parameter.add_(1.0)
+    train(resumed, codec, sixty, tmp_path / "broken", settings, says=group)
+    assert same_bits(weights_of(whole), weights_of(resumed))
+    assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
+    assert len(rows(tmp_path / "broken" / "secrets.jsonl")) == 2

@@ -1,0 +1,337 @@
+"""The losses: hand arithmetic for every function, and for every loss the sign of what one step does."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, tensor
+from training_fixtures import small_model
+
+from wordle_rl.data.dataset import Example
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.loss import (
+    CrossEntropy,
+    Loss,
+    PolicyLoss,
+    PreferenceLoss,
+    Totals,
+    cross_entropy,
+    kl_estimate,
+    mismatch_figures,
+    policy_loss,
+    preference_loss,
+    row_means,
+    row_sums,
+    truncated_importance,
+)
+
+ONE = tensor([1.0])
+
+
+def logs(*probabilities: float) -> Tensor:
+    return tensor(probabilities).log()
+
+
+def of_token(ratio: float, advantage: float, **options) -> tuple[float, float]:
+    """Loss of one token that is now `ratio` times as likely, and its derivative by the log-probability."""
+    logprobs = logs(0.1 * ratio).requires_grad_()
+    loss, _ = policy_loss(logprobs, logs(0.1), tensor([advantage]), ONE, **options)
+    loss.backward()
+    return float(loss.detach()), float(logprobs.grad)
+
+
+# --- functions ---
+
+
+def test_cross_entropy_by_hand() -> None:
+    assert float(cross_entropy(logs(0.5, 0.25), tensor([1.0, 0.5]))) == pytest.approx(2 * math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "gradient"),
+    [
+        (1.0, 2.0, -2.0, -2.0),
+        (1.1, 2.0, -2.2, -2.2),
+        (1.5, 2.0, -2.56, 0.0),  # has gained enough
+        (1.5, -2.0, 3.0, 3.0),  # became likelier though it was bad: nothing holds back the way down
+        (0.5, -2.0, 1.6, 0.0),  # has lost enough
+        (0.5, 2.0, -1.0, -1.0),  # became rarer though it was good: nothing holds back the way up
+    ],
+)
+def test_the_clip_takes_away_what_could_still_be_gained_on_both_sides(ratio, advantage, loss, gradient) -> None:
+    assert of_token(ratio, advantage, epsilon=0.2, epsilon_high=0.28) == pytest.approx((loss, gradient), abs=1e-5)
+
+
+def test_clipped_tokens_are_counted_on_their_side() -> None:
+    ratios, advantages = tensor([1.5, 1.5, 0.5, 0.5, 0.5, 1.0]), tensor([1.0, -1.0, -1.0, -1.0, 1.0, 1.0])
+    _, figures = policy_loss(ratios.log(), torch.zeros(6), advantages, torch.ones(6))
+    assert (int(figures["clip_ratio/high_mean"]), int(figures["clip_ratio/low_mean"])) == (1, 2)
+
+
+def test_a_ratio_of_a_row_is_the_geometric_mean_of_its_tokens() -> None:
+    """GSPO. Each token's gradient is that of the row's mean log-ratio."""
+    logprobs, old, rows = logs(0.2, 0.4, 0.3), logs(0.1, 0.1, 0.3), tensor([0, 0, 1])
+    logprobs.requires_grad_()
+    ratio = math.sqrt(2 * 4)
+    weights, advantages = tensor([0.25, 0.25, 0.5]), tensor([-1.0, -1.0, 3.0])
+    loss, _ = policy_loss(logprobs, old, advantages, weights, rows=rows)
+    assert float(loss.detach()) == pytest.approx(0.5 * ratio - 0.5 * 3)
+    loss.backward()
+    assert logprobs.grad.tolist() == pytest.approx([0.25 * ratio, 0.25 * ratio, -1.5])
+    by_token, _ = policy_loss(logprobs, old, advantages, weights)
+    assert float(by_token.detach()) == pytest.approx(0.25 * 2 + 0.25 * 4 - 0.5 * 3)
+
+
+def test_a_kl_estimate_by_hand_and_its_mean_is_the_divergence() -> None:
+    assert float(kl_estimate(tensor(math.log(2.0)))) == pytest.approx(2 - 1 - math.log(2))
+    p, q = tensor([0.5, 0.3, 0.2]), tensor([0.2, 0.2, 0.6])
+    estimates = kl_estimate(q.log() - p.log())
+    assert (estimates >= 0).all()
+    assert float((p * estimates).sum()) == pytest.approx(float((p * (p / q).log()).sum()))
+
+
+def test_the_gradient_of_the_penalty_is_that_of_the_divergence_from_policy_to_reference() -> None:
+    """Of one softmax over five tokens: the mean over all tokens, drawn as the policy draws them."""
+    generator = torch.Generator().manual_seed(0)
+    logits, reference = torch.randn(2, 5, generator=generator)
+    logits.requires_grad_()
+    policy, beta = logits.log_softmax(-1), 0.3
+    reference = reference.log_softmax(-1)
+    expected = torch.autograd.grad(beta * (policy.exp() * (policy - reference)).sum(), logits, retain_graph=True)[0]
+    drawn = policy.detach()
+    loss, figures = policy_loss(
+        policy, drawn, torch.zeros(5), drawn.exp(), reference_logprobs=reference, beta=beta
+    )  # tokens weigh what they are drawn with
+    found = torch.autograd.grad(loss, logits)[0]
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert float(expected.abs().max()) > 0.01
+    assert float(loss.detach()) == pytest.approx(beta * float((drawn.exp() * (drawn - reference)).sum()), rel=1e-5)
+    assert float(figures["kl"]) > 0
+
+
+def test_importance_ratios_are_cut_and_have_no_gradient() -> None:
+    policy = logs(0.2, 0.9, 0.1).requires_grad_()
+    found = truncated_importance(policy, logs(0.4, 0.3, 0.1), cap=2.0)
+    assert found.tolist() == pytest.approx([0.5, 2.0, 1.0])
+    assert not found.requires_grad
+
+
+def test_the_mismatch_of_a_sampler_by_hand() -> None:
+    figures = mismatch_figures(logs(0.2, 0.3), logs(0.4, 0.1))
+    assert float(figures["importance_ratio/mean"]) == pytest.approx(0.5 + 3)
+    assert float(figures["importance_ratio/max"]) == pytest.approx(3)
+    assert float(figures["sampler_kl"]) == pytest.approx((0.5 - 1 + math.log(2)) + (3 - 1 - math.log(3)), rel=1e-5)
+    assert all(float(value) == 0 for value in mismatch_figures(logs(), logs()).values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("sigmoid", [math.log(1 + math.exp(-0.5 * 3)), math.log(1 + math.exp(0.5))]),
+        ("hinge", [0.0, 1.5]),
+        ("ipo", [(3 - 1) ** 2, (-1 - 1) ** 2]),
+    ],
+)
+def test_preferences_by_hand(kind, expected) -> None:
+    """Two pairs with margins 3 and -1, at beta = 0.5."""
+    log_ratios = tensor([[2.0, -1.0], [0.0, 1.0]])
+    assert preference_loss(log_ratios, beta=0.5, kind=kind).tolist() == pytest.approx(expected)
+
+
+def test_sums_and_means_of_rows() -> None:
+    values, rows = tensor([1.0, 2.0, 4.0]), tensor([0, 0, 2])
+    assert row_sums(values, rows).tolist() == [3, 0, 4]
+    assert row_means(values, rows, 4).tolist() == [1.5, 0, 4, 0]
+    assert row_sums(values[:0], rows[:0]).tolist() == []
+
+
+# --- losses ---
+
+ROWS = [5, 1, 3, 0]
+"""Trained tokens of the rows of a step."""
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (CrossEntropy(), [1 / 9] * 4),
+        (PolicyLoss("dapo"), [1 / 9] * 4),
+        (PolicyLoss("grpo"), [1 / 20, 1 / 4, 1 / 12, 0.0]),
+        (PolicyLoss("dr_grpo", longest=10), [1 / 40] * 4),
+        (PreferenceLoss(), [1 / 2] * 4),
+    ],
+)
+def test_weights_of_tokens_do_not_depend_on_how_a_step_is_cut(loss: Loss, expected) -> None:
+    totals = Totals(num_tokens=sum(ROWS), num_rows=len(ROWS))
+    assert loss.token_weights(ROWS, totals) == pytest.approx(expected)
+    parts = [loss.token_weights(ROWS[first : first + 2], totals) for first in (0, 2)]
+    assert [weight for part in parts for weight in part] == loss.token_weights(ROWS, totals)
+
+
+def test_what_each_aggregation_makes_of_games_of_different_length() -> None:
+    """The sum of all tokens' shares: 1 where it is a mean; with a constant divisor less than 1."""
+    totals, shares = Totals(9, 4), {}
+    for name in ("dapo", "grpo", "dr_grpo"):
+        weights = PolicyLoss(name, longest=10).token_weights(ROWS, totals)
+        shares[name] = [weight * count for weight, count in zip(weights, ROWS, strict=True)]
+    assert shares["dapo"] == pytest.approx([5 / 9, 1 / 9, 3 / 9, 0])
+    assert shares["grpo"] == pytest.approx([1 / 4, 1 / 4, 1 / 4, 0])
+    assert shares["dr_grpo"] == pytest.approx([5 / 40, 1 / 40, 3 / 40, 0])
+
+
+PROMPT = [40, 41, 42]
+
+
+def row(reply: list[int], advantage: float | None = None, soft=()) -> Example:
+    columns = {}
+    if advantage is not None:
+        values = [0.0] * len(PROMPT) + [advantage] * len(reply)
+        columns = {"advantages": values, "sampler_logprobs": [-3.0 if value else 0.0 for value in values]}
+    return Example([*PROMPT, *reply], [0] * len(PROMPT) + [1] * len(reply), soft_targets=soft, **columns)
+
+
+def laid_out(loss: Loss, rows: list[Example]) -> Batch:
+    counts = [sum(example.loss_mask) for example in rows]
+    return Batch.of(rows, loss.token_weights(counts, Totals(sum(counts), len(rows))), 0)
+
+
+def logprobs_of_rows(model, rows: list[Example]) -> list[float]:
+    """Log-probability of each row's reply, one row at a time."""
+    found = []
+    with torch.no_grad():
+        for example in rows:
+            scores = model(input_ids=tensor([example.token_ids])).logits[0, :-1].log_softmax(-1)
+            found.append(sum(float(scores[i - 1, example.token_ids[i]]) for i in range(3, len(example.token_ids))))
+    return found
+
+
+def after_a_step(model, loss: Loss, rows: list[Example], reference: Tensor | None = None, rate: float = 0.05) -> None:
+    """One small step down the gradient."""
+    scorer, batch = Scorer(model), laid_out(loss, rows)
+    scores = Scores(*scorer(batch, loss.needs_entropy))
+    if loss.needs_reference:
+        batch.reference_logprobs = scores.logprobs.detach() if reference is None else reference
+    value, _ = loss(scores, batch)
+    model.zero_grad()
+    value.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= rate * weight.grad
+
+
+BETTER, WORSE = [7, 8, 9], [17, 18]
+SIGNS: dict[str, Loss] = {
+    "dapo": PolicyLoss("dapo"),
+    "grpo": PolicyLoss("grpo"),
+    "dr_grpo": PolicyLoss("dr_grpo", longest=3),
+    "gspo": PolicyLoss("grpo", by_sequence=True),
+    "with a penalty": PolicyLoss("dapo", beta=0.1),
+    "truncated importance": PolicyLoss("dapo", importance_cap=2.0),
+    "dpo": PreferenceLoss(),
+    "hinge": PreferenceLoss(kind="hinge"),
+    "ipo": PreferenceLoss(kind="ipo"),
+    "dpo with likelihood": PreferenceLoss(sft_weight=1.0),
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_a_step_makes_the_better_reply_likelier_and_the_worse_one_rarer(name, tokenizer) -> None:
+    model, rows = small_model(tokenizer), [row(BETTER, 1.0), row(WORSE, -1.0)]
+    before = logprobs_of_rows(model, rows)
+    after_a_step(model, SIGNS[name], rows)
+    after = logprobs_of_rows(model, rows)
+    assert after[0] > before[0]
+    assert after[1] < before[1]
+
+
+def test_a_step_makes_labels_likelier(tokenizer) -> None:
+    model, rows = small_model(tokenizer), [row(BETTER), row(WORSE)]
+    before = logprobs_of_rows(model, rows)
+    after_a_step(model, CrossEntropy(), rows)
+    assert all(a > b for a, b in zip(logprobs_of_rows(model, rows), before, strict=True))
+
+
+def test_a_step_towards_a_distribution_brings_the_policy_nearer_to_it(tokenizer) -> None:
+    model, target = small_model(tokenizer), [(7, 0.75), (17, 0.25)]
+
+    def distance() -> float:
+        with torch.no_grad():
+            scores = model(input_ids=tensor([PROMPT])).logits[0, -1].log_softmax(-1)
+        return -sum(p * float(scores[token]) for token, p in target)
+
+    before = distance()
+    after_a_step(model, CrossEntropy(), [row([7], soft=[target])])
+    assert distance() < before
+
+
+def test_a_step_of_the_penalty_alone_brings_the_policy_back_to_its_reference(tokenizer) -> None:
+    model, rows = small_model(tokenizer), [row(BETTER, 0.0)]
+    start = tensor(logprobs_of_rows(model, rows))
+    reference = Scorer(model)(laid_out(PolicyLoss(), rows))[0].detach()
+    after_a_step(model, CrossEntropy(), rows, rate=0.1)
+    gone = tensor(logprobs_of_rows(model, rows)) - start
+    after_a_step(model, PolicyLoss(beta=1.0), rows, reference, rate=0.02)
+    back = tensor(logprobs_of_rows(model, rows)) - start
+    assert float(gone) > 0.3
+    assert 0 < float(back) < float(gone)
+
+
+def test_the_likelihood_beside_a_preference_is_that_of_chosen_replies(tokenizer) -> None:
+    """Means over each chosen reply; of no rejected one."""
+    scorer, rows = Scorer(small_model(tokenizer)), [row(BETTER), row(WORSE), row([9]), row([19, 20])]
+    batch = laid_out(PreferenceLoss(), rows)
+    scores = Scores(*scorer(batch))
+    batch.reference_logprobs = scores.logprobs.detach()
+    plain, both = (float(PreferenceLoss(sft_weight=weight)(scores, batch)[0].detach()) for weight in (0.0, 0.5))
+    assert plain == pytest.approx(math.log(2), rel=1e-5)
+    means = [float(scores.logprobs[first:last].detach().mean()) for first, last in ((0, 3), (5, 6))]
+    assert both - plain == pytest.approx(-0.5 * sum(means) / 2, rel=1e-4)
+
+
+def test_games_that_were_just_played_have_the_plain_policy_gradient(tokenizer) -> None:
+    """Ratios are 1: the gradient is that of -advantage x log-probability."""
+    model, rows = small_model(tokenizer), [row(BETTER, 0.5), row(WORSE, -2.0)]
+    loss = PolicyLoss("dapo")
+    after = small_model(tokenizer)
+    after.load_state_dict(model.state_dict())
+    after_a_step(after, loss, rows)
+    batch = laid_out(loss, rows)
+    (-(batch.weights * batch.advantages * Scorer(model)(batch)[0]).sum()).backward()
+    for weight, moved in zip(model.parameters(), after.parameters(), strict=True):
+        assert torch.allclose(weight - 0.05 * weight.grad, moved, atol=1e-7)
+
+
+def test_an_importance_correction_scales_a_tokens_part(tokenizer) -> None:
+    """Tokens were drawn with exp(-3); what the policy gives them is more than twice that, or less."""
+    model, rows = small_model(tokenizer), [row(BETTER, 1.0)]
+    loss = PolicyLoss("dapo", importance_cap=2.0)
+    batch = laid_out(loss, rows)
+    scores = Scores(*Scorer(model)(batch))
+    ratio = (scores.logprobs.detach() + 3).exp().clamp(max=2.0)
+    assert float(loss(scores, batch)[0].detach()) == pytest.approx(-float((ratio / 3).sum()), rel=1e-5)
+
+
+# --- distributions as targets ---
+
+
+def test_a_distribution_that_is_certain_is_a_hard_label(tokenizer) -> None:
+    scorer, loss = Scorer(small_model(tokenizer)), CrossEntropy()
+    hard = laid_out(loss, [row(BETTER)])
+    soft = laid_out(loss, [row(BETTER, soft=[[(token, 1.0)] for token in BETTER])])
+    found = [loss(Scores(*scorer(batch)), batch)[0].detach() for batch in (hard, soft)]
+    assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-6)
+
+
+def test_a_distribution_is_learnt_by_its_cross_entropy(tokenizer) -> None:
+    """-sum_v q(v) log p(v), over distributions of different sizes, as a mean over tokens."""
+    model, loss = small_model(tokenizer), CrossEntropy()
+    targets = [[(7, 0.5), (11, 0.3), (12, 0.2)], [(8, 1.0)], [(9, 0.6), (50, 0.4)]]
+    batch = laid_out(loss, [row(BETTER, soft=targets)])
+    found = float(loss(Scores(*Scorer(model)(batch)), batch)[0].detach())
+    with torch.no_grad():
+        scores = model(input_ids=tensor([[*PROMPT, *BETTER]])).logits[0, :-1].log_softmax(-1)
+    expected = -sum(q * float(scores[2 + place, v]) for place, pairs in enumerate(targets) for v, q in pairs) / 3
+    assert found == pytest.approx(expected, rel=1e-5)

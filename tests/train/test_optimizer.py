@@ -1,0 +1,160 @@
+"""Laws of optimizers: which weights each part moves, what survives a restore, how rates run."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+from training_fixtures import fast, small_model, weights_of
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from wordle_rl.config import OptimizerSettings
+from wordle_rl.train.optimizer import MuonWithAdamW, make_optimizer, rate_factor, set_rate, wants_bf16
+
+
+def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        ids = torch.randint(10, 100, (4, 12), generator=generator)
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+
+
+def test_precision_that_is_asked_for_is_kept() -> None:
+    assert wants_bf16("bf16")
+    assert not wants_bf16("fp32")
+    assert isinstance(wants_bf16("auto"), bool)
+
+
+def test_muon_takes_the_matrices_inside_the_layers_and_adamw_the_rest(tokenizer) -> None:
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, fast("muon"))
+    assert isinstance(optimizer, MuonWithAdamW)
+    by_id = {id(parameter): name for name, parameter in model.named_parameters()}
+    muon, adamw = ({by_id[id(p)] for p in group["params"]} for group in optimizer.param_groups)
+    assert muon
+    assert all("proj" in name for name in muon)
+    assert not any("proj" in name for name in adamw)
+    assert muon | adamw == set(by_id.values())
+    assert [group["lr"] for group in optimizer.param_groups] == [0.02, 3e-3]
+
+
+def test_muon_knows_embeddings_by_what_they_are_and_takes_adapters_alone() -> None:
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=8, n_layer=1, n_head=1))
+    muon, _ = (group["params"] for group in make_optimizer(model, fast("muon")).param_groups)
+    of_words = {id(model.transformer.wte.weight), id(model.transformer.wpe.weight)}
+    assert muon
+    assert of_words.isdisjoint(map(id, muon))
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
+    optimizer = make_optimizer(adapted, fast("muon"))
+    [adapters] = optimizer.param_groups
+    assert len(adapters["params"]) == 2
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_a_head_of_its_own_is_no_matrix_inside_the_layers() -> None:
+    size = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=1, tie_word_embeddings=False))
+    muon, adamw = (set(map(id, group["params"])) for group in make_optimizer(model, fast("muon")).param_groups)
+    assert len(muon) == 7, "four of attention, three of the rest of the layer"
+    assert {id(model.lm_head.weight), id(model.model.embed_tokens.weight)} <= adamw
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_every_weight_moves(name: str, tokenizer) -> None:
+    model = small_model(tokenizer)
+    before = weights_of(model)
+    train_a_little(model, make_optimizer(model, fast(name)), 2)
+    still = [name for name, parameter in model.named_parameters() if torch.equal(before[name], parameter)]
+    assert not still
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_frozen_weights_are_left_alone(name: str, tokenizer) -> None:
+    model = small_model(tokenizer)
+    frozen = model.model.layers[0].mlp.up_proj.weight
+    frozen.requires_grad_(False)
+    before = frozen.clone()
+    train_a_little(model, make_optimizer(model, fast(name, weight_decay=0.1)), 2)
+    assert torch.equal(before, frozen)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_an_optimizer_restored_from_disk_goes_on_as_before(name: str, tokenizer, tmp_path: Path) -> None:
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, fast(name))
+    train_a_little(model, optimizer, 3)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state.pt")
+    train_a_little(model, optimizer, 2, seed=1)
+
+    again = small_model(tokenizer, seed=9)
+    restored = make_optimizer(again, fast(name))
+    state = torch.load(tmp_path / "state.pt")
+    again.load_state_dict(state["model"])
+    restored.load_state_dict(state["optimizer"])
+    train_a_little(again, restored, 2, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+    forgetful = small_model(tokenizer, seed=9)
+    forgetful.load_state_dict(state["model"])
+    train_a_little(forgetful, make_optimizer(forgetful, fast(name)), 2, seed=1)
+    assert not all(torch.equal(a, b) for a, b in zip(model.parameters(), forgetful.parameters(), strict=True))
+
+
+def test_the_schedule_moves_both_parts_of_muon_and_survives_a_restore(tokenizer) -> None:
+    settings = OptimizerSettings(name="muon", learning_rate=1e-3, warmup_fraction=0.0, schedule="linear")
+    model = small_model(tokenizer)
+    optimizer = make_optimizer(model, settings)
+    assert set_rate(optimizer, settings, 5, 10) == pytest.approx(0.01), "the first group is Muon's"
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.01, 5e-4])
+    restored = make_optimizer(model, settings)
+    restored.load_state_dict(optimizer.state_dict())
+    set_rate(restored, settings, 6, 10)
+    assert [group["lr"] for group in restored.param_groups] == pytest.approx([0.008, 4e-4]), "of the peak"
+
+
+def test_the_parts_of_a_schedule_together_are_the_schedule() -> None:
+    settings = OptimizerSettings(schedule="linear", warmup_steps=3, learning_rate=1.0)
+    rates = []
+    for part in range(4):  # each begins with an optimizer of its own
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        rates += [set_rate(optimizer, settings, step, 5, (part, 4)) for step in range(5)]
+    assert rates == pytest.approx([rate_factor(settings, step, 20) for step in range(20)])
+
+
+@given(
+    st.sampled_from(["constant", "linear", "cosine", "stable_decay"]),
+    st.floats(0, 0.9),
+    st.integers(1, 300),
+)
+def test_the_rate_stays_between_zero_and_its_peak_and_rises_then_never_rises_again(schedule, warmup, total) -> None:
+    settings = OptimizerSettings(schedule=schedule, warmup_fraction=warmup)
+    rates = [rate_factor(settings, step, total) for step in range(total)]
+    assert all(0.0 <= rate <= 1.0 for rate in rates)
+    assert rates[0] > 0
+    rising = round(warmup * total)
+    assert all(a < b for a, b in pairwise(rates[:rising]))
+    assert all(a >= b for a, b in pairwise(rates[rising:]))
+
+
+def test_the_rate_by_hand() -> None:
+    linear = OptimizerSettings(warmup_fraction=0.1, schedule="linear")
+    assert [rate_factor(linear, step, 20) for step in (0, 1, 2, 11)] == pytest.approx([0.5, 1.0, 1.0, 0.5])
+    cosine = OptimizerSettings(warmup_fraction=0.0, schedule="cosine")
+    assert [rate_factor(cosine, step, 4) for step in range(4)] == pytest.approx(
+        [1.0, 0.853553, 0.5, 0.146447], abs=1e-6
+    )
+    steps = OptimizerSettings(warmup_steps=4, warmup_fraction=0.5, schedule="constant")
+    assert [rate_factor(steps, step, 100) for step in (0, 1, 3, 4, 99)] == pytest.approx([0.25, 0.5, 1.0, 1.0, 1.0])
+    risen = OptimizerSettings(warmup_steps=2, schedule="cosine")
+    assert [rate_factor(risen, step, 6) for step in range(6)] == pytest.approx(
+        [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447], abs=1e-6
+    )
+    stable = OptimizerSettings(warmup_fraction=0.0, schedule="stable_decay")
+    assert [rate_factor(stable, step, 10) for step in (0, 4, 7, 10)] == pytest.approx([1.0, 1.0, 0.51, 0.02])

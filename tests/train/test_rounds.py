@@ -1,0 +1,372 @@
+"""Laws of training by rounds: what was played is stored, what was stopped goes on to the same bits."""
+
+import json
+import os
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from contexts import context_for
+from failing_games import REASON, fail
+from round_training import StopAtNote, learner_of, same_bits
+from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
+
+from wordle_rl.config import (
+    LARGEST_SEED,
+    ConfigError,
+    LoraSettings,
+    ModelSettings,
+    RLOptimizerSettings,
+    RoundTraining,
+    SamplingSettings,
+)
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.adapters import add_adapters
+from wordle_rl.models.loading import load_model
+from wordle_rl.reward import RewardBreakdown
+from wordle_rl.runs import RunError
+from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.learner import TorchLearner, Update
+from wordle_rl.train.rounds import Rounds, fit_round, rounds_done, row_of
+
+SETTINGS = RoundTraining(
+    rounds=3,
+    groups_per_round=3,
+    group_size=2,
+    sampling=SamplingSettings(max_completion_tokens=6),
+    optimizer=fast(),
+    precision="fp32",
+    sample_games=2,
+)
+
+
+class Counting:
+    """A method that learns nothing but to add one to every trained weight, and remembers what it was given."""
+
+    needs_reference = False
+
+    def __init__(self, model) -> None:
+        self.model = model
+        self.played, self.fitted, self.parts = [], [], []
+        self.updates = [step(3.0), step(1.0)]
+
+    def choose(self, played):
+        self.played.append(played)
+        return [{"token_ids": [played.number]}], {"chosen": 1.0}
+
+    def fit(self, loop, rows, seed, part) -> bool:
+        self.fitted.append((rows, loop.checkpoints.parent.name, seed))
+        self.parts.append(part)
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(1.0)
+        for number, update in enumerate(self.updates, start=1):
+            loop.after(number, len(self.updates), update, {"epoch": 1.0})
+        return True
+
+
+def step(loss: float, *, is_sound: bool = True) -> Update:
+    return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=is_sound, num_tokens=7)
+
+
+class Schedule:
+    """Pays by the length of what was said, and remembers the format compliance it was told."""
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+
+    def rubric(self, format_compliance: float | None = None):
+        self.asked.append(format_compliance)
+        return self
+
+    def score(self, transcript, _solver) -> RewardBreakdown:
+        paid = tuple((len(turn.reply) % 5) / 4 for turn in transcript.own_turns)
+        return RewardBreakdown({"said": paid}, {"said": 1.0}, paid, sum(paid))
+
+
+class Training:
+    """One training by rounds with the method above."""
+
+    def __init__(
+        self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None, **options
+    ) -> None:
+        self.model = model or small_model(tokenizer)
+        setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), words.answers)
+        run = make_run(directory, words)
+        self.learner = TorchLearner(self.model, codec, precision=settings.precision)
+        self.rounds = Rounds("practice", self.learner, setup, settings, run, progress=progress, **options)
+        self.rounds._schedule = self.schedule = Schedule()
+        self.method = Counting(self.model)
+
+    def __call__(self) -> Path:
+        return self.rounds.train(self.method)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_largest_seed_has_rounds_of_seeds_that_can_be_taken(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training.rounds.seed = LARGEST_SEED
+    training()
+    assert [seed for _, _, seed in training.method.fitted] == [0, 1, 2]
+
+
+def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:
+    told = []
+    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda *a: told.append(a))
+    directory = training()
+    assert directory == tmp_path / "practice"
+    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
+    assert same_bits(weights_of(training.model), weights_of(saved))
+    assert not (directory / "checkpoints").exists()
+    found = rows(tmp_path / "metrics.jsonl")
+    assert [(row["stage"], row["step"]) for row in found] == [("practice", 1), ("practice", 2), ("practice", 3)]
+    for row in found:
+        assert {"win_rate", "reward", "reward/said", "format_compliance"} <= set(row)
+        assert {"seconds/play", "seconds/training"} <= set(row)
+        assert (row["loss"], row["chosen"]) == (2.0, 1.0)
+        assert "epoch" not in row
+    assert [row["step"] for row in rows(tmp_path / "secrets.jsonl")] == [0, 1, 2]
+    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == [0, 0, 1, 1, 2, 2]
+    assert [total for _, total, _ in told] == [18] * len(told)
+    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+    assert told[-1][0] == 18
+
+
+def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
+    tokenizer, codec, sixty, tmp_path
+) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training()
+    secrets = [row["secrets"] for row in rows(tmp_path / "secrets.jsonl")]
+    for played, drawn in zip(training.method.played, secrets, strict=True):
+        assert [len(group) for group in played.groups] == [2, 2, 2]
+        assert [{game.trajectory.transcript.secret for game in group} for group in played.groups] == [
+            {secret} for secret in drawn
+        ]
+        assert played.sampler.model is training.model
+    assert len({played.seed for played in training.method.played}) == 3
+    assert training.method.fitted == [
+        ([{"token_ids": [number]}], f"round-{number}-training", number) for number in (1, 2, 3)
+    ]
+    assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_a_schedule_counts_rounds_and_sees_the_best_compliance_so_far(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training()
+    compliance = [row["format_compliance"] for row in rows(tmp_path / "metrics.jsonl")]
+    assert training.schedule.asked == [None, compliance[0], max(compliance[:2])]
+
+
+def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(tokenizer, codec, sixty, tmp_path) -> None:
+    whole = Training(tokenizer, codec, sixty, tmp_path / "whole")
+    whole()
+
+    def stopping(done: int, _total: int, note: str) -> None:
+        if note.startswith("win_rate") and done == 12:
+            stop()
+
+    broken = Training(tokenizer, codec, sixty, tmp_path / "broken", progress=stopping)
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    checkpoints = tmp_path / "broken" / "practice" / "checkpoints"
+    assert [path.name for path in checkpoints.iterdir()] == ["round-2"]
+    record = json.loads((checkpoints / "round-2" / "wordle_rl_state.json").read_text())
+    assert record == {"rounds": 2, "best_compliance": broken.rounds.record.best_compliance, "cumulative_wins": 0}
+
+    # every weight must come from the checkpoint
+    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=small_model(tokenizer, seed=5))
+    resumed()
+    assert [played.number for played in resumed.method.played] == [3]
+    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
+    for name in ("secrets.jsonl", "games.jsonl"):
+        assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
+    assert resumed.schedule.asked == whole.schedule.asked[2:]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_adapters_go_on_without_a_second_look_at_their_base(tokenizer, codec, sixty, tmp_path) -> None:
+    def adapted(seed: int):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return add_adapters(small_model(tokenizer), LoraSettings(rank=2), "some/base")
+
+    whole = Training(tokenizer, codec, sixty, tmp_path / "whole", model=adapted(0))
+    whole()
+    broken = Training(
+        tokenizer, codec, sixty, tmp_path / "broken", model=adapted(0),
+        progress=lambda _done, _total, note: note.startswith("win_rate") and stop(),
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=adapted(5))
+    resumed()
+    assert [played.number for played in resumed.method.played] == [2, 3]
+    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
+    trained = [parameter.requires_grad for parameter in whole.model.parameters()]
+    assert [parameter.requires_grad for parameter in resumed.model.parameters()] == trained
+
+
+def test_of_a_round_means_are_written_and_of_skipped_steps_how_many(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path, SETTINGS.model_copy(update={"rounds": 1}))
+    bad = step(float("nan"), is_sound=False)
+    training.method.updates = [step(3.0), bad, step(1.0), bad, bad]
+    training()
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["loss"], row["skipped_steps"]) == (2.0, 3)
+
+
+def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+
+    def die(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    training.method.fit = die
+    with pytest.raises(RuntimeError, match="out of memory"):
+        training()
+    again = Training(tokenizer, codec, sixty, tmp_path)
+    again()
+    assert [played.number for played in again.method.played] == [2, 3]
+    assert again.method.fitted[0][0] == [{"token_ids": [1]}]
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+
+
+def test_ctrl_c_while_playing_stops_at_once_and_the_round_is_played_again(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda done, *_: done == 1 and stop())
+    with pytest.raises(KeyboardInterrupt):
+        training()
+    assert not training.method.played
+    assert not (tmp_path / "practice" / "checkpoints").exists()
+    again = Training(tokenizer, codec, sixty, tmp_path)
+    again()
+    assert [played.number for played in again.method.played] == [1, 2, 3]
+
+
+def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, tmp_path) -> None:
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training.method.choose = lambda played: ([], {"chosen": 0.0})
+    before = weights_of(training.model)
+    training()
+    assert not training.method.fitted
+    assert same_bits(before, weights_of(training.model))
+    assert ["loss" in row for row in rows(tmp_path / "metrics.jsonl")] == [False] * 3
+
+
+def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    heard = []
+
+    class Tracker:
+        def log(self, step, numbers) -> None:
+            heard.append((step, numbers["win_rate"], numbers["loss"]))
+
+    @contextmanager
+    def opened(_run, report_to, stage, *_args):
+        assert (report_to, stage) == (("tensorboard",), "practice")
+        yield [Tracker()]
+
+    monkeypatch.setattr("wordle_rl.train.rounds.opened_trackers", opened)
+    Training(tokenizer, codec, sixty, tmp_path, report_to=["tensorboard"])()
+    assert heard == [(row["step"], row["win_rate"], row["loss"]) for row in rows(tmp_path / "metrics.jsonl")]
+
+
+def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
+    with pytest.raises(ConfigError, match="max_completion_tokens"):
+        Training(tokenizer, codec, sixty, tmp_path, long)()
+    assert not (tmp_path / "secrets.jsonl").exists()
+    learner = learner_of(small_model(tokenizer), codec)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="practice"):
+        Rounds("practice", learner, None, SETTINGS, None)
+
+
+def test_rounds_done_are_those_with_a_record(tmp_path) -> None:
+    assert rounds_done(tmp_path) == 0
+    for number, finished in ((2, True), (10, True), (11, False)):
+        (tmp_path / f"round-{number}").mkdir()
+        if finished:
+            (tmp_path / f"round-{number}" / "wordle_rl_state.json").write_text("{}")
+    assert rounds_done(tmp_path) == 10
+
+
+def test_a_game_that_its_player_fails_in_is_no_sample(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    failed = fail(monkeypatch, lambda request: request.game_id in (0, 2, 3))
+    training = Training(tokenizer, codec, sixty, tmp_path)
+    training()
+    assert failed
+    for played in training.method.played:
+        assert [len(group) for group in played.groups] == [1, 0, 2]
+        assert all(game.trajectory.error is None for group in played.groups for game in group)
+    assert [row["failed_games"] for row in rows(tmp_path / "metrics.jsonl")] == [3.0, 3.0, 3.0]
+    assert [row["stop_reason"] for row in rows(tmp_path / "games.jsonl")].count("request_failed") == 0
+
+
+def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    fail(monkeypatch, lambda _: True)
+    with pytest.raises(RunError, match=f"no game of round 1 could be played: {REASON}"):
+        Training(tokenizer, codec, sixty, tmp_path)()
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+class Fitting(Counting):
+    """A method that trains on two rows, as the algorithms do."""
+
+    ROWS = (
+        Example([5, 6, 7], [0, 1, 1]),
+        Example([5, 8, 9, 10], [0, 0, 1, 1], soft_targets=[[(9, 1.0)], [(4, 0.5), (10, 0.5)]]),
+    )
+
+    def __init__(self, model, settings) -> None:
+        super().__init__(model)
+        self.settings = settings
+
+    def choose(self, played):
+        return [row_of(example) for example in self.ROWS], {}
+
+    def fit(self, loop, rows, seed, part) -> bool:
+        assert [Example(**row) for row in rows] == [Example(**row_of(example)) for example in self.ROWS]
+        return fit_round(loop, [[Example(**row)] for row in rows], self.settings, seed, part)
+
+
+def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    falling = RLOptimizerSettings(learning_rate=1e-3, warmup_fraction=0.0, schedule="linear")
+    settings = SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling})
+    training = Training(tokenizer, codec, sixty, tmp_path, settings)
+    rates, update = [], training.learner.update
+
+    def listen(*args):
+        done = update(*args)
+        rates.append(done.learning_rate)
+        return done
+
+    monkeypatch.setattr(training.learner, "update", listen)
+    training.rounds.train(Fitting(training.model, settings))
+    assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+
+
+def test_every_round_is_trained_in_the_precision_that_was_asked_for(tokenizer, codec, sixty, tmp_path) -> None:
+    """The weights of two rounds in bfloat16 are those of two processes with a round each, and not those of float32."""
+    trained = {}
+    for precision in ("bf16", "fp32"):
+        settings = SETTINGS.model_copy(update={"precision": precision, "rounds": 2})
+        directory = tmp_path / precision
+        training = Training(tokenizer, codec, sixty, directory, settings)
+        training.rounds.train(Fitting(training.model, settings))
+        first = Training(tokenizer, codec, sixty, directory / "apart", settings, StopAtNote("win_rate"))
+        with pytest.raises(KeyboardInterrupt):
+            first.rounds.train(Fitting(first.model, settings))
+        second = Training(tokenizer, codec, sixty, directory / "apart", settings, model=small_model(tokenizer, seed=5))
+        second.rounds.train(Fitting(second.model, settings))
+        assert same_bits(weights_of(training.model), weights_of(second.model))
+        trained[precision] = weights_of(training.model)
+    assert not same_bits(trained["bf16"], trained["fp32"])
