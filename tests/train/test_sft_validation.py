@@ -9,10 +9,10 @@ from rich.console import Console
 
 torch = pytest.importorskip("torch")
 
-from sft_training import SETTINGS, loss_of
-from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
+from sft_training import SETTINGS, fine_tune, loss_of, same_bits
+from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
-import wordle_rl.training.sft as sft_module
+import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.pipeline import Pipeline
@@ -21,7 +21,6 @@ from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.runs import write_jsonl
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.training.sft import train_sft
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +37,7 @@ def measured(directory) -> list[dict]:
 def forgetful(tokenizer):
     """A model with dropout, which draws from the random stream in every training step."""
     model = small_model(tokenizer)
-    model.model.layers[0].self_attn.attention_dropout = 0.3
+    model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.3
     return model
 
 
@@ -54,7 +53,7 @@ def test_training_is_the_same_to_the_last_bit_with_and_without(games, tokenizer,
         run = make_run(tmp_path / str(len(ends)), sixty)
         torch.manual_seed(1)
         settings = SETTINGS.model_copy(update={"validations_per_epoch": per_epoch})
-        train_sft(model, codec, learnt, settings, run, validation=validation)
+        fine_tune(model, codec, learnt, settings, run, validation=validation)
         assert len(measured(run.directory)) == 3 * per_epoch
         logged = [row for row in rows(run.directory / "metrics.jsonl") if "loss" in row]
         numbers = [(row["step"], row["loss"], row["grad_norm"], row["mean_token_accuracy"]) for row in logged]
@@ -62,22 +61,23 @@ def test_training_is_the_same_to_the_last_bit_with_and_without(games, tokenizer,
         ends.append((weights_of(model), numbers, streams, model.training))
     (weights, *others), once, thrice, (without_dropout, *_) = ends
     for found, *rest in (once, thrice):
-        assert all(torch.equal(weights[name], found[name]) for name in weights)
+        assert same_bits(weights, found)
         assert rest == others
-    assert not all(torch.equal(weights[name], without_dropout[name]) for name in weights)
+    assert not same_bits(weights, without_dropout)
 
 
-@pytest.mark.parametrize("way", ["direct", "theirs"])
+@pytest.mark.parametrize("way", ["over distinct tokens", "row by row, the head in pieces"])
 def test_the_loss_is_the_one_worked_out_by_hand(way, games, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    """Over batches of unequal size, directly and by TRL's head for large vocabularies."""
-    if way == "theirs":
-        monkeypatch.setattr(sft_module, "SMALL_VOCABULARY", 0)
+    """Over batches of unequal size."""
+    pieces = way != "over distinct tokens"
+    if pieces:
+        monkeypatch.setattr(logprobs_module, "PIECE_BYTES", 1)
     learnt, held_out = games
     model = small_model(tokenizer)
-    train_sft(model, codec, learnt, SETTINGS, make_run(tmp_path, sixty), validation=held_out)
-    model.forward = type(model).forward.__get__(model)
+    settings = SETTINGS.model_copy(update={"epochs": 1, "gradient_checkpointing": pieces})
+    fine_tune(model, codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
     last = measured(tmp_path)[-1]
-    assert last["validation_loss"] == pytest.approx(loss_of(model, held_out), rel=1e-4)
+    assert last["validation_loss"] == pytest.approx(loss_of(model, held_out), rel=1e-5)
     assert last["validation_mean_token_accuracy"] == pytest.approx(accuracy_of(model, held_out), abs=1e-6)
 
 
@@ -109,26 +109,44 @@ def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
     changes = {"validations_per_epoch": per_epoch, "epochs": epochs, "gradient_accumulation_steps": accumulation}
     learnt, held_out = games
     settings = SETTINGS.model_copy(update=changes)
-    train_sft(small_model(tokenizer), codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
+    fine_tune(small_model(tokenizer), codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
     assert [row["step"] for row in measured(tmp_path)] == steps
     assert all(set(row) >= {"stage", "seconds"} and row["stage"] == "sft" for row in measured(tmp_path))
     assert not [row for row in measured(tmp_path) if "loss" in row]
 
 
-@pytest.mark.parametrize("stop_at", [3, 4, 7])
-def test_a_resumed_training_takes_it_where_an_uninterrupted_one_does(
-    stop_at, games, tokenizer, codec, sixty, tmp_path
+@pytest.mark.parametrize("logged_first", [True, False])
+def test_a_kill_between_a_checkpoint_and_the_next_step_loses_no_validation(
+    logged_first, games, tokenizer, codec, sixty, tmp_path, monkeypatch
 ) -> None:
+    """It is taken before the checkpoint of its step; one that was cut off with it is taken again."""
     learnt, held_out = games
     whole, run = make_run(tmp_path / "whole", sixty), make_run(tmp_path / "broken", sixty)
-    train_sft(small_model(tokenizer), codec, learnt, SETTINGS, whole, validation=held_out)
-    with pytest.raises(KeyboardInterrupt):
-        train_sft(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, progress=StopAt(stop_at))
-    train_sft(small_model(tokenizer, seed=5), codec, learnt, SETTINGS, run, validation=held_out)
-    one, other = (measured(directory) for directory in (whole.directory, run.directory))
-    assert [row["step"] for row in one] == [row["step"] for row in other] == [4, 8, 12]
-    losses = [[row["validation_loss"] for row in found] for found in (one, other)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    settings = SETTINGS.model_copy(update={"epochs": 2, "save_steps": 4})
+    fine_tune(small_model(tokenizer), codec, learnt, settings, whole, validation=held_out)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    killed, append = make_run(run.directory, sixty), type(run).append
+    if logged_first:
+        killed.on_checkpoint = kill
+    else:
+        monkeypatch.setattr(
+            killed, "append", lambda n, row: kill() if "validation_loss" in row else append(run, n, row)
+        )
+    with pytest.raises(Killed):
+        fine_tune(small_model(tokenizer), codec, learnt, settings, killed, validation=held_out)
+    fine_tune(small_model(tokenizer), codec, learnt, settings, run, validation=held_out)
+    one, other = (
+        [(row["step"], row.get("loss"), row.get("validation_loss")) for row in rows(each.directory / "metrics.jsonl")]
+        for each in (whole, run)
+    )
+    assert one == other
+    assert len(measured(run.directory)) == 2
 
 
 def test_games_learnt_by_heart_show_on_the_page(games, tokenizer, codec, sixty, tmp_path) -> None:
@@ -138,7 +156,7 @@ def test_games_learnt_by_heart_show_on_the_page(games, tokenizer, codec, sixty, 
     settings = SETTINGS.model_copy(
         update={"epochs": 60, "optimizer": fast().model_copy(update={"learning_rate": 0.02})}
     )
-    train_sft(small_model(tokenizer), codec, learnt[:16], settings, run, validation=held_out)
+    fine_tune(small_model(tokenizer), codec, learnt[:16], settings, run, validation=held_out)
     metrics = read_run(tmp_path).metrics["sft"]
     training = [row["loss"] for row in metrics if "loss" in row]
     validation = [row["validation_loss"] for row in metrics if "validation_loss" in row]
@@ -165,18 +183,19 @@ def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, t
     with torch.no_grad():
         model.model.norm.weight.fill_(float("nan"))
     settings = SETTINGS.model_copy(update={"epochs": 1})
-    train_sft(model, codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
+    fine_tune(model, codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
     [row] = [row for row in rows(tmp_path / "metrics.jsonl") if "validation_mean_token_accuracy" in row]
     assert row["not_finite"] == ["validation_loss"]
+    assert "validation_loss" not in row
 
 
-def test_trackers_get_it_as_transformers_calls_it(games, tokenizer, codec, sixty, tmp_path) -> None:
+def test_trackers_get_it_by_the_name_that_transformers_gives_it(games, tokenizer, codec, sixty, tmp_path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     learnt, held_out = games
     run = make_run(tmp_path, sixty)
-    train_sft(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, report_to=["tensorboard"])
+    fine_tune(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, report_to=["tensorboard"])
     (file,) = (tmp_path / "sft" / "tensorboard").rglob("events.out.tfevents.*")
     events = EventAccumulator(str(file)).Reload()
     for name in ("loss", "mean_token_accuracy"):
