@@ -105,7 +105,7 @@ class Training:
         progress=None,
         *,
         setup=None,
-        open_policy=None,
+        engine=None,
     ):
         """Train a model and return it; a run that was stopped there is resumed."""
         model = model or small_model(self.tokenizer)
@@ -114,7 +114,7 @@ class Training:
             setup or self.setup(shape),
             settings,
             make_run(directory, self.words),
-            open_policy=open_policy,
+            engine=engine,
             progress=progress,
         )
         return model
