@@ -73,7 +73,11 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
         ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
         ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
         ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
-        ("[distill.optimizer]\nlearningrate = 0.1\n", "distill.optimizer.learningrate", "distill.optimizer.learning_rate"),
+        (
+            "[distill.optimizer]\nlearningrate = 0.1\n",
+            "distill.optimizer.learningrate",
+            "distill.optimizer.learning_rate",
+        ),
         ("[trace]\nnum_games = 3\n", "trace", "traces"),
     ):
         with pytest.raises(ConfigError) as caught:

@@ -23,7 +23,7 @@ EXACT = {
         "wordle_rl.training.sft:_EpochSaver.on_epoch_end:after:1",
         # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
         "wordle_rl.training.trainer:complete_checkpoint:before:2",
-        "wordle_rl.training.checkpoints:write_json:after:2",
+        "wordle_rl.train.checkpoints:write_json:after:2",
         # a line of metrics is there, the checkpoint of its step is not
         "wordle_rl.runs.run:append_jsonl:after:6",
         # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
