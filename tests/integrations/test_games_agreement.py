@@ -25,6 +25,7 @@ from agreement import (
     WORDS,
     credit_of,
     embedded_codec,
+    examples,
     expected,
     full_logprobs,
     grouped,
@@ -39,6 +40,9 @@ from agreement import (
 
 from wordle_rl.rollout import mask_without_overlong
 from wordle_rl.train.advantages import CREDITS as ESTIMATORS
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 
 
 def near(found: Any, wanted: Any) -> None:
@@ -81,12 +85,37 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
     assert ratios.max() < 3  # verl clips again beyond it
 
 
-# TRL: its trainer, as our GRPO sets it up.
+def weights_of_rows(name: str) -> list[float]:
+    """Our weight of a token of each game."""
+    counts = [sum(mask) for mask in expected().masks]
+    return PolicyLoss(settings_of(name).loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
+    """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
+    table, settings = expected(), settings_of(name)
+    mask = table.padded(table.masks).bool()
+    rows = mask.nonzero()[:, 0]
+    loss, _ = policy_loss(
+        table.padded(table.policy_logprobs)[mask],
+        table.padded(table.sampler_logprobs)[mask],
+        table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
+        torch.tensor(weights_of_rows(name))[rows],
+        **CLIP,
+        rows=rows if settings.sequence_importance else None,
+        reference_logprobs=table.padded(table.reference_logprobs)[mask],
+        beta=settings.beta,
+    )
+    near(loss.item(), table.losses[name])
+
+
+# TRL: its own trainer.
 
 
 @pytest.fixture(scope="module")
 def trl_trainer(tmp_path_factory):
-    """Makes `WordleGRPOTrainer` for a loss."""
+    """Makes TRL's trainer for a loss."""
     pytest.importorskip("trl.trainer.grpo_trainer")
     from agreement_trl import make_trl_trainer
 
@@ -120,6 +149,35 @@ def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
     found = trl_logprobs(trl_trainer("dapo"), table)
     mask = table.padded(table.masks).bool()
     near(found[mask].tolist(), table.padded(table.policy_logprobs)[mask].tolist())
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size: int) -> None:
+    from agreement_trl import trl_batch
+
+    policy, reference, settings = Scorer(model()), Scorer(model(0.1)), settings_of(name)
+    rows, weights = examples(credit_of(name)), weights_of_rows(name)
+    for first in range(0, len(rows), micro_batch_size):
+        part = slice(first, first + micro_batch_size)
+        batch = Batch.of(rows[part], weights[part], embedded_codec().pad_id)
+        loss, _ = policy_loss(
+            policy(batch)[0],
+            batch.sampler_logprobs,
+            batch.advantages,
+            batch.weights,
+            **CLIP,
+            rows=batch.rows if settings.sequence_importance else None,
+            reference_logprobs=reference(batch)[0].detach(),
+            beta=settings.beta,
+        )
+        loss.backward()
+    trainer = trl_trainer(name)
+    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
+    theirs = dict(trainer.model.named_parameters())
+    for weight_name, weight in policy.model.named_parameters():
+        assert torch.allclose(weight.grad, theirs[weight_name].grad, rtol=1e-3, atol=TOLERANCE), weight_name
+    assert max(weight.grad.abs().max() for weight in theirs.values()) > 100 * TOLERANCE
 
 
 # MLX.

@@ -30,7 +30,7 @@ FAILS = "fails"
 
 
 class Player:
-    """Says what a script holds, in the codec's tokens; log-probabilities are made up, about those of a blank model."""
+    """An engine that says what a script holds; log-probabilities are made up, about those of a blank model."""
 
     def __init__(self, codec: ChatCodec, script: Sequence[Sequence[Reply]]) -> None:
         self.codec, self._script = codec, script
@@ -50,9 +50,13 @@ class Player:
         return Completion(text, ids, logprobs, overlong=reply is None)
 
     @contextmanager
-    def open_policy(self, _sampling, _seed) -> Iterator[tuple["Player", None]]:
-        """Stands in for `Learner.policy`."""
+    def policy(self, _sampling, _seed) -> Iterator[tuple["Player", None]]:
         yield self, None
+
+    sampler = policy
+
+    def send_weights(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -166,23 +170,28 @@ def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settin
         sampler = torch.tensor([row.segment.sampler_logprobs[i] for a, b, _ in row.replies for i in range(a, b)])
         gain = torch.tensor([advantage for start, stop, advantage in row.replies for _ in range(start, stop)])
         ratios.append((policy - sampler).exp())
-        if settings.importance_cap:
+        if settings.importance_cap and not settings.batches_ahead:
             gain = gain * ratios[-1].clamp(max=settings.importance_cap)
         weight = {
             "dapo": 1 / total,
             "grpo": 1 / (row.num_tokens * len(rows)),
             "dr_grpo": 1 / (longest * len(rows)),
         }[settings.loss_type]
-        # k3 at a token drawn from the policy; times the ratio, whose value is 1 and whose derivative that of p.
+        # k3, which is weighed by the ratio too; the derivative of a ratio by p is the ratio.
         away = reference - policy
         divergence = away.exp() - away - 1
         divergences.append(divergence)
         entropies.append(entropy.detach())
-        times_ratio = -gain + settings.beta * divergence
+        # Games that were played ahead have ratios to the sampler; beyond the clip range nothing is gained any more.
+        ratio = ratios[-1] if settings.batches_ahead else torch.ones_like(policy)
+        low, high = 1 - settings.epsilon, 1 + settings.epsilon_high
+        clipped = (gain > 0) & (ratio > high) | (gain < 0) & (ratio < low)
+        value = -gain * ratio.clamp(low, high).where(clipped, ratio)
+        times_ratio = (-gain * ratio).where(~clipped, 0.0) + settings.beta * ratio * divergence
         if settings.sequence_importance:  # one ratio a row, the mean of its tokens' logarithms
             times_ratio = times_ratio.mean().expand_as(times_ratio)
-        slope = times_ratio + settings.beta * (1 - away.exp())
-        loss += float(weight * (-gain + settings.beta * divergence).sum())
+        slope = times_ratio + settings.beta * ratio * (1 - away.exp())
+        loss += float(weight * (value + settings.beta * ratio * divergence).sum())
         surrogate = surrogate + weight * (slope * logprobs).sum()
     gradients = torch.autograd.grad(surrogate, list(model.parameters()))
     names = [name for name, _ in model.named_parameters()]

@@ -107,11 +107,13 @@ class Training:
         *,
         setup=None,
         open_policy=None,
+        engine=None,
     ):
         """Train a model and return it; a run that was stopped there is resumed."""
         model, setup = model or small_model(self.tokenizer), setup or self.setup(shape)
         learner = self.learner(model, settings)
-        engine = open_engine(learner, settings, setup.words, setup.prompter) if settings.plays_by_vllm else None
+        if settings.plays_by_vllm and engine is None:
+            engine = open_engine(learner, settings, setup.words, setup.prompter)
         train_grpo(
             learner,
             setup,
@@ -121,7 +123,7 @@ class Training:
             engine=engine,
             progress=progress,
         )
-        if engine is not None:
+        if settings.plays_by_vllm:
             engine.close()
         return model
 

@@ -68,6 +68,11 @@ CASES: dict[str, tuple[dict, Shape, list]] = {
     "overlong, dapo": ({"mask_overlong": True}, Shape.TRANSCRIPT, GAMES),
     "truncated importance": ({"max_importance_ratio": 1.1}, Shape.TRANSCRIPT, GAMES),
     "two steps": ({"steps": 2}, Shape.TRANSCRIPT, GAMES),
+    "played ahead, clipped": (
+        {"steps": 2, "batches_ahead": 1, "engine": "http://localhost:1", "beta": 0.5},
+        Shape.TRANSCRIPT,
+        GAMES,
+    ),
     "penalty": ({"beta": 0.5, "steps": 2}, Shape.TRANSCRIPT, GAMES),
     "penalty, grpo": ({"beta": 0.5, "steps": 2, "loss_type": "grpo"}, Shape.STATE, GAMES),
     "sequences, penalty": (
@@ -106,7 +111,7 @@ def descend(train: Training, tmp_path, monkeypatch):
             settings,
             model=model,
             setup=setup,
-            open_policy=Player(train.codec, script).open_policy,
+            engine=Player(train.codec, script),
             progress=lambda *_: weights.append(weights_of(model)),
         )
         by_hand = []
