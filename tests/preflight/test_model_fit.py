@@ -182,7 +182,7 @@ def test_the_embedded_model_s_settings_are_refused_for_a_pretrained_model(name: 
         (135e6, 0, "grpo", 2e-3, 2e-4, []),
         (135e6, 0, "grpo", 2.1e-3, 2e-4, ["sft"]),
         (135e6, 0, "grpo", 1e-3, 3e-4, ["rl"]),
-        (135e6, 0, "dagger", 1e-3, 1e-3, []),
+        (135e6, 0, "distill", 1e-3, 1e-3, []),
         (4e9, 0, "grpo", 1e-3, 1e-4, ["sft", "rl"]),
         (4e9, 16, "grpo", 1e-3, 1e-4, []),
     ],
