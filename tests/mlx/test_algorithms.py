@@ -185,9 +185,7 @@ def test_expert_iteration_learns_the_games_that_it_won(learner, setup, codec, si
 
     learnt, run = learner(), make_run(tmp_path / "run", sixty)
     settings = ExpertIterationTraining(**ROUNDS, group_size=4, replay_fraction=0.0, epochs=3)
-    directory = train_expert_iteration(
-        learnt, GameSetup(setup.context, [secret]), settings, run, open_policy=winning
-    )
+    directory = train_expert_iteration(learnt, GameSetup(setup.context, [secret]), settings, run, open_policy=winning)
     [row] = metrics(run)
     assert row["kept_games"] == 2
     assert row["mean_token_accuracy"] > 0
@@ -208,7 +206,9 @@ def test_dpo_prefers_the_chosen_replies(learner, setup, speaking, sixty, tmp_pat
 
 
 def test_a_stopped_round_resumes_as_if_never_stopped(learner, setup, speaking, sixty, tmp_path) -> None:
-    settings = DPOTraining(**{**ROUNDS, "rounds": 2}, group_size=2, judge="information", guesses_per_board=4, margin=0.01)
+    settings = DPOTraining(
+        **{**ROUNDS, "rounds": 2}, group_size=2, judge="information", guesses_per_board=4, margin=0.01
+    )
     straight, stopped = (make_run(tmp_path / name, sixty) for name in ("straight", "stopped"))
     first, second = learner(), learner()
     train_dpo(first, setup, settings, straight, open_policy=speaking)
