@@ -173,8 +173,7 @@ class MLXLearner:
         policy = self._logprobs(batch)
         with self._start_weights():
             start = self._logprobs(batch)
-        total = float(kl_estimate(start - policy).sum().item())
-        return total / max(1, int(policy.size))
+        return float(kl_estimate(start - policy).sum().item() / max(1, policy.size))
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
