@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -22,7 +21,7 @@ from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig,
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.tiny import make_model
 from wordle_rl.runs.audit import audit
-from wordle_rl.runs.distributed import check_processes, is_first, num_processes, seed_for_all, wait_for_all
+from wordle_rl.runs.distributed import check_processes, is_first, num_processes, wait_for_all
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -151,15 +150,6 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
     assert said.count("report: ") == 1, "one process speaks"
-
-
-def test_the_sum_of_a_seed_and_a_process_is_one_that_generators_take(monkeypatch) -> None:
-    """TRL adds them up; the run on two processes above has the largest seed."""
-    for count in (1, 2, 8):
-        monkeypatch.setenv("WORLD_SIZE", str(count))
-        np.random.seed(seed_for_all(LARGEST_SEED) + count - 1)
-        assert seed_for_all(LARGEST_SEED - 7) == LARGEST_SEED - 7
-        assert seed_for_all(0) == 0
 
 
 def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> None:

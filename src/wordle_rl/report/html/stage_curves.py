@@ -105,11 +105,7 @@ _EXACT = {
     "greedy_cost",
     "validation_cost",
 }
-_NOT_CURVES = {
-    "stage", "step", "seconds", "epoch", "skipped_steps",
-    # TRL's names for what has a curve here: the reward, and the groups that are left after refills
-    "rewards/_game/mean", "rewards/_game/std", "frac_reward_zero_std",
-}  # fmt: skip
+_NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 
 def curves_of(metrics: Mapping[str, Sequence[Mapping[str, Any]]], stage: str) -> str:
