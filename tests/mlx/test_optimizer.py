@@ -7,6 +7,7 @@ pytest.importorskip("mlx")
 import mlx.core as mx
 import numpy as np
 import torch
+from mlx.utils import tree_unflatten
 from mlx_models import pair
 
 from wordle_rl.config import OptimizerSettings
@@ -19,6 +20,10 @@ STEPS = 5
 
 def settings(name: str, **changes: object) -> OptimizerSettings:
     return OptimizerSettings(name=name, learning_rate=3e-3, weight_decay=0.1, warmup_fraction=0.3, **changes)
+
+
+def tree(made: dict[str, torch.Tensor]):
+    return tree_unflatten([(name, from_torch(gradient)) for name, gradient in made.items()])
 
 
 def gradients(whole, step: int) -> dict[str, torch.Tensor]:
@@ -38,7 +43,7 @@ def test_every_step_is_torch_s(tokenizer, name, schedule) -> None:
             parameter.grad = made[parameter_name].clone()
         assert ours.rate(step) == set_rate(theirs, given, step, STEPS)
         theirs.step()
-        ours.update({n: from_torch(g) for n, g in made.items()}, step)
+        ours.update(tree(made), step)
     weights = model.weights()
     tolerance = 1e-5 if name == "adamw" else 2e-2  # torch orthogonalises in bfloat16 where the processor has it
     for parameter_name, parameter in whole.named_parameters():
@@ -52,7 +57,7 @@ def test_a_stored_state_continues_as_if_never_stopped(tokenizer, tmp_path, name)
     first = ScheduledOptimizer(straight, settings(name), STEPS)
     second = ScheduledOptimizer(stopped, settings(name), STEPS)
     for step in range(STEPS):
-        made = {n: from_torch(g) for n, g in gradients(whole, step).items()}
+        made = tree(gradients(whole, step))
         if step == 3:
             second.save(tmp_path / "optimizer.safetensors")
             second = ScheduledOptimizer(stopped, settings(name), STEPS)

@@ -14,7 +14,6 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 import torch
 from huggingface_hub import snapshot_download
 from mlx.utils import tree_flatten, tree_unflatten
@@ -140,13 +139,6 @@ def from_torch(tensor: torch.Tensor) -> mx.array:
     if tensor.dtype == torch.bfloat16:
         return mx.array(tensor.float().numpy()).astype(mx.bfloat16)
     return mx.array(tensor.numpy())
-
-
-def to_torch(array: mx.array) -> torch.Tensor:
-    """An array as a tensor of the same type and values."""
-    if array.dtype == mx.bfloat16:
-        return torch.from_numpy(np.array(array.astype(mx.float32))).to(torch.bfloat16)
-    return torch.from_numpy(np.array(array))
 
 
 def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
