@@ -114,26 +114,9 @@ IMPOSSIBLE = {
         "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
         "rl.sampling.temperature",
     ),
-<<<<<<< HEAD
     "a distribution with thinking": (
         "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
         "distill.targets",
-=======
-    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "set traces.narrate"),
-    "a distribution with thinking": (
-        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
-        "distill.targets",
-    ),
-    "a distribution that must think": (
-        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
-        "distill.targets",
-    ),
-    "a temperature of one guess": ("algorithm = 'distill'\n[distill]\ntemperature = 0.1", "distill.temperature"),
-    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "replay_fraction"),
-    "outcomes of one game": (
-        "algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1",
-        "rl.group_size must be at least 2",
->>>>>>> h-trounds
     ),
     "a distribution that must think": (
         "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
