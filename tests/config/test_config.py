@@ -114,6 +114,18 @@ IMPOSSIBLE = {
         "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
         "rl.sampling.temperature",
     ),
+    "a distribution with thinking": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
+        "distill.targets",
+    ),
+    "a distribution that must think": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
+        "distill.targets",
+    ),
+    "a temperature of one guess": (
+        "algorithm = 'distill'\n[distill]\ntemperature = 0.1",
+        "distill.temperature",
+    ),
     "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
     "outcomes of one game": ("algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1", "rl.group_size"),

@@ -16,7 +16,7 @@ from wordle_rl.config import (
     section_of,
 )
 
-MOST_KEYS = 154
+MOST_KEYS = 156
 SEVERAL = """
 [rl]
 group_size = 6

@@ -9,8 +9,10 @@ from checkpoint_choice import Choosing
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from lora_training import FAMILIES, LORA, SFT, logits, save_base, torch
+from round_training import token_logprobs
 from safetensors.torch import load_file, save_file
-from training_fixtures import compact, make_run, rows, weights_of
+from sft_training import fine_tune
+from training_fixtures import StopAt, compact, make_run, rows, weights_of
 
 import wordle_rl.models.adapters as adapters_module
 import wordle_rl.models.export as export_module
@@ -21,7 +23,6 @@ from wordle_rl.models.directory import find_model
 from wordle_rl.models.export import distance, merge
 from wordle_rl.models.loading import check_packages, load_codec, load_model, load_numbers, save_model
 from wordle_rl.runs import RunError
-from wordle_rl.training.sft import train_sft
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def base(codec, tmp_path) -> Path:
 def trained_adapter(base: Path, plain_traces, codec, words, directory: Path, lora=LORA) -> Path:
     model, _ = load_model(ModelSettings(path=str(base), lora=lora), 0)
     examples = encode_traces(plain_traces, compact(), codec, 1000).examples
-    return train_sft(model, codec, examples, SFT, make_run(directory, words))
+    return fine_tune(model, codec, examples, SFT, make_run(directory, words))
 
 
 @pytest.fixture
@@ -92,25 +93,23 @@ def test_grpo_goes_on_with_the_sft_adapter(adapter, tokenizer, codec, sixty, tmp
 def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
     adapter, tokenizer, codec, sixty, tmp_path, monkeypatch
 ) -> None:
-    """Not against the bare base model, from which the SFT adapter is far away by now; after a resume too."""
+    """Not against the bare base model, from which the SFT adapter is far away by now; after a resume neither."""
     train = Training(tokenizer, codec, sixty, monkeypatch)
-    settings = GRPO.model_copy(update={"beta": 0.1, "steps": 2, "save_steps": 1})
-    model, _ = load_model(ModelSettings(path=str(adapter)), 0)
-    sft, _ = load_model(ModelSettings(path=str(adapter)), 0)
-    train(tmp_path / "rl", settings, model=model)
-    first, second = (row["kl"] for row in rows(tmp_path / "rl" / "metrics.jsonl"))
-    assert first == pytest.approx(0.0, abs=1e-6)
-    assert second > 1e-6
-    for batch in train.batches:
-        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-        attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-        width = batch["completion_ids"].shape[1]
-        positions = (attention.cumsum(1) - 1).clamp(min=0)
-        with torch.no_grad():
-            scores = sft.eval()(input_ids=ids, attention_mask=attention, position_ids=positions).logits
-        expected = scores[:, -width - 1 : -1].log_softmax(-1).gather(2, batch["completion_ids"][:, :, None])[:, :, 0]
-        mask = (batch["completion_mask"] * batch["tool_mask"]).bool()
-        assert torch.allclose(batch["ref_per_token_logps"][mask], expected[mask], atol=1e-4)
+    settings = GRPO.model_copy(update={"beta": 0.1, "steps": 2})
+    first, second, sft = (load_model(ModelSettings(path=str(adapter)), 0)[0] for _ in range(3))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "rl", settings, model=first, progress=StopAt(1))
+    train(tmp_path / "rl", settings, model=second)
+    measured = [row["kl"] for row in rows(tmp_path / "rl" / "metrics.jsonl")]
+    estimates = []
+    with torch.no_grad():
+        for example in (example for batch in train.micro_batches[1] for example in batch):
+            ids = list(example.token_ids)
+            policy, reference = (token_logprobs(model, ids[:1], ids[1:]) for model in (first, sft))
+            ratios = (reference - policy)[torch.tensor(example.loss_mask[1:]).bool()]
+            estimates.append(ratios.exp() - 1 - ratios)
+    assert measured == pytest.approx([0.0, float(torch.cat(estimates).mean())], rel=1e-3, abs=1e-6)
+    assert measured[1] > 1e-5
     names = {path.name for path in (tmp_path / "rl" / "grpo").iterdir()}
     assert "ref" not in names, "the reference is not part of what was trained"
 

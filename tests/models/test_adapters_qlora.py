@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -21,8 +19,9 @@ from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from lora_training import LORA, SFT, logits, save_base
+from round_training import StopAtNote, learner_of, playing
 from safetensors.torch import load_file
-from scripted import scripted
+from sft_training import fine_tune, same_bits
 from training_fixtures import compact, make_run, rows
 
 from wordle_rl.config import ModelSettings, TraceSettings
@@ -30,11 +29,10 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_model, load_numbers
 from wordle_rl.preflight.memory import FOUR_BIT_BYTES, Work, estimate
-from wordle_rl.rl.rounds.dpo import train_dpo
-from wordle_rl.rl.rounds.expert_iteration import train_expert_iteration
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.train.distill import train_distill
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train.dpo import train_dpo
+from wordle_rl.train.expert_iteration import train_expert_iteration
+from wordle_rl.train.games import GameSetup
 
 
 def four_bit(path: Path, lora=LORA) -> ModelSettings:
@@ -51,7 +49,7 @@ def base(codec, tmp_path) -> Path:
 def adapter(base, plain_traces, codec, sixty, tmp_path) -> Path:
     model, _ = load_model(four_bit(base), 0)
     examples = encode_traces(plain_traces, compact(), codec, 1000).examples
-    return train_sft(model, codec, examples, SFT, make_run(tmp_path / "run", sixty))
+    return fine_tune(model, codec, examples, SFT, make_run(tmp_path / "run", sixty))
 
 
 def test_the_base_is_held_in_4_bits_and_says_about_the_same(base) -> None:
@@ -130,7 +128,7 @@ def test_grpo_chooses_weights_over_4_bits_and_goes_on_choosing(
     assert all("lora_" in name for name in kept), "what is in 4 bits never changes"
     choosing(tmp_path / "broken", load_model(four_bit(adapter), 0)[0])
     whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
-    assert all(torch.allclose(whole[name], resumed[name], atol=1e-6) for name in whole)
+    assert same_bits(whole, resumed)
 
 
 ROUNDS = {
@@ -143,26 +141,22 @@ ROUNDS = {
 @pytest.mark.parametrize("name", ROUNDS)
 def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path) -> None:
     train, settings = ROUNDS[name]
-    train = partial(train, make_sampler=scripted(Script(sixty)))
+    train = partial(train, open_policy=playing(Script(sixty), codec))
     settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
     setup = GameSetup(context_for(sixty, compact(max_turns=3), solver), sixty.answers[:1])
 
     def trained(directory: Path, progress=None) -> dict:
         model, _ = load_model(four_bit(adapter), 0)
-        train(model, codec, setup, settings, make_run(directory, sixty), progress=progress)
+        train(learner_of(model, codec), setup, settings, make_run(directory, sixty), progress=progress)
         return load_file(directory / name / "adapter_model.safetensors")
-
-    def stopping(_done: int, _total: int, note: str) -> None:
-        if note.startswith("win_rate"):
-            os.kill(os.getpid(), signal.SIGINT)
 
     whole = trained(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", stopping)
+        trained(tmp_path / "broken", StopAtNote("win_rate"))
     resumed = trained(tmp_path / "broken")
     assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
     assert all("loss" in row for row in rows(tmp_path / "broken" / "metrics.jsonl"))
-    assert all(torch.allclose(whole[weight], resumed[weight], atol=1e-6) for weight in whole)
+    assert same_bits(whole, resumed)
 
 
 def test_an_adapter_trained_over_4_bits_is_merged_into_the_stored_base(adapter, base, tmp_path) -> None:

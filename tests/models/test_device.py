@@ -15,7 +15,8 @@ from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
 import wordle_rl.models.loading as loading_module
-from wordle_rl.config import ConfigError, ModelSettings, OptimizerSettings, load_config
+import wordle_rl.train.learner as learner_module
+from wordle_rl.config import ConfigError, ModelSettings, load_config
 from wordle_rl.models.device import check_bf16, device_kind, device_memory, device_of_process
 from wordle_rl.models.loading import attention_of, check_packages, load_model
 from wordle_rl.models.numbers import Device
@@ -23,8 +24,7 @@ from wordle_rl.preflight.device import check_memory, check_room
 from wordle_rl.preflight.memory import MemoryEstimate
 from wordle_rl.preflight.unified_memory import unified_memory
 from wordle_rl.runs.provenance import hardware
-from wordle_rl.training.optimizer import wants_bf16
-from wordle_rl.training.trainer import trainer_arguments
+from wordle_rl.train.optimizer import wants_bf16
 
 
 @pytest.fixture
@@ -41,35 +41,48 @@ def mac(monkeypatch):
     return be
 
 
-def arguments(tmp_path) -> dict:
-    return trainer_arguments(OptimizerSettings(), "auto", False, tmp_path, 0)
+def wants_processor(monkeypatch) -> bool:
+    """True if a learner asks accelerate for the processor; else accelerate takes the GPU by itself."""
+
+    class Asked(Exception):
+        pass
+
+    asked = {}
+
+    def accelerator(**options):
+        asked.update(options)
+        raise Asked
+
+    monkeypatch.setattr(learner_module, "Accelerator", accelerator)
+    with pytest.raises(Asked):
+        learner_module.TorchLearner(None, None)
+    return asked["cpu"]
 
 
-def test_a_mac_plays_and_trains_on_its_gpu(mac, tmp_path) -> None:
+def test_a_mac_plays_and_trains_on_its_gpu(mac, monkeypatch) -> None:
     assert device_kind() == "mps"
     assert device_of_process() == torch.device("mps")
-    given = arguments(tmp_path)
-    assert not given["use_cpu"], "transformers then takes the GPU by itself"
-    assert not given["dataloader_pin_memory"]
+    assert not wants_processor(monkeypatch)
     assert attention_of(ModelSettings()) == "eager", "as on a processor, which tests run"
     assert hardware()["accelerator"] == "Apple GPU (Metal)"
     assert device_memory().name == "main memory"
 
 
-def test_a_gpu_of_its_own_comes_first_and_a_processor_last(mac, monkeypatch, tmp_path) -> None:
+def test_a_gpu_of_its_own_comes_first_and_a_processor_last(mac, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert device_of_process() == torch.device("cuda", 1)
+    assert not wants_processor(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device_of_process() == torch.device("cpu")
-    assert arguments(tmp_path)["use_cpu"]
+    assert wants_processor(monkeypatch)
 
 
-def test_several_processes_of_a_mac_train_on_its_processor(mac, monkeypatch, tmp_path) -> None:
+def test_several_processes_of_a_mac_train_on_its_processor(mac, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert device_of_process() == torch.device("cpu")
-    assert arguments(tmp_path)["use_cpu"]
+    assert wants_processor(monkeypatch)
 
 
 def test_models_are_put_where_this_process_computes(monkeypatch) -> None:

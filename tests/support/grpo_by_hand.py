@@ -58,6 +58,9 @@ class Player:
     def send_weights(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 @dataclass(frozen=True)
 class Row:

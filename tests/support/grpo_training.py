@@ -162,6 +162,16 @@ def same(a: dict, b: dict) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def assert_scored_as_sampled(row: dict) -> None:
+    """Check in the metrics of a step that tokens were scored as the sampler scored them.
+
+    The estimate of a token's divergence is never negative, so that their mean bounds each of them.
+    """
+    assert row["importance_ratio/mean"] == pytest.approx(1.0, abs=2e-4)
+    assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
+    assert 0 <= row["sampler_kl"] < 2e-8
+
+
 def logprob(model, segments) -> float:
     """Log-probability of all tokens a policy sampled in a game, one segment at a time and without any trainer."""
     total = 0.0

@@ -101,13 +101,13 @@ def test_credit_has_one_number_per_own_turn(credit, games) -> None:
 @BOTH
 @pytest.mark.parametrize("games", [[], [(1.0,)]])
 def test_a_group_of_one_is_refused(credit, games) -> None:
-    with pytest.raises(ValueError, match=f"group of {len(games)} .* at least 2"):
+    with pytest.raises(ValueError, match="group_size"):
         credit(games)
 
 
 @BOTH
 def test_a_game_without_own_turns_is_refused(credit) -> None:
-    with pytest.raises(ValueError, match="without a turn"):
+    with pytest.raises(ValueError, match="turn"):
         credit([(1.0,), ()])
 
 

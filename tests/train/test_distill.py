@@ -6,44 +6,24 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from contexts import context_for
-from distill_settings import SETTINGS
-from round_training import StopAtNote, fitted, learner_of, playing, same_bits
-from scripted import say, scripted
+from distill_settings import PURE, Stumbling, change, games_of, labelled, train
+from round_training import StopAtNote, fitted, same_bits
+from scripted import say
 from template_checks import codec_of
-from training_fixtures import compact, make_run, rows, small_model, weights_of
+from training_fixtures import compact, rows, small_model, weights_of
 
 from wordle_rl.chat.codec import mask_picture
-from wordle_rl.config import DistillTraining, RLOptimizerSettings, TeacherSettings, TraceSettings
+from wordle_rl.config import RLOptimizerSettings, TeacherSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.reward import PRESETS
-from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
-from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.distill import Labeller, examples_of, train_distill
-from wordle_rl.train.games import GameSetup, Scored, boards_of
+from wordle_rl.train.distill import examples_of
+from wordle_rl.train.games import boards_of
 from wordle_rl.words import WordListError
-
-PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
-
-
-def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
-    """Games of a policy that replies by the script."""
-    sampler = scripted(script)(None, codec)
-    played = play([InitialState(secret) for secret in secrets], words, prompter or compact(), sampler)
-    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]
-
-
-def labelled(words, codec, games, prompter=None, traces=PURE, limit=500):
-    """What is to be said at the boards of these games, by prompt, and the numbers to log."""
-    setup = GameSetup(context_for(words, prompter or compact(), Solver(words, use_cache=False)), words.answers)
-    labels, numbers = Labeller(codec, setup, traces, limit).label(games)
-    return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, numbers
 
 
 @pytest.fixture(scope="session")
@@ -57,21 +37,11 @@ def as_teacher(teacher):
     return lambda _game_id, turns: say(teacher.advise([turns], PURE.teacher)[0].guess)
 
 
-class Stumbling:
-    """A listed word, then a reply that cannot be read, an unlisted word, and another listed word ever after."""
-
-    def __init__(self, words) -> None:
-        self.first, self.last = words.answers[3], words.answers[4]
-
-    def __call__(self, _game_id: int, turns: tuple) -> str:
-        return [say(self.first), "zz", say("zzzzz"), *[say(self.last)] * 3][len(turns)]
-
-
 @pytest.mark.parametrize("shape", Shape)
 def test_every_board_is_labelled_by_its_scored_turns_broken_rules_or_not(shape, sixty, codec, teacher) -> None:
     stumbling, prompter = Stumbling(sixty), compact(shape)
     [game] = games_of(sixty, codec, [sixty.answers[40]], stumbling, prompter)
-    texts, _, numbers = labelled(sixty, codec, [game], prompter)
+    texts, _, _, numbers = labelled(sixty, codec, [game], prompter)
     boards = [board for board, _, _ in boards_of(game)]
     assert [len(board.turns) for board in boards] == [0, 1, 2, 3, 4, 5]
     assert list(texts) == [board.prompt_ids for board in boards]
@@ -106,7 +76,7 @@ def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> 
         return as_teacher(game_id, turns) if fits else say(sixty.answers[0])
 
     games = games_of(sixty, codec, outside, script)
-    texts, _, numbers = labelled(sixty, codec, games)
+    texts, _, _, numbers = labelled(sixty, codec, games)
     assert 0 < numbers["labels"] < numbers["boards"]
     for game in games:
         for board, _, _ in boards_of(game):
@@ -117,7 +87,7 @@ def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> 
 def test_the_same_board_is_labelled_once_and_counts_towards_agreement_each_time(sixty, codec, as_teacher) -> None:
     secret = sixty.answers[40]
     games = games_of(sixty, codec, [secret] * 3, lambda i, turns: as_teacher(i, turns) if i else say(sixty.answers[3]))
-    texts, _, numbers = labelled(sixty, codec, games)
+    texts, _, _, numbers = labelled(sixty, codec, games)
     own = len(games[1].trajectory.transcript.turns)
     assert len(texts) == numbers["labels"] == own + 5
     assert numbers["boards"] == 2 * own + 6
@@ -130,7 +100,7 @@ def test_a_game_played_as_the_teacher_plays_is_learnt_as_the_teacher_game_is(sha
     traces = list(solver_traces(sixty, sixty.answers, teacher, PURE, 0))
     lines = [[say(turn.guess) for turn in trace.turns] for trace in traces]
     games = games_of(sixty, codec, sixty.answers, lambda i, turns: lines[i][len(turns)], prompter)
-    _, labels, numbers = labelled(sixty, codec, games, prompter)
+    _, labels, _, numbers = labelled(sixty, codec, games, prompter)
     assert numbers["agreement_rate"] == 1.0
     learnt, taught = examples_of([*labels.values()]), encode_traces(traces, prompter, codec, 10**6).examples
     whole = sorted({tuple(e.token_ids) for e in taught})  # a game won early is the beginning of another
@@ -147,7 +117,7 @@ def test_each_label_is_learnt_in_one_sequence_after_the_very_prompt_it_was_made_
     def script(game_id: int, turns: tuple) -> str:
         return as_teacher(game_id, turns) if len(turns) % 2 == game_id % 2 else say(sixty.answers[game_id])
 
-    _, labels, _ = labelled(sixty, codec, games_of(sixty, codec, sixty.answers[20:40], script))
+    _, labels, _, _ = labelled(sixty, codec, games_of(sixty, codec, sixty.answers[20:40], script))
     examples = examples_of([*labels.values()])
     assert len(examples) < len(labels)
     found = []
@@ -162,7 +132,7 @@ def test_each_label_is_learnt_in_one_sequence_after_the_very_prompt_it_was_made_
 def test_a_mask_shows_the_teachers_reply_in_place_of_the_policys(sixty, codec, as_teacher) -> None:
     opener, other = as_teacher(0, ()), say(sixty.answers[3])
     [game] = games_of(sixty, codec, [sixty.answers[40]], lambda _, turns: other if turns else opener)
-    _, labels, _ = labelled(sixty, codec, [game])
+    _, labels, _, _ = labelled(sixty, codec, [game])
     board = [board for board, _, _ in boards_of(game)][1].turns
     [picture] = [
         mask_picture(codec, example.token_ids, example.loss_mask)
@@ -183,7 +153,7 @@ def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> 
     games = games_of(
         sixty, codec, sixty.answers[::7], lambda _, turns: [*replies, "hm", "hm", "hm"][len(turns)], prompter
     )
-    texts, _, _ = labelled(sixty, codec, games, prompter, aloud)
+    texts, *_ = labelled(sixty, codec, games, prompter, aloud)
     counted = 0
     for game in games:
         for board, _, _ in boards_of(game):
@@ -196,7 +166,7 @@ def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> 
             assert (said.word in fits) or f"{said.word} is none of them" in said.thinking
             counted += 1
     assert counted > 20
-    silent, _, _ = labelled(sixty, codec, games, Prompter(Style.ENGLISH, thinking=Thinking.OFF), aloud)
+    silent, *_ = labelled(sixty, codec, games, Prompter(Style.ENGLISH, thinking=Thinking.OFF), aloud)
     assert not any("think" in text for text in silent.values())
 
 
@@ -205,7 +175,7 @@ def test_a_model_that_thinks_is_taught_in_the_form_of_its_template(sixty) -> Non
     for narrate in (True, False):
         traces = PURE.model_copy(update={"narrate": narrate})
         games = games_of(sixty, native, sixty.answers[:2], lambda *_: say(sixty.answers[30]), prompter)
-        texts, _, _ = labelled(sixty, native, games, prompter, traces)
+        texts, *_ = labelled(sixty, native, games, prompter, traces)
         assert texts
         for text in texts.values():
             said = prompter.parse(text)
@@ -215,28 +185,11 @@ def test_a_model_that_thinks_is_taught_in_the_form_of_its_template(sixty) -> Non
 
 def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_teacher) -> None:
     games = games_of(sixty, codec, sixty.answers[:1], as_teacher)
-    texts, _, numbers = labelled(sixty, codec, games, limit=7)
+    texts, _, _, numbers = labelled(sixty, codec, games, limit=7)
     assert not texts
     assert numbers["labels"] == 0.0
     assert numbers["overlong_labels"] == numbers["boards"]
     assert len(labelled(sixty, codec, games, limit=8)[0]) == numbers["boards"]
-
-
-def train(
-    model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6, says=None
-):
-    """Train on the games of the policy; with `says`, of one that says what this has it say."""
-    setup = GameSetup(
-        context_for(words, compact(max_turns=turns), Solver(words, use_cache=False)), secrets or words.answers
-    )
-    learner, run = learner_of(model, codec), make_run(directory, words)
-    player = playing(says, codec) if says else None
-    train_distill(learner, setup, settings, run, traces=traces, progress=progress, open_policy=player)
-    return model
-
-
-def change(**changes: object) -> DistillTraining:
-    return SETTINGS.model_copy(update=changes)
 
 
 def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, tokenizer, tmp_path) -> None:
@@ -336,30 +289,31 @@ def test_what_cannot_work_is_refused_before_a_game_is_played(sixty, codec, token
     assert not (tmp_path / "secrets.jsonl").exists()
 
 
-RESUMED = change(rounds=2, groups_per_round=4, keep_rounds=1)
+RESUMED = {
+    targets: change(rounds=2, groups_per_round=4, keep_rounds=1, targets=targets)
+    for targets in ("guess", "distribution")
+}
 
 
-@pytest.fixture(scope="module")
-def whole(sixty, codec, tokenizer, tmp_path_factory):
-    """A training that nobody interrupted: its weights and what it logged."""
-    directory = tmp_path_factory.mktemp("whole")
-    model = train(small_model(tokenizer), codec, sixty, directory, RESUMED, says=Stumbling(sixty))
-    return weights_of(model), rows(directory / "metrics.jsonl")
+@pytest.fixture(scope="module", params=RESUMED)
+def whole(request, sixty, codec, tokenizer, tmp_path_factory):
+    """The settings of a training that nobody interrupted, its weights and what it logged."""
+    directory, settings = tmp_path_factory.mktemp("whole"), RESUMED[request.param]
+    model = train(small_model(tokenizer), codec, sixty, directory, settings, says=Stumbling(sixty))
+    return settings, weights_of(model), rows(directory / "metrics.jsonl")
 
 
 @pytest.mark.parametrize("moment", ["round 2: playing", "round 2: step 1"])
 def test_interrupted_and_resumed_equals_uninterrupted(moment, whole, sixty, codec, tokenizer, tmp_path) -> None:
     """While a round is played that goes back to the one before, and between two of its steps."""
-
+    settings, weights, logged = whole
+    says, stopping = Stumbling(sixty), StopAtNote(moment)
     with pytest.raises(KeyboardInterrupt):
-        train(
-            small_model(tokenizer), codec, sixty, tmp_path, RESUMED, progress=StopAtNote(moment), says=Stumbling(sixty)
-        )
+        train(small_model(tokenizer), codec, sixty, tmp_path, settings, progress=stopping, says=says)
     assert not (tmp_path / "distill" / "model.safetensors").exists()
 
     # every weight must come from a checkpoint, every board of the first round from its file
-    resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, RESUMED, says=Stumbling(sixty))
-    weights, logged = whole
+    resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, settings, says=says)
     assert same_bits(weights, weights_of(resumed))
     found = rows(tmp_path / "metrics.jsonl")
     for before, after in zip(logged, found, strict=True):

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from grpo_by_hand import Player
 from grpo_training import SETTINGS, logprob, same, train_fixture, update  # noqa: F401  # a fixture
 from lora_training import LORA, save_base
 from training_fixtures import StopAt, rows, small_model, weights_of
@@ -88,6 +89,21 @@ def test_the_start_stays_the_start_after_a_resume(beta, lora, train, tmp_path) -
     assert away[0] == pytest.approx(0, abs=1e-7) != away[2]
     assert away[2] > 1e-5
     assert same(weights_of(whole), weights_of(resumed))
+
+
+def test_games_ahead_are_played_again_after_a_resume(train, tmp_path) -> None:
+    """The games under way at a checkpoint are no part of it; the compliance that was measured meanwhile is."""
+    script = [("crane", "no idea", "speed"), ("a b", "speed", "crane"), (None, None, "speed")]
+    settings = update(SETTINGS, steps=4, batches_ahead=1, engine="http://localhost:1")
+    whole = train(tmp_path / "whole", settings, engine=Player(train.codec, script))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", settings, engine=Player(train.codec, script), progress=StopAt(2))
+    other = small_model(train.tokenizer, seed=5)
+    resumed = train(tmp_path / "parts", settings, model=other, engine=Player(train.codec, script))
+    assert rows(tmp_path / "parts" / "secrets.jsonl") == rows(tmp_path / "whole" / "secrets.jsonl")
+    assert rows(tmp_path / "parts" / "games.jsonl") == rows(tmp_path / "whole" / "games.jsonl")
+    assert same(weights_of(whole), weights_of(resumed))
+    assert train.all_rollouts[-1].state() == train.all_rollouts[0].state()
 
 
 def test_a_resume_takes_the_weights_from_the_checkpoint(train, tmp_path) -> None:

@@ -61,8 +61,8 @@ class Scene:
         if algorithm == "expert_iteration":
             settings = EXPERT_ITERATION.model_copy(update={**group, "keep_per_group": 6})
             train_expert_iteration(self.learner, self.setup, settings, self.run, **common)
-        elif algorithm == "distill":
-            settings = DISTILL.model_copy(update=group)
+        elif algorithm.startswith("distill"):
+            settings = DISTILL.model_copy(update={**group, "targets": algorithm.removeprefix("distill ")})
             train_distill(self.learner, self.setup, settings, self.run, traces=PURE, **common)
         else:
             judge = {"judge": algorithm.removeprefix("dpo "), "margin": 1e-6, "pairs_per_board": 9}
@@ -70,7 +70,7 @@ class Scene:
             train_dpo(self.learner, self.setup, settings, self.run, **common)
 
 
-ALGORITHMS = ["expert_iteration", "distill", "dpo regret", "dpo outcome"]
+ALGORITHMS = ["expert_iteration", "distill guess", "distill distribution", "dpo regret", "dpo outcome"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -115,7 +115,7 @@ def test_a_board_is_on_record_with_the_word_that_is_taught_there(
     sixty, codec, tokenizer, tmp_path, monkeypatch
 ) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
-    scene.train("distill")
+    scene.train("distill guess")
     found = rows(tmp_path / "labels.jsonl")
     boards = [[turn["guess"] for turn in row["turns"][:-1]] for row in found]
     assert sorted(boards) == sorted([[], [scene.strict], [scene.script.other]])

@@ -77,12 +77,10 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     model = config.model
     if model.path == "tiny" or model.from_scratch or numbers.num_parameters < _PRETRAINED:
         return []
-    size = f"a pretrained model of {numbers.num_parameters / 1e6:,.0f} M parameters"
-    otherwise = f"{_recipe_for(config, numbers)}, or set model.from_scratch if it was never pretrained"
-    messages = []
+    unfit: list[str] = []
     trained_so = game_of(Path(model.path))
     if config.game.style is Style.COMPACT and (trained_so is None or trained_so.style is not Style.COMPACT):
-        messages.append(f'game.style "compact" is a code that {size} cannot read; take the style of {otherwise}')
+        unfit.append('game.style "compact"')
     adapts = _FOR_ADAPTERS if numbers.num_trainable < numbers.num_parameters else 1
     by_labels, by_reward = _HIGHEST_RATES["large" if numbers.num_parameters >= _LARGE else "small"]
     trainings = [("sft", config.sft.optimizer, by_labels)] if "sft" in config.trained else []
@@ -93,13 +91,21 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
         rates = {"learning_rate": (optimizer.learning_rate, highest * adapts)}
         if optimizer.name == "muon":
             rates["muon_learning_rate"] = (optimizer.muon_learning_rate, _HIGHEST_MUON_RATE)
-        messages += [
-            f"{stage}.optimizer.{name} {rate:g} ruins {size}, which takes at most {most:g}; "
-            f"take the rates of {otherwise}"
+        unfit += [
+            f"{stage}.optimizer.{name} {rate:g} (at most {most:g})"
             for name, (rate, most) in rates.items()
             if rate > most
         ]
-    return [Finding("problem", message) for message in messages]
+    if not unfit:
+        return []
+    return [
+        Finding(
+            "problem",
+            f"{', '.join(unfit)}: made for the embedded model, ruinous to a pretrained one, as this of "
+            f"{numbers.num_parameters / 1e6:,.0f} M parameters is taken to be; begin with "
+            f"{_recipe_for(config, numbers)}, or set model.from_scratch if it was never pretrained",
+        )
+    ]
 
 
 def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:

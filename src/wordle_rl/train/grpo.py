@@ -106,7 +106,7 @@ def train_grpo(
             learner.remember_start()  # the reference of the KL penalty, whatever step training resumes from
         done, state = loop.restore()
         if state:
-            rollouts.load_state(state)
+            games.load_state(state)
         elif best is not None:
             best.begin()
         for step in range(done + 1, settings.steps + 1):
@@ -119,7 +119,7 @@ def train_grpo(
             batches = micro_batches(rows, rows_per_pass(settings, len(rows)), sharing=learner.shares_prefixes)
             update = learner.update(batches, loss, step)
             metrics = _over_processes(learner, played, run, own_run)
-            rollouts.note_compliance(metrics["format_compliance"])
+            games.note_compliance(metrics["format_compliance"])
             metrics |= {f"seconds/{name}": seconds for name, seconds in update.seconds.items()}
             metrics["step_time"] = time.perf_counter() - started
             done = step

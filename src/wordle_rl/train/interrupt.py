@@ -10,10 +10,16 @@ from types import FrameType
 
 
 class StopRequest:
-    """True if the user asked to stop; a second Ctrl-C then interrupts at once."""
+    """A request to stop.
+
+    Attributes:
+        wanted: Ctrl-C reached this process; a second one then interrupts at once.
+        agreed: It reached some process, and all of them stop at the same step. Kept apart from `wanted`, since the
+            Ctrl-C of a terminal reaches the processes one after the other, and none may take its first for a second.
+    """
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.wanted = self.agreed = False
 
 
 @contextmanager
@@ -38,5 +44,5 @@ def held_interrupt() -> Iterator[StopRequest]:
         yield request
     finally:
         signal.signal(signal.SIGINT, before)
-    if request.wanted:
+    if request.wanted or request.agreed:
         raise KeyboardInterrupt

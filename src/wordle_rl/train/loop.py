@@ -125,7 +125,7 @@ class TrainingLoop:
         self._bad_in_a_row = 0 if update.is_sound else self._bad_in_a_row + 1
         self._report(step, total, update, numbers or {})
         # All processes stop at the same step.
-        stopping = self.learner.in_any_process(self.stop.wanted)
+        stopping = self.stop.agreed = self.learner.in_any_process(self.stop.wanted)
         gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
         save = save and (update.is_sound or step == total)
         save = save or stopping or (gives_up and last_checkpoint(self.checkpoints) is None)

@@ -33,6 +33,7 @@ _CURVES = {
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
     "agreement_rate": ("Agreement", "Share of the boards reached on which the policy's guess was the teacher's."),
+    "teacher_entropy": ("Entropy of the teacher", "How undecided the teacher is at the boards labelled, in nats."),
     "labels": ("Boards labelled", "Different boards of the round to which the teacher gave a guess."),
     "new_boards": ("New boards", "Labelled boards that no earlier round still in use had reached."),
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
