@@ -208,10 +208,13 @@ def test_dpo_prefers_the_chosen_replies(learner, setup, speaking, sixty, tmp_pat
     assert row["rewards/margins"] > 0
 
 
-def test_distillation_learns_the_teacher_s_guesses(learner, setup, speaking, sixty, tmp_path) -> None:
+@pytest.mark.parametrize("targets", ["guess", "distribution"])
+def test_distillation_learns_what_the_teacher_says(learner, setup, speaking, sixty, tmp_path, targets) -> None:
     learnt, run = learner(), make_run(tmp_path / "run", sixty)
     sampling = SamplingSettings(max_completion_tokens=12)
-    settings = DistillTraining(**{**ROUNDS, "sampling": sampling}, group_size=2, replay_fraction=0.0, epochs=4)
+    settings = DistillTraining(
+        **{**ROUNDS, "sampling": sampling}, group_size=2, replay_fraction=0.0, epochs=4, targets=targets
+    )
     train_distill(learnt, setup, settings, run, traces=TraceSettings(), open_policy=speaking)
     [row] = metrics(run)
     assert row["labels"] > 1
