@@ -99,9 +99,9 @@ def measure(group_size: int, rank: int, context: int, layers: int, width: int, v
 
 def _row(prompt: list[int], half: int, advantage: float) -> Example:
     """A game whose second half was sampled."""
-    later = len(prompt) - half
-    mask, columns = [0] * half + [1] * later, [[0.0] * half + [value] * later for value in (advantage, -5.0)]
-    return Example(prompt, mask, *columns)
+    zeros, later = [0.0] * half, len(prompt) - half
+    mask = [0] * half + [1] * later
+    return Example(prompt, mask, advantages=[*zeros, *[advantage] * later], sampler_logprobs=[*zeros, *[-5.0] * later])
 
 
 def _model(rank: int, context: int, layers: int, width: int, vocabulary: int) -> MLXModel:
