@@ -19,16 +19,17 @@ from mlx_lm.models import qwen3
 from transformers import Qwen3Config
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, LoraSettings, SamplingSettings
+from wordle_rl.config import LoraSettings, OptimizerSettings, SamplingSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.adapters import add_adapters
-from wordle_rl.mlx.grpo import gradient_of_step
+from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import MLXModel, head_of
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.models.tiny import make_tokenizer
 from wordle_rl.preflight.memory import Work, estimate
-from wordle_rl.rl.grpo.layout import Rows
 from wordle_rl.samplers.base import Request
+from wordle_rl.train.loss import PolicyLoss
 
 MIB = 1024**2
 CASES = [
@@ -86,19 +87,21 @@ def measure(group_size: int, rank: int, context: int, layers: int, width: int, v
     del sampler
     mx.clear_cache()
     half = context // 2
-    rows: Rows = {
-        "prompt_ids": [prompt[:half] for prompt in prompts],
-        "completion_ids": [prompt[half:] for prompt in prompts],
-        "env_mask": [[1] * (context - 8 - half)] * group_size,
-        "logprobs": [[-5.0] * (context - 8 - half)] * group_size,
-        "token_advantages": [[1.0 - game % 2] * (context - 8 - half) for game in range(group_size)],
-    }
-    settings = GRPOTraining(groups_per_step=1, group_size=group_size, micro_batch_size=1)
+    rows = [_row(prompt, half, 1.0 - game % 2) for game, prompt in enumerate(prompts)]
+    learner = MLXLearner(model, codec)
+    learner.start(OptimizerSettings(), 1)
+    optimizer = mx.get_active_memory() - weights
     mx.reset_peak_memory()
-    found = gradient_of_step(model, rows, settings, 0, None)
-    mx.eval(found.gradients)
-    train = mx.get_peak_memory() - weights
+    learner.update([[row] for row in rows], PolicyLoss(), 1)
+    train = mx.get_peak_memory() - weights - optimizer
     return Peak(group_size, rank, context, play / MIB, train / MIB, _expected(model, group_size, context) / MIB)
+
+
+def _row(prompt: list[int], half: int, advantage: float) -> Example:
+    """A game whose second half was sampled."""
+    zeros, later = [0.0] * half, len(prompt) - half
+    mask = [0] * half + [1] * later
+    return Example(prompt, mask, advantages=[*zeros, *[advantage] * later], sampler_logprobs=[*zeros, *[-5.0] * later])
 
 
 def _model(rank: int, context: int, layers: int, width: int, vocabulary: int) -> MLXModel:

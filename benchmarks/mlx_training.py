@@ -1,11 +1,11 @@
-"""GRPO on MLX beside GRPO with TRL, from one start: does what is learnt depend on the library?
+"""GRPO on MLX beside GRPO with torch, from one start: does what is learnt depend on the library?
 
     python benchmarks/mlx_training.py [--seeds 3] [--steps 20] [--games 16000] [--answers 60] [--json]
 
-A small model of the embedded kind is fine-tuned once, by TRL, on a part of the embedded words. From there each seed is
-trained by both libraries with the same settings in float32. Seeds give both the same secrets; their random numbers
+A small model of the embedded kind is fine-tuned once, by torch, on a part of the embedded words. From there each seed
+is trained by both libraries with the same settings in float32. Seeds give both the same secrets; their random numbers
 differ. Win rates are those of all training secrets, played by transformers: greedily, and sampled with four games a
-secret. The last line says whether the mean over the seeds on MLX lies between the worst and the best seed of TRL.
+secret. The last line says whether the mean over the seeds on MLX lies between the worst and the best seed of torch.
 
 Runs where both stand, as after `make test-mlx`.
 """
@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
     GameSettings,
     GRPOTraining,
@@ -34,11 +33,10 @@ from wordle_rl.config import (
 )
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.mlx.grpo import train_grpo as train_on_mlx
+from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model as load_on_mlx
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.rl.grpo.train import train_grpo as train_with_trl
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -46,7 +44,9 @@ from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.games import GameSetup
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.learner import Learner, TorchLearner
+from wordle_rl.train.sft import train_sft
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -96,14 +96,15 @@ def main() -> None:
             f"{each.seconds:>7.0f}"
         )
     for name in ("reward", "greedy", "sampled"):
-        print(verdict(name, *([getattr(r, name) for r in results if r.library == lib] for lib in ("trl", "mlx"))))
+        print(verdict(name, *([getattr(r, name) for r in results if r.library == lib] for lib in ("torch", "mlx"))))
 
 
-def verdict(name: str, trl: Sequence[float], mlx: Sequence[float]) -> str:
+def verdict(name: str, torch: Sequence[float], mlx: Sequence[float]) -> str:
     """Means and ranges of both libraries in a line."""
-    inside = min(trl) <= statistics.fmean(mlx) <= max(trl)
-    shown = (f"{statistics.fmean(found):.3f} ({min(found):.3f} to {max(found):.3f})" for found in (trl, mlx))
-    return f"{name}: TRL {next(shown)}, MLX {next(shown)}; {'within' if inside else 'outside'} the range of TRL's seeds"
+    inside = min(torch) <= statistics.fmean(mlx) <= max(torch)
+    shown = (f"{statistics.fmean(found):.3f} ({min(found):.3f} to {max(found):.3f})" for found in (torch, mlx))
+    where = "within" if inside else "outside"
+    return f"{name}: torch {next(shown)}, MLX {next(shown)}; {where} the range of torch's seeds"
 
 
 def small_words(num_answers: int) -> WordList:
@@ -128,7 +129,9 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     model, codec = load_model(MODEL, 0)
     examples = encode_traces(taught, prompter, codec, 256).examples
     sft = SFTSettings(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3), precision="fp32")
-    start = train_sft(model, codec, examples, sft, Run.create(place / "start", RunConfig(), split))
+    start = train_sft(
+        TorchLearner(model, codec, precision="fp32"), examples, sft, Run.create(place / "start", RunConfig(), split)
+    )
     settings = GRPOTraining(
         steps=steps,
         groups_per_step=6,
@@ -140,16 +143,15 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     )
     setup = GameSetup(context, split.train)
     found = [_measured("start", 0, start, start.parent, words, setup, 0.0)]
-    libraries: dict[str, tuple[Callable[..., tuple[object, ChatCodec]], Callable[..., Path]]] = {
-        "trl": (load_model, train_with_trl),
-        "mlx": (load_on_mlx, train_on_mlx),
+    libraries: dict[str, Callable[[ModelSettings], Learner]] = {
+        "torch": lambda settings: TorchLearner(*load_model(settings, 0), precision="fp32"),
+        "mlx": lambda settings: MLXLearner(*load_on_mlx(settings, 0)),
     }
     for seed in range(num_seeds):
-        for library, (load, train) in libraries.items():
-            policy, codec = load(ModelSettings(path=str(start)), 0)
+        for library, load in libraries.items():
             run = Run.create(place / f"{library}-{seed}", RunConfig(), split)
             began = time.perf_counter()
-            directory = train(policy, codec, setup, settings, run, seed=seed)
+            directory = train_grpo(load(ModelSettings(path=str(start))), setup, settings, run, seed=seed)
             seconds = time.perf_counter() - began
             found.append(_measured(library, seed, directory, run.directory, words, setup, seconds))
     return found

@@ -14,17 +14,20 @@ from sft_training import SETTINGS, examples  # noqa: F401  # a fixture
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
 
 from wordle_rl.config import (
+    DistillTraining,
     DPOTraining,
     ExpertIterationTraining,
     GRPOTraining,
     RewardSettings,
     SamplingSettings,
     StartSettings,
+    TraceSettings,
 )
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import of_transformers
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
+from wordle_rl.train.distill import train_distill
 from wordle_rl.train.dpo import train_dpo
 from wordle_rl.train.expert_iteration import train_expert_iteration
 from wordle_rl.train.games import GameSetup
@@ -203,6 +206,20 @@ def test_dpo_prefers_the_chosen_replies(learner, setup, speaking, sixty, tmp_pat
     assert row["pairs"] > 1
     assert row["loss"] < np.log(2)
     assert row["rewards/margins"] > 0
+
+
+@pytest.mark.parametrize("targets", ["guess", "distribution"])
+def test_distillation_learns_what_the_teacher_says(learner, setup, speaking, sixty, tmp_path, targets) -> None:
+    learnt, run = learner(), make_run(tmp_path / "run", sixty)
+    sampling = SamplingSettings(max_completion_tokens=12)
+    settings = DistillTraining(
+        **{**ROUNDS, "sampling": sampling}, group_size=2, replay_fraction=0.0, epochs=4, targets=targets
+    )
+    train_distill(learnt, setup, settings, run, traces=TraceSettings(), open_policy=speaking)
+    [row] = metrics(run)
+    assert row["labels"] > 1
+    assert row["mean_token_accuracy"] > 0
+    assert not same(learnt.model, learner().model)
 
 
 def test_a_stopped_round_resumes_as_if_never_stopped(learner, setup, speaking, sixty, tmp_path) -> None:

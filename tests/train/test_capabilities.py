@@ -50,7 +50,7 @@ def test_several_processes_are_a_capability(monkeypatch) -> None:
     assert "processes" in needs(RunConfig())
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo"])
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_mlx_takes_every_algorithm(algorithm) -> None:
     pytest.importorskip("mlx")
     from wordle_rl.mlx.learner import MLXLearner

@@ -114,6 +114,7 @@ class MLXLearner:
                 forward = time.perf_counter()
                 total = gradients if total is None else tree_map(mx.add, total, gradients)
                 mx.eval(total)  # now, so that the memory of this micro-batch is free for the next
+                del gradients
                 mx.clear_cache()
                 seconds["forward"] += forward - started
                 seconds["backward"] += time.perf_counter() - forward

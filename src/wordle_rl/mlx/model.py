@@ -298,15 +298,10 @@ def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
     """Configuration and generation settings, which name every token at which a turn ends."""
     types = {str(array.dtype).removeprefix("mlx.core.") for array in model.weights().values()}
     model.config.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float32
-    model.config.architectures = [type_name(model.config)]
+    with torch.device("meta"):
+        model.config.architectures = [type(AutoModelForCausalLM.from_config(model.config)).__name__]
     model.config.save_pretrained(directory)
     generation = GenerationConfig.from_model_config(model.config)
     stops = sorted(codec.stop_ids)
     generation.eos_token_id = stops if len(stops) > 1 else stops[0]
     generation.save_pretrained(directory)
-
-
-def type_name(config: PreTrainedConfig) -> str:
-    """Name of transformers' class for a causal model of this configuration."""
-    with torch.device("meta"):
-        return type(AutoModelForCausalLM.from_config(config, trust_remote_code=False)).__name__

@@ -14,6 +14,7 @@ What they share:
 
     loss.py               cross-entropy, policy gradient, preferences: functions of log-probabilities
     learner.py            model and optimizer: `update(rows, loss, step)`
+    capabilities.py       what a run asks of a learner's library
     loop.py               metrics, Ctrl-C, bad steps, checkpoints
     batch.py              rows as tensors
     logprobs.py           log-probabilities of trained tokens
