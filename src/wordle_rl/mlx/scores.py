@@ -91,14 +91,15 @@ def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy
     if len(states) <= _PIECE or model.config.vocab_size <= _SMALL:
         return Scores(*_scored(head.apply(states), *targets, temperature, entropy))
 
-    def of_piece(targets: Any, weights: Any, states: mx.array) -> Scored:
+    def of_piece(targets: tuple[Any, Any, Any], weights: Any, states: mx.array) -> Scored:
         head.module.update(weights)
         return _scored(head.apply(states), *targets, temperature, entropy)
 
     found = []
     for first in range(0, len(states), _PIECE):
         here = slice(first, first + _PIECE)
-        of_these = partial(of_piece, tuple(None if values is None else values[here] for values in targets))
+        ids, soft_ids, soft_probs = (None if values is None else values[here] for values in targets)
+        of_these = partial(of_piece, (ids, soft_ids, soft_probs))
         # The logits of a piece are dropped and computed again in the backward pass.
         found.append(mx.checkpoint(of_these)(head.module.trainable_parameters(), states[here]))
     return Scores(*(mx.concatenate(list(parts)) for parts in zip(*found, strict=True)))
