@@ -18,40 +18,43 @@ EXACT = {
     "sft": (
         # the run directory: a manifest without its config
         "wordle_rl.runs.run:write_json:after:1",
-        # an epoch of 5 steps ends; its checkpoint is there, its own model is not
-        "wordle_rl.training.sft:_EpochSaver.on_epoch_end:before:1",
-        "wordle_rl.training.sft:_EpochSaver.on_epoch_end:after:1",
+        # a validation is taken, not yet logged; logged, without the checkpoint of its step
+        "wordle_rl.train.learner:TorchLearner.evaluate:after:2",
+        "wordle_rl.train.loop:complete_checkpoint:before:3",
+        # an epoch ends; its own model is not there yet, then it is
+        "wordle_rl.train.learner:TorchLearner.save_model:before:1",
+        "wordle_rl.train.learner:TorchLearner.save_model:after:1",
         # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
-        "wordle_rl.training.trainer:complete_checkpoint:before:2",
-        "wordle_rl.training.checkpoints:write_json:after:2",
+        "wordle_rl.train.loop:complete_checkpoint:before:2",
+        "wordle_rl.train.checkpoints:write_json:after:2",
         # a line of metrics is there, the checkpoint of its step is not
         "wordle_rl.runs.run:append_jsonl:after:6",
         # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
         "wordle_rl.pipeline.stages:finish_model:before:1",
-        "wordle_rl.training.sft:drop_checkpoints:before:1",
+        "wordle_rl.train.sft:drop_checkpoints:before:1",
     ),
     "grpo": (
-        "wordle_rl.training.trainer:complete_checkpoint:before:1",
-        "wordle_rl.training.trainer:complete_checkpoint:after:1",
+        "wordle_rl.train.loop:complete_checkpoint:before:1",
+        "wordle_rl.train.loop:complete_checkpoint:after:1",
         # the reward switches with the fifth step's compliance, which the next step reads
-        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:1",
-        "wordle_rl.rl.grpo.rollouts:GroupRollouts.note_compliance:after:5",
+        "wordle_rl.train.groups:GroupRollouts.note_compliance:after:1",
+        "wordle_rl.train.groups:GroupRollouts.note_compliance:after:5",
         # the choice of weights: between validation and record, among the blends, before and after they are taken
-        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._keep:before:3",
-        "wordle_rl.rl.grpo.weight_store:save_file:after:3",
-        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights._blend:before:1",
-        "wordle_rl.rl.grpo.checkpoint_selection:BestWeights.take_best:after:1",
-        "wordle_rl.rl.grpo.train:drop_checkpoints:before:1",
-        "wordle_rl.rl.grpo.train:drop_checkpoints:after:1",
+        "wordle_rl.train.selection:BestWeights._keep:before:3",
+        "wordle_rl.train.learner:save_file:after:3",
+        "wordle_rl.train.selection:BestWeights._blend:before:1",
+        "wordle_rl.train.selection:BestWeights.take_best:after:1",
+        "wordle_rl.train.grpo:drop_checkpoints:before:1",
+        "wordle_rl.train.grpo:drop_checkpoints:after:1",
     ),
     "distill": (
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
-        "wordle_rl.rl.rounds.rounds:write_jsonl:before:2",
-        "wordle_rl.rl.rounds.rounds:write_jsonl:after:2",
-        "wordle_rl.rl.rounds.rounds:save_model:before:2",
-        "wordle_rl.rl.rounds.rounds:save_model:after:2",
-        "wordle_rl.rl.rounds.rounds:write_json:before:2",
-        "wordle_rl.rl.rounds.rounds:write_json:after:2",
+        "wordle_rl.train.rounds:write_jsonl:before:2",
+        "wordle_rl.train.rounds:write_jsonl:after:2",
+        "wordle_rl.train.learner:TorchLearner.save_model:before:2",
+        "wordle_rl.train.learner:TorchLearner.save_model:after:2",
+        "wordle_rl.train.rounds:write_json:before:2",
+        "wordle_rl.train.rounds:write_json:after:2",
         "wordle_rl.pipeline.stages:finish_model:after:1",
     ),
 }
