@@ -20,15 +20,14 @@ from wordle_rl.import_paths import resolve
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Prompter, PromptError
 from wordle_rl.reward import RewardError, Rubric
-from wordle_rl.train.advantages import find_credit
-from wordle_rl.rl.grpo.play import PlayedGame
-from wordle_rl.rl.grpo.score import score_group
-from wordle_rl.train.games import GameSetup
 from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_json
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.simple import OwnSampler
+from wordle_rl.train.advantages import find_credit
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.scoring import PlayedGame, score_group
 
 MODULE = '''
 from pathlib import Path

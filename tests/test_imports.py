@@ -9,17 +9,18 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
-    "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs", "samplers", "rollout", "data",
-    "models", "teachers", "training", "rl", "evaluate", "preflight", "report", "pipeline", "cli",
+    "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs", "samplers",
+    "rollout", "data", "models", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
-TENSOR_ROOMS = {"models", "training", "rl"}
+TENSOR_ROOMS = {"models", "train"}
 LIGHT_MODULES = {
-    "models", "models.backends", "models.directory", "models.gguf", "models.numbers", "training", "training.interrupt",
-    "rl", "rl.advantages",
-    "rl.initial_states", "rl.prefix_guesses", "rl.starts_file", "rl.grpo", "rl.grpo.branching", "rl.rounds",
+    "models", "models.backends", "models.directory", "models.gguf", "models.numbers",
+    "train", "train.advantages", "train.candidates", "train.capabilities", "train.checkpoints", "train.games",
+    "train.groups", "train.initial_states", "train.interrupt", "train.labels", "train.prefix_guesses", "train.scoring",
+    "train.starts_file", "train.validation",
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing",

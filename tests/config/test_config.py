@@ -73,7 +73,11 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
         ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
         ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
         ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
-        ("[distill.optimizer]\nlearningrate = 0.1\n", "distill.optimizer.learningrate", "distill.optimizer.learning_rate"),
+        (
+            "[distill.optimizer]\nlearningrate = 0.1\n",
+            "distill.optimizer.learningrate",
+            "distill.optimizer.learning_rate",
+        ),
         ("[trace]\nnum_games = 3\n", "trace", "traces"),
     ):
         with pytest.raises(ConfigError) as caught:
@@ -109,6 +113,35 @@ IMPOSSIBLE = {
     "greedy groups": (
         "algorithm = 'distill'\n[distill]\ngroup_size = 2\n[distill.sampling]\ntemperature = 0",
         "rl.sampling.temperature",
+    ),
+<<<<<<< HEAD
+    "a distribution with thinking": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
+        "distill.targets",
+=======
+    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "set traces.narrate"),
+    "a distribution with thinking": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
+        "distill.targets",
+    ),
+    "a distribution that must think": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
+        "distill.targets",
+    ),
+    "a temperature of one guess": ("algorithm = 'distill'\n[distill]\ntemperature = 0.1", "distill.temperature"),
+    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "replay_fraction"),
+    "outcomes of one game": (
+        "algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1",
+        "rl.group_size must be at least 2",
+>>>>>>> h-trounds
+    ),
+    "a distribution that must think": (
+        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
+        "distill.targets",
+    ),
+    "a temperature of one guess": (
+        "algorithm = 'distill'\n[distill]\ntemperature = 0.1",
+        "distill.temperature",
     ),
     "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),

@@ -13,7 +13,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from wordle_rl.__main__ import further_commands
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.program import Program
-from wordle_rl.integrations.mlx.refusals import check_settings
+from wordle_rl.train.capabilities import needs
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "mac.md"
 LINES = [line for block in blocks(GUIDE, "bash") for line in block.splitlines() if line.startswith("wordle-rl ")]
@@ -35,7 +35,7 @@ def test_a_command_is_understood_and_followed_by_mlx(workspace, line: str) -> No
     if line.split()[1] in ("run", "preflight"):
         config = settings.config()
         assert config.backend == "mlx"
-        check_settings(config)
+        assert needs(config).keys() <= {"adapters", "four bits", "gradient checkpointing"}  # those of `MLXLearner`
 
 
 def test_the_config_trains_a_small_gemma_as_published(workspace, word_directory, cli, codec) -> None:

@@ -25,6 +25,7 @@ from agreement import (
     WORDS,
     credit_of,
     embedded_codec,
+    examples,
     expected,
     full_logprobs,
     grouped,
@@ -37,8 +38,11 @@ from agreement import (
     turn_rewards,
 )
 
-from wordle_rl.rl.advantages import CREDITS as ESTIMATORS
 from wordle_rl.rollout import mask_without_overlong
+from wordle_rl.train.advantages import CREDITS as ESTIMATORS
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 
 
 def near(found: Any, wanted: Any) -> None:
@@ -81,12 +85,37 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
     assert ratios.max() < 3  # verl clips again beyond it
 
 
-# TRL: its trainer, as our GRPO sets it up.
+def weights_of_rows(name: str) -> list[float]:
+    """Our weight of a token of each game."""
+    counts = [sum(mask) for mask in expected().masks]
+    return PolicyLoss(settings_of(name).loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
+    """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
+    table, settings = expected(), settings_of(name)
+    mask = table.padded(table.masks).bool()
+    rows = mask.nonzero()[:, 0]
+    loss, _ = policy_loss(
+        table.padded(table.policy_logprobs)[mask],
+        table.padded(table.sampler_logprobs)[mask],
+        table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
+        torch.tensor(weights_of_rows(name))[rows],
+        **CLIP,
+        rows=rows if settings.sequence_importance else None,
+        reference_logprobs=table.padded(table.reference_logprobs)[mask],
+        beta=settings.beta,
+    )
+    near(loss.item(), table.losses[name])
+
+
+# TRL: its own trainer.
 
 
 @pytest.fixture(scope="module")
 def trl_trainer(tmp_path_factory):
-    """Makes `WordleGRPOTrainer` for a loss."""
+    """Makes TRL's trainer for a loss."""
     pytest.importorskip("trl.trainer.grpo_trainer")
     from agreement_trl import make_trl_trainer
 
@@ -122,6 +151,35 @@ def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
     near(found[mask].tolist(), table.padded(table.policy_logprobs)[mask].tolist())
 
 
+@pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size: int) -> None:
+    from agreement_trl import trl_batch
+
+    policy, reference, settings = Scorer(model()), Scorer(model(0.1)), settings_of(name)
+    rows, weights = examples(credit_of(name)), weights_of_rows(name)
+    for first in range(0, len(rows), micro_batch_size):
+        part = slice(first, first + micro_batch_size)
+        batch = Batch.of(rows[part], weights[part], embedded_codec().pad_id)
+        loss, _ = policy_loss(
+            policy(batch)[0],
+            batch.sampler_logprobs,
+            batch.advantages,
+            batch.weights,
+            **CLIP,
+            rows=batch.rows if settings.sequence_importance else None,
+            reference_logprobs=reference(batch)[0].detach(),
+            beta=settings.beta,
+        )
+        loss.backward()
+    trainer = trl_trainer(name)
+    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
+    theirs = dict(trainer.model.named_parameters())
+    for weight_name, weight in policy.model.named_parameters():
+        assert torch.allclose(weight.grad, theirs[weight_name].grad, rtol=1e-3, atol=TOLERANCE), weight_name
+    assert max(weight.grad.abs().max() for weight in theirs.values()) > 100 * TOLERANCE
+
+
 # MLX.
 
 
@@ -131,68 +189,57 @@ def on_mlx():
     pytest.importorskip("mlx")
     from wordle_rl.mlx.model import of_transformers
 
-    return of_transformers(model()), of_transformers(model(0.1)).trainable()
+    return of_transformers(model()), of_transformers(model(0.1))
 
 
-def mlx_rows(credit: str) -> dict[str, list]:
-    table = expected()
-    return {
-        "prompt_ids": [prompt for prompt, _ in table.tokens],
-        "completion_ids": [completion for _, completion in table.tokens],
-        "env_mask": table.masks,
-        "logprobs": table.sampler_logprobs,
-        "token_advantages": [table.along(number, credit) for number in GAME_NUMBERS],
-        "game_reward": [sum(values) for values in table.rewards],
-    }
-
-
-@pytest.mark.parametrize("micro_batch_size", [0, 1, 2])
+@pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
 @pytest.mark.parametrize("name", LOSSES)
 def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: int) -> None:
-    from wordle_rl.mlx.grpo import gradient_of_step
+    """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
+    from mlx_models import mlx_examples
+
+    from wordle_rl.mlx.losses import policy_loss
+    from wordle_rl.mlx.scores import MLXBatch, score
+    from wordle_rl.train.loss import PolicyLoss, Totals
 
     policy, reference = on_mlx
-    settings = settings_of(name).model_copy(update={**CLIP, "micro_batch_size": micro_batch_size})
-    pad = embedded_codec().pad_id
-    found = gradient_of_step(policy, mlx_rows(credit_of(name)), settings, pad, reference if settings.beta else None)
-    near(found.loss, expected().losses[name])
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradients_on_mlx_are_those_of_trl(on_mlx, trl_trainer, name: str) -> None:
-    from agreement_trl import trl_batch
-
-    from wordle_rl.mlx.grpo import gradient_of_step
-    from wordle_rl.mlx.model import to_torch
-
-    policy, reference = on_mlx
-    settings = settings_of(name).model_copy(update=CLIP)
-    pad = embedded_codec().pad_id
-    ours = gradient_of_step(policy, mlx_rows(credit_of(name)), settings, pad, reference if settings.beta else None)
-    trainer = trl_trainer(name)
-    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
-    for weight_name, weight in trainer.model.named_parameters():
-        found = to_torch(ours.gradients[weight_name])
-        assert torch.allclose(found, weight.grad, rtol=1e-3, atol=TOLERANCE), weight_name
-    assert max(weight.grad.abs().max() for weight in trainer.model.parameters()) > 100 * TOLERANCE
+    settings, examples = settings_of(name), mlx_examples(credit_of(name))
+    counts = [sum(example.loss_mask) for example in examples]
+    weights = PolicyLoss(settings.loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    loss = 0.0
+    for first in range(0, len(examples), micro_batch_size):
+        part = slice(first, first + micro_batch_size)
+        batch = MLXBatch.of(examples[part], weights[part], embedded_codec().pad_id)
+        found, _ = policy_loss(
+            score(policy, batch).logprobs,
+            batch.sampler_logprobs,
+            batch.advantages,
+            batch.weights,
+            **CLIP,
+            rows=batch.rows if settings.sequence_importance else None,
+            num_rows=batch.num_rows,
+            reference_logprobs=score(reference, batch).logprobs,
+            beta=settings.beta,
+        )
+        loss += found.item()
+    near(loss, expected().losses[name])
 
 
 def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
-    from wordle_rl.mlx.scores import choose, score
+    from mlx_models import mlx_examples
+
+    from wordle_rl.mlx.scores import MLXBatch, score
 
     table = expected()
-    chosen = choose(
-        [[*p, *c] for p, c in table.tokens],
-        [[*[0] * len(p), *mask] for (p, _), mask in zip(table.tokens, table.masks, strict=True)],
-        embedded_codec().pad_id,
-    )
-    wanted = [
-        value
-        for row, mask in zip(table.policy_logprobs, table.masks, strict=True)
-        for value, m in zip(row, mask, strict=True)
-        if m
-    ]
-    near(score(on_mlx[0], chosen).logprobs.tolist(), wanted)
+    batch = MLXBatch.of(mlx_examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
+    for network, columns in zip(on_mlx, (table.policy_logprobs, table.reference_logprobs), strict=True):
+        wanted = [
+            value
+            for row, mask in zip(columns, table.masks, strict=True)
+            for value, m in zip(row, mask, strict=True)
+            if m
+        ]
+        near(score(network, batch).logprobs.tolist(), wanted)
 
 
 def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:

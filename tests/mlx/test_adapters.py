@@ -13,10 +13,11 @@ from sft_training import examples  # noqa: F401  # a fixture
 from training_fixtures import make_run
 
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
-from wordle_rl.mlx.sft import train_sft
 from wordle_rl.models import loading
 from wordle_rl.models.export import merge
+from wordle_rl.train.sft import train_sft
 
 LORA = LoraSettings(rank=4, alpha=16, dropout=0.1)
 
@@ -32,7 +33,7 @@ def adapter(base, examples, sixty, tmp_path_factory):  # noqa: F811
     model, codec = load_model(ModelSettings(path=str(base), lora=LORA), 0)
     frozen = {name: np.array(array) for name, array in model.weights().items() if "lora" not in name}
     run = make_run(tmp_path_factory.mktemp("run") / "run", sixty)
-    directory = train_sft(model, codec, examples, SFT.model_copy(update={"epochs": 3}), run)
+    directory = train_sft(MLXLearner(model, codec), examples, SFT.model_copy(update={"epochs": 3}), run)
     return directory, model, frozen
 
 

@@ -1,6 +1,7 @@
 """Laws of `run --backend mlx`: the directory of every run, played by either library, resumed by the same command."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from mlx_models import mlx_logits, probe, torch_logits
 from training_fixtures import rows, write_config
 
 from wordle_rl.config import ModelSettings, load_config
+from wordle_rl.mlx.backend import MLXBackend
 from wordle_rl.mlx.model import load_model
 from wordle_rl.models import loading
 
@@ -66,10 +68,12 @@ def test_a_run_of_the_other_backend_is_not_continued(run, cli) -> None:
 
 
 def test_the_quickstart_can_be_trained_on_mlx() -> None:
-    from wordle_rl.mlx.refusals import check_settings
+    quickstart = Path(__file__).parents[2] / "configs" / "quickstart.toml"
+    MLXBackend().check(load_config(quickstart, {("backend",): "mlx"}))
 
-    check_settings(load_config(None, {("backend",): "mlx"}))
-    from pathlib import Path
 
-    quickstart = Path(__file__).parents[3] / "configs" / "quickstart.toml"
-    check_settings(load_config(quickstart, {("backend",): "mlx"}))
+def test_what_mlx_cannot_do_is_refused_before_anything_is_written(run, cli, tmp_path) -> None:
+    code, _, err = cli("run", run.parent / "mini.toml", "--out", tmp_path / "other", "--grpo.engine", "vllm")
+    assert code == 2
+    assert "grpo.engine" in err
+    assert not (tmp_path / "other").exists()

@@ -15,13 +15,14 @@ from wordle_rl.config import ConfigError, GameSettings, LoraSettings, ModelSetti
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx import fuse as fuse_module
 from wordle_rl.mlx.fuse import distance, fuse
+from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
 from wordle_rl.mlx.sampler import MLXSampler
-from wordle_rl.mlx.sft import train_sft
 from wordle_rl.models import loading
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, RunError
+from wordle_rl.train.sft import train_sft
 from wordle_rl.words.split import split_secrets
 
 PROMPTER = GameSettings(style=Style.COMPACT, thinking=Thinking.REQUIRED, max_turns=3).prompter(5)
@@ -38,7 +39,7 @@ def trained(request, codec, traces, sixty, tmp_path_factory):
     encoded = encode_traces(traces, PROMPTER, codec, 1000).examples
     encoded = sorted(encoded, key=lambda example: len(example.token_ids))[:6]
     assert any(codec.encode("<think>")[0] in example.token_ids for example in encoded)
-    train_sft(model, same_codec, encoded, SFT.model_copy(update={"epochs": 8, "batch_size": 3}), run)
+    train_sft(MLXLearner(model, same_codec), encoded, SFT.model_copy(update={"epochs": 8, "batch_size": 3}), run)
     return run.directory, model
 
 

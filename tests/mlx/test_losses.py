@@ -1,6 +1,4 @@
-"""Laws of the loss, against hand arithmetic; `test_games_agreement.py` compares it with other trainers'."""
-
-import math
+"""Laws of the losses: the value and gradient of `train.loss` for any log-probabilities."""
 
 import pytest
 
@@ -8,68 +6,72 @@ pytest.importorskip("mlx")
 
 import mlx.core as mx
 import numpy as np
+import torch
 
-from wordle_rl.mlx.losses import LossTerms, grpo_loss, token_weights
+import wordle_rl.mlx.losses as ours
+import wordle_rl.train.loss as theirs
 
-RATIOS = [1.0, 1.5, 0.5, 1.5, 0.5]
-ADVANTAGES = [2.0, 1.0, 1.0, -1.0, -1.0]
+COUNT = 40
 
 
-def terms(**changes) -> LossTerms:
-    values = {
-        "advantages": mx.array(ADVANTAGES),
-        "sampler_logprobs": mx.full((5,), -1.0),
-        "weights": mx.ones((5,)),
-        "rows": mx.array([0, 0, 0, 1, 1]),
-        "reference_logprobs": None,
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        "logprobs": -rng.exponential(1.0, COUNT).astype(np.float32),
+        "old": -rng.exponential(1.0, COUNT).astype(np.float32),
+        "reference": -rng.exponential(1.0, COUNT).astype(np.float32),
+        "advantages": rng.normal(size=COUNT).astype(np.float32),
+        "weights": rng.uniform(size=COUNT).astype(np.float32),
+        "rows": np.sort(rng.integers(0, 6, COUNT)),
     }
-    return LossTerms(**{**values, **changes})
 
 
-def policy() -> mx.array:
-    return mx.array([-1.0 + math.log(ratio) for ratio in RATIOS])
+def agree(of_mlx, of_torch, at: np.ndarray) -> None:
+    """Value and gradient of the same function in both libraries."""
+    value, gradient = mx.value_and_grad(of_mlx)(mx.array(at))
+    given = torch.tensor(at, requires_grad=True)
+    wanted = of_torch(given)
+    wanted.backward()
+    assert value.item() == pytest.approx(float(wanted.detach()), abs=1e-4)
+    assert np.array(gradient) == pytest.approx(given.grad.numpy(), abs=1e-4)
+    assert np.abs(np.array(gradient)).max() > 1e-3
 
 
-def test_a_ratio_is_clipped_only_where_it_would_gain() -> None:
-    """Gains stop at 1.28 and 0.8; a ratio that makes things worse counts in full."""
-    loss, figures = grpo_loss(policy(), terms(), epsilon=0.2, epsilon_high=0.28)
-    assert loss.item() == pytest.approx(-(2.0 + 1.28 + 0.5 - 1.5 - 0.8), abs=1e-6)
-    assert (figures.clipped_low.item(), figures.clipped_high.item()) == (1, 1)
-    assert figures.largest_ratio.item() == pytest.approx(1.5)
+@pytest.mark.parametrize("beta", [0.0, 0.2])
+@pytest.mark.parametrize("by_sequence", [False, True])
+def test_the_policy_loss_is_torch_s_beyond_the_clip_range_too(drawn, by_sequence, beta) -> None:
+    def arguments(array):
+        rest = (array(drawn[name]) for name in ("old", "advantages", "weights"))
+        rows = {"rows": array(drawn["rows"])} if by_sequence else {}
+        return (*rest,), {**rows, "beta": beta, "reference_logprobs": array(drawn["reference"])}
+
+    (mlx_rest, mlx_named), (torch_rest, torch_named) = arguments(mx.array), arguments(torch.tensor)
+    agree(
+        lambda x: ours.policy_loss(x, *mlx_rest, **mlx_named, num_rows=6)[0],
+        lambda x: theirs.policy_loss(x, *torch_rest, **torch_named)[0],
+        drawn["logprobs"],
+    )
+    found = ours.policy_loss(mx.array(drawn["logprobs"]), *mlx_rest, **mlx_named, num_rows=6)[1]
+    wanted = theirs.policy_loss(torch.tensor(drawn["logprobs"]), *torch_rest, **torch_named)[1]
+    assert {n: v.item() for n, v in found.items()} == pytest.approx({n: v.item() for n, v in wanted.items()}, rel=1e-5)
+    assert by_sequence or found["clip_ratio/low_mean"].item() * found["clip_ratio/high_mean"].item() > 0
 
 
-def test_what_is_clipped_has_no_gradient() -> None:
-    gradient = mx.grad(lambda x: grpo_loss(x, terms(), epsilon=0.2, epsilon_high=0.28)[0])(policy())
-    assert np.array(gradient) == pytest.approx([-2.0, 0.0, -0.5, 1.5, 0.0], abs=1e-6)
+@pytest.mark.parametrize("kind", ["sigmoid", "hinge", "ipo"])
+def test_the_preference_loss_is_torch_s(drawn, kind) -> None:
+    agree(
+        lambda x: ours.preference_loss(x.reshape(-1, 2), beta=0.3, kind=kind).sum(),
+        lambda x: theirs.preference_loss(x.view(-1, 2), beta=0.3, kind=kind).sum(),
+        drawn["logprobs"] * 5,
+    )
 
 
-def test_a_better_turn_becomes_likelier_and_a_worse_one_less() -> None:
-    gradient = mx.grad(lambda x: grpo_loss(x, terms(), epsilon=0.2, epsilon_high=0.28)[0])(mx.full((5,), -1.0))
-    assert np.sign(np.array(gradient)).tolist() == [-1, -1, -1, 1, 1]
+def test_a_better_token_becomes_likelier_and_a_worse_one_less(drawn) -> None:
+    at, advantages = mx.array(drawn["old"]), mx.array(drawn["advantages"])
+    gradient = mx.grad(lambda x: ours.policy_loss(x, at, advantages, mx.ones_like(at))[0])(at)
+    assert np.array_equal(np.sign(np.array(gradient)), -np.sign(drawn["advantages"]))
 
 
-def test_a_ratio_per_row_is_the_geometric_mean_of_its_tokens() -> None:
-    loss, _ = grpo_loss(policy(), terms(), epsilon=9.0, epsilon_high=9.0, by_sequence=True)
-    first, second = (1.0 * 1.5 * 0.5) ** (1 / 3), (1.5 * 0.5) ** (1 / 2)
-    assert loss.item() == pytest.approx(-(4.0 * first - 2.0 * second), abs=1e-5)
-
-
-def test_the_penalty_is_zero_at_the_reference_and_grows_away_from_it() -> None:
-    none = terms(advantages=mx.zeros((5,)))
-    at = terms(advantages=mx.zeros((5,)), reference_logprobs=policy())
-    away = terms(advantages=mx.zeros((5,)), reference_logprobs=policy() + 0.5)
-    clip = {"epsilon": 0.2, "epsilon_high": 0.28}
-    assert grpo_loss(policy(), none, **clip, beta=0.1)[0].item() == 0.0
-    assert grpo_loss(policy(), at, **clip, beta=0.1)[0].item() == pytest.approx(0.0, abs=1e-7)
-    loss, figures = grpo_loss(policy(), away, **clip, beta=0.1)
-    assert loss.item() == pytest.approx(0.1 * sum(RATIOS) * (math.exp(0.5) - 1.5), abs=1e-5)
-    assert figures.kl.item() == pytest.approx(5 * (math.exp(0.5) - 1.5), abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("loss_type", "expected"),
-    [("dapo", [0.2, 0.2, 0.2]), ("grpo", [1 / 12, 1 / 3, 0.0]), ("dr_grpo", [1 / 30, 1 / 30, 1 / 30])],
-)
-def test_weights_add_up_as_the_loss_is_named(loss_type, expected) -> None:
-    masks = [[0, 1, 1, 1, 1], [1, 0], [0, 0]]
-    assert token_weights(masks, 3, loss_type, 10) == pytest.approx(expected)
+def test_rows_without_tokens_have_a_mean_of_zero() -> None:
+    assert ours.row_means(mx.array([1.0, 3.0, 5.0]), mx.array([0, 0, 2]), 4).tolist() == [2.0, 0.0, 5.0, 0.0]

@@ -11,21 +11,27 @@ import torch
 from mlx.utils import tree_flatten
 from mlx_models import pair
 
+from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import scores as scores_module
-from wordle_rl.mlx.scores import choose, score
+from wordle_rl.mlx.scores import MLXBatch, score
 
 ROWS = [[5, 9, 3, 7, 11, 2], [4, 8, 1], [6, 2, 9, 9, 3]]
+COLUMNS = [2, 3, 5, 1, 4]
 MASKS = [[0, 0, 1, 1, 0, 1], [0, 0, 0], [1, 1, 0, 0, 1]]
+
+
+def batch() -> MLXBatch:
+    return MLXBatch.of([Example(*row) for row in zip(ROWS, MASKS, strict=True)], [1.0] * 3, 0)
 
 
 def test_tokens_are_scored_under_what_stands_before_them(tokenizer) -> None:
     whole, model = pair(tokenizer)
-    chosen = choose(ROWS, MASKS, pad_id=0)
-    found = score(model, chosen, temperature=0.8)
-    assert chosen.rows.tolist() == [0, 0, 0, 2, 2]
-    assert chosen.columns.tolist() == [2, 3, 5, 1, 4]
+    laid = batch()
+    found = score(model, laid, temperature=0.8, entropy=True)
+    assert laid.rows.tolist() == [0, 0, 0, 2, 2]
+    assert (laid.places + 1 - 6 * laid.rows).tolist() == COLUMNS
     expected, entropies, right = [], [], []
-    for row, column in zip(chosen.rows, chosen.columns, strict=True):
+    for row, column in zip(laid.rows.tolist(), COLUMNS, strict=True):
         with torch.no_grad():
             logits = whole(input_ids=torch.tensor([ROWS[row]])).logits[0, column - 1] / 0.8
         logprobs = logits.log_softmax(-1)
@@ -38,9 +44,19 @@ def test_tokens_are_scored_under_what_stands_before_them(tokenizer) -> None:
 
 
 def loss_and_gradient(model) -> tuple[float, dict[str, np.ndarray]]:
-    chosen = choose(ROWS, MASKS, pad_id=0)
-    value, gradients = nn.value_and_grad(model.network, lambda: -score(model, chosen).logprobs.sum())()
+    laid = batch()
+    value, gradients = nn.value_and_grad(model.network, lambda: -score(model, laid).logprobs.sum())()
     return float(value.item()), {name: np.array(array) for name, array in tree_flatten(gradients)}
+
+
+def test_distributions_are_scored_by_their_expectation(tokenizer) -> None:
+    whole, model = pair(tokenizer)
+    soft = [[(1, 0.5), (2, 0.25), (7, 0.25)], [(3, 1.0)]]
+    laid = MLXBatch.of([Example([5, 9, 3], [0, 1, 1], soft_targets=soft)], [1.0], 0)
+    with torch.no_grad():
+        logprobs = whole(input_ids=torch.tensor([[5, 9, 3]])).logits[0].log_softmax(-1)
+    wanted = [sum(q * float(logprobs[place, token]) for token, q in target) for place, target in enumerate(soft)]
+    assert score(model, laid).logprobs.tolist() == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize("way", ["in pieces", "without a head of its own"])
@@ -59,12 +75,14 @@ def test_another_way_to_the_logits_gives_the_same_loss_and_gradient(tokenizer, m
     assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-2
 
 
-def test_the_first_token_of_a_row_has_no_score() -> None:
-    assert choose([[5, 9]], [[1, 0]], pad_id=0).count == 0
+def test_the_first_token_of_a_row_has_no_score(tokenizer) -> None:
+    laid = MLXBatch.of([Example([5, 9], [1, 0])], [1.0], 0)
+    assert laid.targets.size == 0
+    assert score(pair(tokenizer)[1], laid).logprobs.size == 0
 
 
 def test_entropies_teach_nothing(tokenizer) -> None:
     _, model = pair(tokenizer)
-    chosen = choose(ROWS, MASKS, pad_id=0)
-    gradients = nn.value_and_grad(model.network, lambda: score(model, chosen).entropies.sum())()[1]
+    laid = batch()
+    gradients = nn.value_and_grad(model.network, lambda: score(model, laid, entropy=True).entropies.sum())()[1]
     assert all(not mx.any(array).item() for _, array in tree_flatten(gradients))

@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from chat_families import FAMILIES, family_config, family_tokenizer, published_template
 from grpo_training import SETTINGS as GRPO
-from grpo_training import Training
-from training_fixtures import weights_of
+from grpo_training import Training, assert_scored_as_sampled
+from training_fixtures import rows, weights_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
@@ -181,12 +181,10 @@ def test_grpo_trains_a_family_on_the_tokens_it_sampled(name: str, sixty, tmp_pat
     before = weights_of(model)
     train = Training(tokenizer, codec, sixty, monkeypatch)
     train(tmp_path / "run", GRPO, model=model)
-    assert len(train.batches) == 2
-    scored = train.batches[0]["policy_logprobs"]
-    for row, (mask, sampler) in enumerate(zip(train.given[0]["env_mask"], train.given[0]["logprobs"], strict=True)):
-        places = [place for place, sampled in enumerate(mask) if sampled]
-        assert places
-        assert scored[row, places].tolist() == pytest.approx([sampler[place] for place in places], abs=2e-4)
+    steps = rows(tmp_path / "run" / "metrics.jsonl")
+    assert [row["step"] for row in steps] == [1, 2]
+    for row in steps:
+        assert_scored_as_sampled(row)
     trained_model, _ = load_model(ModelSettings(path=str(tmp_path / "run" / "grpo")), 0)
     after = weights_of(trained_model)
     assert after.keys() == before.keys()

@@ -15,7 +15,7 @@ from wordle_rl.config import load_config, stored_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.strata import TRAINED_ON, strata_of_run
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.training import sft
+from wordle_rl.train import sft
 
 
 @pytest.mark.parametrize("passes", [0.0, 1.0])
@@ -26,8 +26,8 @@ def test_every_word_but_the_strict_ones_is_spelled_in_sft(
     config = load_config(path, {("traces", "spelling"): passes, ("words", "strict_fraction"): 0.05})
     given: list[str] = []
 
-    def learn(model, codec, examples, *_: object, **__: object) -> None:
-        given.extend(codec.tokenizer.decode(example.token_ids) for example in examples)
+    def learn(learner, examples, *_: object, **__: object) -> None:
+        given.extend(learner.codec.tokenizer.decode(example.token_ids) for example in examples)
 
     monkeypatch.setattr(sft, "train_sft", learn)
     Pipeline(config, tmp_path / "run", Console(quiet=True))(until="sft")

@@ -19,13 +19,13 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.trace import read_traces
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.rl.initial_states import GroupStarts
-from wordle_rl.rl.starts_file import read_start_boards
 from wordle_rl.runs import append_jsonl, write_jsonl
 from wordle_rl.runs.audit import audit
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces, validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.initial_states import GroupStarts
+from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, split_secrets, words_of_text
 

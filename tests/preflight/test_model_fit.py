@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,19 +11,34 @@ pytest.importorskip("torch")
 from contexts import context_of
 from template_checks import levels
 
-from wordle_rl.config import ConfigError, EvalSettings, GameSettings, GRPOSettings, ModelSettings, RunConfig
+from wordle_rl.config import (
+    ConfigError,
+    EvalSettings,
+    GameSettings,
+    GRPOSettings,
+    ModelSettings,
+    RunConfig,
+    WordSettings,
+    load_config,
+)
 from wordle_rl.models.loading import load_numbers
+from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding, refuse
 from wordle_rl.preflight.model_fit import (
     check_engines,
     check_lengths,
     check_model,
     check_on_policy,
+    check_pretrained,
     check_teacher,
     check_teacher_replies,
     check_updates,
 )
 from wordle_rl.prompt import Style, Thinking
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.words.split import split_secrets
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def test_a_budget_is_checked_for_the_guess_and_for_the_game(small_words, codec) -> None:
@@ -116,13 +132,95 @@ def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
     assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
 
 
+SIZES = {
+    "smollm2": 134_515_008,
+    "Qwen/Qwen2.5-0.5B-Instruct": 494_032_768,
+    "Qwen/Qwen2.5-1.5B-Instruct": 1_543_714_304,
+    "Qwen/Qwen2.5-3B-Instruct": 3_085_938_688,
+    "Qwen/Qwen3-1.7B": 1_720_574_976,
+    "Qwen/Qwen3-4B": 4_022_468_096,
+    "tiny": 800_000,
+}
+
+
+def numbers_of(config: RunConfig, num_parameters: int) -> ModelNumbers:
+    trainable = 10_000_000 if config.model.lora.rank else num_parameters
+    return ModelNumbers(num_parameters, trainable, 24, 14, 2, 64, 896, 4864, 150_000, 4)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.toml")), ids=lambda path: path.stem)
+def test_the_shipped_configs_train_their_models_at_rates_that_suit_them(path: Path) -> None:
+    config = load_config(path)
+    assert check_pretrained(config, numbers_of(config, SIZES[config.model.path])) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("smollm2", "configs/smollm2.toml"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "configs/recipes/qwen2.5-1.5b-lora.toml"),
+        ("Qwen/Qwen3-1.7B", "configs/recipes/qwen3-1.7b.toml"),
+        ("Qwen/Qwen3-4B", "configs/recipes/qwen3-4b.toml"),
+    ],
+)
+def test_the_embedded_model_s_settings_are_refused_for_a_pretrained_model(name: str, recipe: str) -> None:
+    quickstart = load_config(CONFIGS / "quickstart.toml", {("model", "path"): name})
+    (found,) = check_pretrained(quickstart, numbers_of(quickstart, SIZES[name]))
+    assert found.level == "problem"
+    for key in ("game.style", "sft.optimizer.learning_rate", "sft.optimizer.muon_learning_rate", "rl.optimizer."):
+        assert key in found.message
+    assert recipe in found.message
+    assert (CONFIGS.parent / recipe).is_file()
+    assert check_pretrained(quickstart, numbers_of(quickstart, 5_000_000)) == [], "small enough to start from nothing"
+    own = load_config(CONFIGS / "quickstart.toml", {("model", "path"): name, ("model", "from_scratch"): True})
+    assert check_pretrained(own, numbers_of(own, SIZES[name])) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "algorithm", "sft", "play", "refused"),
+    [
+        (135e6, 0, "grpo", 2e-3, 2e-4, []),
+        (135e6, 0, "grpo", 2.1e-3, 2e-4, ["sft"]),
+        (135e6, 0, "grpo", 1e-3, 3e-4, ["rl"]),
+        (135e6, 0, "distill", 1e-3, 1e-3, []),
+        (4e9, 0, "grpo", 1e-3, 1e-4, ["sft", "rl"]),
+        (4e9, 16, "grpo", 1e-3, 1e-4, []),
+    ],
+)
+def test_rates_are_bounded_by_size_adapters_and_what_is_learnt_from(
+    size: float, rank: int, algorithm: str, sft: float, play: float, refused: list[str]
+) -> None:
+    values = {
+        "model": {"path": "some/model", "lora": {"rank": rank}},
+        "algorithm": algorithm,
+        "sft": {"optimizer": {"learning_rate": sft}},
+        "rl": {"optimizer": {"learning_rate": play}},
+    }
+    config = RunConfig.model_validate(values)
+    found = check_pretrained(config, numbers_of(config, int(size)))
+    named = [stage for stage in ("sft", "rl") for finding in found if f"{stage}.optimizer" in finding.message]
+    assert named == refused
+
+
+def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path: Path, small_words) -> None:
+    config = RunConfig.model_validate({"game": {"style": "compact"}, "model": {"path": str(tmp_path)}})
+    numbers = numbers_of(config, SIZES["smollm2"])
+    assert levels(check_pretrained(config, numbers)) == ["problem"]
+    lesson = lesson_of(WordSettings(), split_secrets(small_words))
+    save_lineage(tmp_path, Lineage(game=config.game, lessons=(lesson,)))
+    assert check_pretrained(config, numbers) == []
+
+
 def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
     assert check_on_policy(RunConfig()) == []
     for name in ("epsilon", "epsilon_high"):
-        given = {"grpo": {name: GRPOSettings.model_fields[name].default}}  # given, though it is the default
+        given = {"grpo": {name: 0.1}}
         [finding] = check_on_policy(RunConfig.model_validate(given))
-        assert (finding.level, finding.message.partition(" ")[0]) == ("problem", f"grpo.{name}")
+        assert finding.level == "problem"
+        assert f"grpo.{name}" in finding.message
         assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
+        given["grpo"] |= {"engine": "http://box:8000", "batches_ahead": 1}
+        assert check_on_policy(RunConfig.model_validate(given)) == []
 
 
 def test_sampling_from_a_part_of_the_distribution_is_refused_for_grpo_alone() -> None:

@@ -6,8 +6,8 @@ from wordle_rl.config import GameSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.rl.setup import transcript_row
 from wordle_rl.runs.game_traces import facts_of, messages_of
+from wordle_rl.train.games import transcript_row
 
 REPLIES = ("<think>a</think><guess>crane</guess>", "no guess", "<guess>zzzzz</guess>", "<guess>speed</guess>")
 

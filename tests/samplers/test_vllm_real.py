@@ -201,12 +201,14 @@ def packs_weights() -> bool:
 
 
 def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(directory, sixty, tmp_path) -> None:
-    """TRL's own engine and weights, in bfloat16 as TRL has it: each step's tokens are as likely to the trainer.
+    """TRL's engine and its way of sending weights, in bfloat16: each step's tokens are as likely to the learner.
 
     Where vLLM has packed its weights that cannot be, and is said before a game is played.
     """
-    from wordle_rl.rl.grpo.train import train_grpo
-    from wordle_rl.rl.setup import GameSetup
+    from wordle_rl.train.games import GameSetup
+    from wordle_rl.train.grpo import train_grpo
+    from wordle_rl.train.learner import TorchLearner
+    from wordle_rl.train.vllm import open_engine
 
     policy, codec = load_model(ModelSettings(path=str(directory)), 0)
     with torch.no_grad():  # what the directory holds is not what is to play
@@ -230,12 +232,15 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         sixty.answers[:20],
         sixty.answers[20:24],
     )
+    learner = TorchLearner(policy, codec, precision="fp32")
+    engine = open_engine(learner, settings, setup.words, setup.prompter)
     if packs_weights():
         with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
-            train_grpo(policy, codec, setup, settings, make_run(tmp_path, sixty))
+            train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
         assert not (tmp_path / "secrets.jsonl").exists()
         return
-    train_grpo(policy, codec, setup, settings, make_run(tmp_path, sixty))
+    train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
+    engine.close()
     found = rows(tmp_path / "metrics.jsonl")
     written = [row for row in found if row["stage"] == "grpo"]
     assert [row["step"] for row in written] == [1, 2, 3]

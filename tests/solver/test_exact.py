@@ -255,6 +255,14 @@ def test_quick_regret_is_the_cost_above_the_cheapest_guess_by_hand(small_words: 
         assert solver.quick_regret(guess, candidates) == pytest.approx(spent - min(costs.values()), abs=1e-5)
 
 
+def test_quick_regrets_are_those_of_each_guess(small_words: WordList) -> None:
+    solver = Solver(small_words, use_cache=False)
+    for candidates in (solver.candidates([]), solver.narrow(solver.candidates([]), "think", "XXXXX"), [3]):
+        one_by_one = [solver.quick_regret(guess, candidates) for guess in small_words.guesses]
+        assert solver.quick_regrets(candidates) == pytest.approx(one_by_one)
+    assert not solver.quick_regrets([]).any()
+
+
 def test_quick_regret_goes_along_with_regret(default_solver: Solver) -> None:
     solver = default_solver
     candidates = solver.candidates([("salet", "XYXXX")])[::4]

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
@@ -155,6 +156,20 @@ def write(**found: Any) -> None:
 
 def segments() -> list:
     return [game.segments[0] for game in played(embedded_codec())]
+
+
+def examples(credit: str = "turn") -> list[Example]:
+    """The games of the table as rows of a step."""
+    table = expected()
+    return [
+        Example(
+            [*prompt, *completion],
+            [0] * len(prompt) + table.masks[number],
+            [0.0] * len(prompt) + table.along(number, credit),
+            [0.0] * len(prompt) + table.sampler_logprobs[number],
+        )
+        for number, (prompt, completion) in zip(GAME_NUMBERS, table.tokens, strict=True)
+    ]
 
 
 def grouped(values: list) -> list[list]:

@@ -1,4 +1,4 @@
-"""TRL's side of the table of agreement: its trainer as our GRPO sets it up, its batch, and the table computed by it."""
+"""TRL's side of the table of agreement: its stock trainer, its batch, and the table computed by it."""
 
 import random
 import sys
@@ -11,8 +11,10 @@ from agreement import (
     CLIP,
     CREDITS,
     GAME_NUMBERS,
+    GAMES,
+    GROUP,
+    LONGEST,
     LOSSES,
-    WORDS,
     Expected,
     credit_of,
     embedded_codec,
@@ -20,41 +22,46 @@ from agreement import (
     grouped,
     model,
     played,
-    prompter,
     segments,
     settings_of,
     turn_rewards,
     write,
 )
-from contexts import context_for
-from training_fixtures import make_run
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
 
-from wordle_rl.rl.advantages import CREDITS as ESTIMATORS
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.grpo.train import _arguments
-from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.rollout import mask_without_overlong
-from wordle_rl.runs.trackers import GameLog
-from wordle_rl.solver import Solver
-from wordle_rl.training.guard import StepGuard
+from wordle_rl.train.advantages import CREDITS as ESTIMATORS
 
 
-def make_trl_trainer(name: str, directory: Path) -> Any:
-    settings, codec = settings_of(name), embedded_codec()
-    run = make_run(directory / "run", WORDS)
-    setup = GameSetup(context_for(WORDS, prompter(), Solver(WORDS, use_cache=False)), WORDS.answers)
-    trainer = WordleGRPOTrainer(
+def no_reward(completions: list[Any], **_: Any) -> list[float]:
+    """TRL asks for a reward; `_compute_loss` is given advantages instead."""
+    return [0.0] * len(completions)
+
+
+def make_trl_trainer(name: str, directory: Path) -> GRPOTrainer:
+    """TRL's trainer for a loss of the table, with all games in one batch."""
+    settings = settings_of(name)
+    trainer = GRPOTrainer(
         model(),
-        _arguments(settings.model_copy(update={"beta": 0.0}), 1, directory / "checkpoints", 0, {}),
-        codec=codec,
-        settings=settings,
-        rollouts=GroupRollouts(setup, codec, settings, GameLog(run), 0),
-        run=run,
-        guard=StepGuard("grpo"),
-        callbacks=[],
+        reward_funcs=no_reward,
+        args=GRPOConfig(
+            output_dir=str(directory),
+            per_device_train_batch_size=len(GAMES),
+            num_generations=GROUP,
+            max_completion_length=LONGEST,
+            loss_type=settings.loss_type,
+            importance_sampling_level="sequence" if settings.sequence_importance else "token",
+            **CLIP,
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+        ),
+        train_dataset=Dataset.from_dict({"prompt": ["wordle"] * len(GAMES)}),
+        processing_class=embedded_codec().tokenizer,
     )
-    trainer.epsilon_low, trainer.epsilon_high, trainer.beta = CLIP["epsilon"], CLIP["epsilon_high"], settings.beta
+    # Set here, or TRL would load a reference model; the table holds the reference's log-probabilities.
+    trainer.beta = settings.beta
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     return trainer
@@ -82,7 +89,6 @@ def trl_batch(credit: str, table: Any) -> dict[str, torch.Tensor]:
 
 def write_table() -> None:
     """Compute the table by TRL's trainer and transformers, and store it."""
-
     own = segments()
     stream = random.Random(0)
     policy, reference = full_logprobs(model()), full_logprobs(model(0.1))

@@ -1,4 +1,4 @@
-"""A checkpoint selection over scripted costs."""
+"""A checkpoint selection over real validations, which Ctrl-C may interrupt."""
 
 import os
 import signal
@@ -6,18 +6,18 @@ import signal
 import pytest
 
 torch = pytest.importorskip("torch")
-from contexts import context_for
 from grpo_training import SETTINGS
-from training_fixtures import compact, make_run, small_model
 
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.grpo.validation import Validation
-from wordle_rl.rl.setup import GameSetup
-from wordle_rl.solver import Solver
+from wordle_rl.train.validation import Validation
+
+THIRDS = (1 / 3, 2 / 3, 1.0)
 
 
 class Choosing:
-    """Two steps of GRPO with a validation after each and two blends; Ctrl-C within one of its validations."""
+    """Two steps of GRPO with a validation after each and two blends; Ctrl-C within one of its validations.
+
+    `pressing` says how often Ctrl-C is pressed in which validation, counted from 0.
+    """
 
     def __init__(self, training, split, monkeypatch) -> None:
         self.training, self.split = training, split
@@ -34,14 +34,6 @@ class Choosing:
 
     def __call__(self, directory, model=None, pressing=None, **changes):
         settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "interpolation_alphas": THIRDS, **changes})
-        words, codec = self.training.words, self.training.codec
-        setup = GameSetup(
-            context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), self.split.train, self.split.val
-        )
-        model = model or small_model(codec.tokenizer)
         self.played, self.pressing = 0, pressing or {}
-        train_grpo(model, codec, setup, settings, make_run(directory, words))
-        return model
-
-
-THIRDS = (1 / 3, 2 / 3, 1.0)
+        setup = self.training.setup(secrets=self.split.train, validation=self.split.val)
+        return self.training(directory, settings, model=model, setup=setup)

@@ -1,4 +1,4 @@
-"""Groups of scripted games, as a GRPO step plays them."""
+"""Groups of games as a GRPO step plays them."""
 
 from contextlib import contextmanager
 
@@ -9,12 +9,14 @@ from contexts import context_for
 from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.loading import context_budget
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.setup import GameSetup, prompt_budget
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup, Scored
+from wordle_rl.train.groups import GroupRollouts, Played
 
 SETTINGS = GRPOTraining(
     groups_per_step=3,
@@ -42,7 +44,7 @@ class Schedule:
 
 
 class Roll:
-    """Rollouts of a model of their own, called as the trainer calls them; keeps the scored games of every step."""
+    """Rollouts of an untrained model, called as a training calls them; keeps the scored games of every step."""
 
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model, self.codec, self.settings = small_model(tokenizer), codec, settings
@@ -51,44 +53,38 @@ class Roll:
             context_for(words, self.prompter, Solver(words, use_cache=False)), secrets or words.answers
         )
         self.run = make_run(directory, words)
-        self.rollouts = GroupRollouts(self.setup, codec, settings, GameLog(self.run), seed=0)
+        self.rollouts = GroupRollouts(self.setup, settings, GameLog(self.run), seed=0)
         if pay is not None:
             self.rollouts.schedule = Schedule(pay)
-        self.games = []
-        log_samples = self.rollouts._log_samples
-        self.rollouts._log_samples = lambda step, groups: log_samples(step, self._kept(groups))
+        self.games: list[list[Scored]] = []
 
-    def _kept(self, groups):
-        self.games.append([game for group in groups for game in group.games])
-        return groups
-
-    def __call__(self, step: int = 0) -> dict[str, list]:
-        """The rows of a step; the rest of its result is in `result`."""
-        self.result = self.rollouts(step, self.open_sampler)
-        self.rollouts.note_compliance(self.result.metrics["format_compliance"])
-        return self.result.rows
+    def __call__(self, step: int = 0) -> list[Example]:
+        """The rows of a step; the rest of it is in `played`."""
+        self.played: Played = self.rollouts(step, self.open_policy)
+        self.rollouts.note_compliance(self.metrics["format_compliance"])
+        self.games.append(games_of(self.played))
+        return self.played.rows(self.codec, mask_overlong=self.settings.mask_overlong)
 
     @property
-    def metrics(self) -> dict[str, float]:
-        return self.result.metrics
+    def metrics(self):
+        return self.played.metrics
 
     @contextmanager
-    def open_sampler(self, sampling, seed):
-        yield (
-            TransformersSampler(self.model, self.codec, sampling, seed),
-            prompt_budget(self.model, self.settings.sampling),
-        )
+    def open_policy(self, sampling, seed):
+        yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
 
 
-def turns_of(row_of: dict[str, list], row: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def games_of(played: Played) -> list[Scored]:
+    return [game for group in played.groups for game in group.games]
+
+
+def turns_of(row: Example) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """(prompt, sampled tokens) of every run of ones in a row's mask."""
-    prompt, ids, mask = (row_of[name][row] for name in ("prompt_ids", "completion_ids", "env_mask"))
     found, start = [], None
-    for place in range(len(ids) + 1):
-        on = place < len(ids) and mask[place] == 1
+    for place, on in enumerate([*row.loss_mask, 0]):
         if on and start is None:
             start = place
         if not on and start is not None:
-            found.append((tuple(prompt + ids[:start]), tuple(ids[start:place])))
+            found.append((tuple(row.token_ids[:start]), tuple(row.token_ids[start:place])))
             start = None
     return found

@@ -1,25 +1,26 @@
-"""One GRPO training in miniature, and a step that is checked by hand."""
+"""One GRPO training in miniature. Import the fixtures of `train`, `roll` and `outside` in the tests that use them."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 from contexts import context_for
-from group_games import Schedule
+from group_games import SETTINGS as ROLLED
+from group_games import Roll, Schedule, games_of
+from reward_games import WORDS
 from training_fixtures import compact, fast, make_run, small_model
 
-import wordle_rl.rl.grpo.rollouts as rollouts_module
-import wordle_rl.rl.grpo.train as grpo_module
+import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
-from wordle_rl.rl.grpo.layout import lay_out
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.grpo.trainer import WordleGRPOTrainer
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup, Scored
+from wordle_rl.train.groups import GroupRollouts, Played
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.vllm import open_engine
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 
@@ -41,23 +42,20 @@ def by_length(_transcript, turn) -> float:
 
 
 class Training:
-    """Runs `train_grpo` and keeps its rollouts, its batches and the rows it was given."""
+    """Runs `train_grpo` and keeps what was played and what the learner was given.
+
+    `pay` is the reward of a turn, None: the one that the settings name. Set it before a training.
+    """
 
     def __init__(self, tokenizer, codec, words, monkeypatch) -> None:
         self.tokenizer, self.codec, self.words = tokenizer, codec, words
-        self.all_rollouts: list[GroupRollouts] = []
-        self.given: list[dict] = []
-        self.games: list[list] = []
-        self.batches: list[dict] = []
-        self.parts: list[dict] = []
-        self.forwards: list[tuple[float, float, float]] = []
         self.pay = by_length
+        self.all_rollouts: list[GroupRollouts] = []
+        self.played: list[Played] = []
+        """Of every step of every training."""
+        self.micro_batches: list[list[list[Example]]] = []
+        """What the learner was given, in the same order."""
         training = self
-
-        def listen(games, *args, **kwargs):
-            training.games.append(games)
-            training.given.append(lay_out(games, *args, **kwargs))
-            return training.given[-1]
 
         class Paying(GroupRollouts):
             def __init__(self, *args, **kwargs) -> None:
@@ -66,46 +64,112 @@ class Training:
                     self.schedule = Schedule(training.pay)
                 training.all_rollouts.append(self)
 
-        class Showing(WordleGRPOTrainer):
-            def _generate_and_score_completions(self, inputs):
-                output = super()._generate_and_score_completions(inputs)
-                ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
-                attention = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
-                with torch.no_grad():
-                    logprobs = self._get_per_token_logps_and_entropies(
-                        self.model, ids, attention, output["completion_ids"].shape[1]
-                    )[0]
-                training.batches.append({**output, "policy_logprobs": logprobs})
-                return output
+            def __call__(self, step, open_policy):
+                training.played.append(super().__call__(step, open_policy))
+                return training.played[-1]
 
-            def _prepare_inputs(self, *args):
-                training.parts.append(super()._prepare_inputs(*args))
-                return training.parts[-1]
-
-            def compute_loss(self, *args, **kwargs):
-                started = time.perf_counter()
-                loss = super().compute_loss(*args, **kwargs)
-                elapsed = time.perf_counter() - started
-                loss_mask = training.parts[-1]["completion_mask"] * training.parts[-1]["tool_mask"]
-                training.forwards.append((elapsed, float(loss_mask.sum()), self._metrics["train"]["entropy"][-1]))
-                return loss
-
-        monkeypatch.setattr(rollouts_module, "lay_out", listen)
         monkeypatch.setattr(grpo_module, "GroupRollouts", Paying)
-        monkeypatch.setattr(grpo_module, "WordleGRPOTrainer", Showing)
 
-    def __call__(self, directory: Path, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None, progress=None):
-        model = model or small_model(self.tokenizer)
-        setup = GameSetup(
-            context_for(self.words, compact(shape, max_turns=3), Solver(self.words, use_cache=False)),
-            self.words.answers,
+    @property
+    def games(self) -> list[list[Scored]]:
+        """The scored games of every step."""
+        return [games_of(played) for played in self.played]
+
+    def setup(self, shape=Shape.TRANSCRIPT, **parts) -> GameSetup:
+        """Games of three turns over all answers; `parts` are other fields of it."""
+        context = context_for(self.words, compact(shape, max_turns=3), Solver(self.words, use_cache=False))
+        return GameSetup(context, **{"secrets": self.words.answers, **parts})
+
+    def learner(self, model, settings: GRPOTraining) -> TorchLearner:
+        """A learner of a model, as the pipeline makes it."""
+        training = self
+
+        class Watched(TorchLearner):
+            def update(self, micro_batches, loss, step):
+                training.micro_batches.append([list(batch) for batch in micro_batches])
+                return super().update(micro_batches, loss, step)
+
+        return Watched(
+            model,
+            self.codec,
+            precision=settings.precision,
+            gradient_checkpointing=settings.gradient_checkpointing,
+            temperature=settings.sampling.temperature,
         )
-        train_grpo(model, self.codec, setup, settings, make_run(directory, self.words), progress=progress)
+
+    def __call__(
+        self,
+        directory: Path,
+        settings=SETTINGS,
+        shape=Shape.TRANSCRIPT,
+        model=None,
+        progress=None,
+        *,
+        setup=None,
+        open_policy=None,
+        engine=None,
+    ):
+        """Train a model and return it; a run that was stopped there is resumed."""
+        model, setup = model or small_model(self.tokenizer), setup or self.setup(shape)
+        learner = self.learner(model, settings)
+        if settings.plays_by_vllm and engine is None:
+            engine = open_engine(learner, settings, setup.words, setup.prompter)
+        train_grpo(
+            learner,
+            setup,
+            settings,
+            make_run(directory, self.words),
+            open_policy=open_policy,
+            engine=engine,
+            progress=progress,
+        )
+        if settings.plays_by_vllm:
+            engine.close()
         return model
+
+
+@pytest.fixture(name="train")
+def train_fixture(tokenizer, codec, sixty, monkeypatch) -> Training:
+    """GRPO over sixty words."""
+    return Training(tokenizer, codec, sixty, monkeypatch)
+
+
+@pytest.fixture(name="roll")
+def roll_fixture(tokenizer, codec, sixty, tmp_path):
+    """Makes rollouts over sixty words, each with a run of its own."""
+
+    def make(**changes) -> Roll:
+        return Roll(tokenizer, codec, sixty, tmp_path / f"run{len(list(tmp_path.iterdir()))}", **changes)
+
+    return make
+
+
+@pytest.fixture(name="outside")
+def outside_fixture(tokenizer, codec, tmp_path) -> Roll:
+    """Rollouts over the words of the reward tests in which no secret is an answer."""
+    reward = {"weights": {"quick_regret": -6.0}, "keep_order": False}
+    changes = {"outside_rate": 1.0, "credit": "guess", "reward": reward}
+    settings = GRPOTraining.model_validate(ROLLED.model_dump(exclude_unset=True) | changes)
+    return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
 
 
 def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
     return all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)
+
+
+def same(a: dict, b: dict) -> bool:
+    """True if all weights have the same bits."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def assert_scored_as_sampled(row: dict) -> None:
+    """Check in the metrics of a step that tokens were scored as the sampler scored them.
+
+    The estimate of a token's divergence is never negative, so that their mean bounds each of them.
+    """
+    assert row["importance_ratio/mean"] == pytest.approx(1.0, abs=2e-4)
+    assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
+    assert 0 <= row["sampler_kl"] < 2e-8
 
 
 def logprob(model, segments) -> float:

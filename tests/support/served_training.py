@@ -18,18 +18,19 @@ from fake_vllm_server import without_nccl
 from group_games import Schedule
 from training_fixtures import compact, fast
 
-import wordle_rl.rl.grpo.train as grpo_module
+import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.rl.grpo.play import GroupPlayer
-from wordle_rl.rl.grpo.rollouts import GroupRollouts
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
 from wordle_rl.samplers.vllm_server import ServerSampler
 from wordle_rl.solver import Solver
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.groups import GroupRollouts
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.vllm import open_engine
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -60,7 +61,7 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
 
     ServerSampler.sample = counted  # type: ignore[method-assign]
     if is_first():
-        GroupPlayer.should_stop = lambda *_: True  # type: ignore[method-assign]
+        GroupRollouts._nothing_fits = lambda *_: True  # type: ignore[method-assign]
     grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
     model = make_model(tokenizer, **SIZE, seed=0)
@@ -72,7 +73,10 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
         sampling=SamplingSettings(max_completion_tokens=6), engine=server,
     )  # fmt: skip
     context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list, use_cache=False))
-    train_grpo(model, ChatCodec(tokenizer), GameSetup(context, word_list.answers), settings, Run(out))
+    learner, setup = TorchLearner(model, ChatCodec(tokenizer), precision="fp32"), GameSetup(context, word_list.answers)
+    engine = open_engine(learner, settings, setup.words, setup.prompter)
+    train_grpo(learner, setup, settings, Run(out), engine=engine)
+    engine.close()
     return model, asked
 
 

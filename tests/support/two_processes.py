@@ -6,24 +6,26 @@ torchrun --nproc-per-node 2 tests/support/two_processes.py WORDS GAMES OUT
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from contexts import context_for
 
-import wordle_rl.rl.grpo.train as grpo_module
+import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RLOptimizerSettings, RunConfig, SamplingSettings, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.rl.grpo.rollouts import GroupRollouts, StepResult
-from wordle_rl.rl.grpo.train import train_grpo
-from wordle_rl.rl.initial_states import record_secrets
-from wordle_rl.rl.setup import GameSetup
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.solver import Solver
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.groups import GroupRollouts
+from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.initial_states import record_secrets
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.sft import train_sft
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -34,28 +36,44 @@ OPTIMIZER = RLOptimizerSettings(learning_rate=3e-3, warmup_fraction=0.0, schedul
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 
 
-class Replaying(GroupRollouts):
-    """Hands out games that were played before, each process its share of them."""
+@dataclass
+class PlayedBefore:
+    """Stands in for `Played`: rows of games that were played before."""
 
-    played: list[dict[str, list]]
+    examples: list[Example]
+    metrics: dict[str, float]
+    denominators: dict[str, int]
+
+    def rows(self, _codec, *, mask_overlong: bool) -> list[Example]:
+        assert not mask_overlong
+        return self.examples
+
+
+class Replaying(GroupRollouts):
+    """Hands out games that were played before, each process its part of them."""
+
+    given: list[list[Example]]
+    """Rows of each step."""
     last: "Replaying"
 
-    def __call__(self, step, open_sampler):
-        del open_sampler
+    def __call__(self, step, open_policy):
+        del open_policy
         rank, count = self._process, self._settings.groups_per_step * GROUP_SIZE
-        mine = slice(rank * count, (rank + 1) * count)
         record_secrets(self._log.run, "grpo", step, rank, [f"rank{rank}"])
         metrics = {
-            "seconds/rollout": 0.0, "seconds/reward": 0.0, "cumulative_wins": 1.0, "skipped_groups": 1.0,
+            "seconds/rollout": 0.0, "seconds/reward": 0.0, "skipped_groups": 1.0,
             "win_rate": float(rank), "format_compliance": 0.5 * rank,
         }  # fmt: skip
+        self.starts.picker.update(self._setup.secrets[0], 1.0 + rank)
+        self.cumulative_wins += 1
+        metrics["cumulative_wins"] = float(self.cumulative_wins)
         Replaying.last = self
-        given = {name: column[mine] for name, column in self.played[step].items()}
-        return StepResult(given, metrics, {"win_rate": 3 if rank else 1}, filled_share=1.0)
+        mine = self.given[step][rank * count : (rank + 1) * count]
+        return PlayedBefore(mine, metrics, {"win_rate": 3 if rank else 1})
 
 
-def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
-    """Three steps of SFT and three of GRPO on given games; the weights they end with."""
+def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
+    """Three steps of SFT and three of GRPO on given games; the models they end with."""
     found = json.loads(games.read_text())
     tokenizer = make_tokenizer()
     codec, word_list = ChatCodec(tokenizer), load_words(words)
@@ -64,33 +82,32 @@ def train_both(words: str, games: Path, out: Path) -> dict[str, object]:
         run = Run.create(out, RunConfig(), split_secrets(word_list))
     wait_for_all()
     run = Run(out)
-    share = num_processes()
-    sft = SFTSettings(batch_size=BATCH // share, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
+    processes = num_processes()
+    sft = SFTSettings(batch_size=BATCH // processes, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
     models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
     learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
-    train_sft(models[0], codec, learnt, sft, run, validation=validation)
-    Replaying.played = found["rows"]
+    train_sft(TorchLearner(models[0], codec, precision="fp32"), learnt, sft, run, validation=validation)
+    Replaying.given = [[Example(**row) for row in step] for step in found["rows"]]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOTraining(
-        steps=STEPS, groups_per_step=GROUPS // share, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
-        sampling=SamplingSettings(max_completion_tokens=6),
+        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
+        sampling=SamplingSettings(max_completion_tokens=6), micro_batch_size=GROUP_SIZE, beta=0.1,
     )  # fmt: skip
     train_grpo(
-        models[1],
-        codec,
+        TorchLearner(models[1], codec, precision="fp32"),
         GameSetup(context_for(word_list, prompter, Solver(word_list, use_cache=False)), word_list.answers),
         grpo,
         run,
     )
-    return {"models": models, "world_size": torch.distributed.get_world_size() if share > 1 else 1}
+    return models
 
 
 if __name__ == "__main__":
     words, games, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    done = train_both(words, games, out)
+    trained = train_both(words, games, out)
     rank = torch.distributed.get_rank()
-    torch.save([model.state_dict() for model in done["models"]], out / f"rank{rank}.pt")
-    facts = {"world_size": done["world_size"], "compliance": Replaying.last.state()["compliance"]}
+    torch.save([model.state_dict() for model in trained], out / f"rank{rank}.pt")
+    facts = {"world_size": torch.distributed.get_world_size(), "state": Replaying.last.state()}
     (out / f"rank{rank}.json").write_text(json.dumps(facts))
     leave_process_group()
     # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end

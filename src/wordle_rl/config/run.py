@@ -110,7 +110,19 @@ class RunConfig(Section):
             raise ValueError(
                 f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
             )
-        if self.algorithm == "distill" and self.game.thinking is Thinking.REQUIRED and not self.traces.narrate:
+        if self.algorithm == "distill":
+            self._check_thinking_teacher()
+
+    def _check_thinking_teacher(self) -> None:
+        """Refuse labels without thinking for a policy that thinks."""
+        is_required = self.game.thinking is Thinking.REQUIRED
+        narrates = self.traces.narrate and self.game.thinking is not Thinking.OFF
+        if self.distill.targets == "distribution" and (is_required or narrates):
+            raise ValueError(
+                "distill.targets 'distribution' are guesses without thinking; set game.thinking to \"off\", or targets "
+                'to "guess"'
+            )
+        if is_required and not self.traces.narrate:
             raise ValueError("distill with game.thinking required needs the teacher's thinking; set traces.narrate")
 
     def _check_shared(self) -> None:

@@ -181,8 +181,8 @@ def _spelled_in(run: Path) -> frozenset[str]:
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
     """Labels and mentions of words in rows of games.
 
-    A turn is a label unless its `taught` is false or it is given; the secret is one after each of the first
-    `boards_taught` turns.
+    A turn is a label unless its `taught` is false or it is given, and so are its `others`, words that were trained
+    there with less than all of the probability; the secret is one after each of the first `boards_taught` turns.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
@@ -201,6 +201,9 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
                 named.add(guess)
                 if turn.get("taught", not turn.get("given", False)):
                     labels.add((tuple(board), guess))
+            for other in wanted.intersection(turn.get("others", ())):
+                named.add(other)
+                labels.add((tuple(board), other))
             for text in (turn.get("thinking"), turn.get("reply")):
                 if text:
                     named.update(wanted.intersection(words_of_text(text)))

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_flatten
+from mlx.utils import tree_map
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, SamplingSettings
@@ -112,8 +112,7 @@ class MLXLearner:
                 (of_batch, figures), gradients = with_gradient(batch)
                 mx.eval(of_batch, figures)
                 forward = time.perf_counter()
-                named = dict(tree_flatten(gradients))
-                total = named if total is None else {name: total[name] + named[name] for name in named}
+                total = gradients if total is None else tree_map(mx.add, total, gradients)
                 mx.eval(total)  # now, so that the memory of this micro-batch is free for the next
                 mx.clear_cache()
                 seconds["forward"] += forward - started
@@ -121,7 +120,6 @@ class MLXLearner:
                 value += float(of_batch.item())
                 sums.add(figures)
         started = time.perf_counter()
-        assert total is not None
         kept, norm = optim.clip_grad_norm(total, self._max_grad_norm)
         is_sound = math.isfinite(value) and math.isfinite(norm.item())
         if is_sound:
@@ -173,8 +171,7 @@ class MLXLearner:
         policy = self._logprobs(batch)
         with self._start_weights():
             start = self._logprobs(batch)
-        total: float = kl_estimate(start - policy).sum().item()
-        return total / max(1, policy.size)
+        return float(kl_estimate(start - policy).sum().item() / max(1, policy.size))
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:

@@ -53,19 +53,9 @@ def policy_loss(
     reference_logprobs: mx.array | None = None,
     beta: float = 0.0,
 ) -> tuple[mx.array, Figures]:
-    """The clipped policy-gradient loss with a KL penalty; see `train.loss.policy_loss`.
+    """The clipped policy-gradient loss with a KL penalty: arguments and result of `train.loss.policy_loss`.
 
-    Args:
-        logprobs: Under the policy, shape (N,), with gradient.
-        old_logprobs: Under the weights that the ratio is taken to, shape (N,).
-        advantages: Shape (N,).
-        weights: Shape (N,).
-        epsilon: Lower clip range.
-        epsilon_high: Upper clip range.
-        rows: Given: one ratio for each row, the geometric mean of its tokens' (GSPO). Shape (N,).
-        num_rows: Number of rows, with `rows`.
-        reference_logprobs: Under the reference, shape (N,); None: no penalty.
-        beta: Weight of the penalty.
+    `num_rows` is the number of rows, where `rows` are given.
     """
     log_ratio = logprobs - old_logprobs  # (N,)
     if rows is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.config import OptimizerSettings
-from wordle_rl.mlx.model import MLXModel, Weights
+from wordle_rl.mlx.model import MLXModel, read
 from wordle_rl.train.optimizer import Part, rate_factor
 
 _OF_WORDS = ("embed_tokens.weight", "lm_head.weight")
@@ -41,76 +40,45 @@ class ScheduledOptimizer:
     """
 
     def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
-        self._model, self._settings, self._total_steps, self._part = model, settings, total_steps, part
-        weights = model.trainable()
-        matrices = [
-            name
-            for name, weight in weights.items()
-            if settings.name == "muon" and weight.ndim == 2 and not name.endswith(_OF_WORDS)
-        ]
-        rest = [name for name in weights if name not in set(matrices)]
-        self._parts: list[tuple[Any, float, list[str]]] = []
-        if matrices:
-            muon = DecayedMuon(settings.muon_learning_rate, settings.weight_decay)
-            self._parts.append((muon, settings.muon_learning_rate, matrices))
-        if rest:
-            adamw = optim.AdamW(
-                settings.learning_rate,
-                betas=[0.9, 0.95],
-                eps=1e-8,
-                weight_decay=settings.weight_decay,
-                bias_correction=True,
-            )
-            self._parts.append((adamw, settings.learning_rate, rest))
-        for optimizer, _, names in self._parts:
-            optimizer.init({name: weights[name] for name in names})
+        self._network, self._settings, self._total_steps, self._part = model.network, settings, total_steps, part
+        rate, muon_rate, decay = settings.learning_rate, settings.muon_learning_rate, settings.weight_decay
+        adamw = optim.AdamW(rate, betas=[0.9, 0.95], eps=1e-8, weight_decay=decay, bias_correction=True)
+        if settings.name == "muon":
+            self._rates = [muon_rate, rate]
+            self._optimizer = optim.MultiOptimizer([DecayedMuon(muon_rate, decay), adamw], [_is_matrix])
+        else:
+            self._rates = [rate]
+            self._optimizer = optim.MultiOptimizer([adamw])
+        self._optimizer.init(self._network.trainable_parameters())
 
     def rate(self, step: int) -> float:
-        """Learning rate after `step` steps, of the first part."""
-        return self._parts[0][1] * self._factor(step)
+        """Learning rate after `step` steps, of the first optimizer."""
+        return self._rates[0] * self._factor(step)
 
     def _factor(self, step: int) -> float:
         number, parts = self._part
         return rate_factor(self._settings, number * self._total_steps + step, parts * self._total_steps)
 
-    def update(self, gradients: Weights, step: int) -> None:
+    def update(self, gradients: Any, step: int) -> None:
         """Change the weights by their gradients.
 
         Args:
-            gradients: Of every trainable weight, already clipped.
+            gradients: Of every trainable weight, as a tree, already clipped.
             step: Steps done before.
         """
-        weights = self._model.trainable()
-        for optimizer, rate, names in self._parts:
+        for optimizer, rate in zip(self._optimizer.optimizers, self._rates, strict=True):
             optimizer.learning_rate = rate * self._factor(step)
-            changed = optimizer.apply_gradients({n: gradients[n] for n in names}, {n: weights[n] for n in names})
-            self._model.take(changed)
-        mx.eval([optimizer.state for optimizer, *_ in self._parts])
+        self._optimizer.update(self._network, gradients)
+        mx.eval(self._network.trainable_parameters(), self._optimizer.state)
 
     def save(self, path: Path) -> None:
-        """Write the state of every part."""
-        state = {f"{place}.{name}": value for place, (part, *_) in enumerate(self._parts) for name, value in flat(part)}
-        mx.save_safetensors(str(path), state)
+        """Write the state."""
+        mx.save_safetensors(str(path), dict(tree_flatten(self._optimizer.state)))
 
     def load(self, path: Path) -> None:
         """Restore what `save` wrote."""
-        stored: Mapping[str, mx.array] = mx.load(str(path))
-        for place, (part, *_) in enumerate(self._parts):
-            theirs = {n: v for n, v in stored.items() if n.startswith(f"{place}.")}
-            part.state = _unflat({name.removeprefix(f"{place}."): value for name, value in theirs.items()})
+        self._optimizer.state = tree_unflatten(list(read(path).items()))
 
 
-_DOT = "/"
-"""Stands for the dots in names of weights, which are no levels of an optimizer's state."""
-
-
-def flat(optimizer: Any) -> list[tuple[str, mx.array]]:
-    """The state of an optimizer by name."""
-    named = {name.replace(".", _DOT): value for name, value in optimizer.state.items()}
-    found: list[tuple[str, mx.array]] = tree_flatten(named)
-    return found
-
-
-def _unflat(state: Mapping[str, mx.array]) -> dict[str, Any]:
-    nested: dict[str, Any] = tree_unflatten(list(state.items()))
-    return {name.replace(_DOT, "."): value for name, value in nested.items()}
+def _is_matrix(name: str, weight: mx.array) -> bool:
+    return weight.ndim == 2 and not name.endswith(_OF_WORDS)

@@ -139,7 +139,7 @@ def disable_4bit_repacking(model: torch.nn.Module) -> None:
 
 
 def adapters_to_float32(model: torch.nn.Module) -> None:
-    """Hold the adapters of a 4-bit model in float32, where TRL's trainers have put them into bfloat16.
+    """Hold the adapters of a 4-bit model in float32.
 
     In 16 bits an update is lost that is below a hundredth or so of its weight, as most are at usual rates.
     """

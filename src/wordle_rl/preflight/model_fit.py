@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.models.directory import game_of
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
+from wordle_rl.prompt import Style
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import check_vllm
 
 _SMALL_RATE = 1e-4
 """A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
+
+
+_PRETRAINED = 20_000_000
+"""Parameters from which on a model is taken for pretrained; the embedded one has 0.8 M."""
+_LARGE = 600_000_000
+_HIGHEST_RATES = {"small": (2e-3, 2e-4), "large": (5e-4, 5e-5)}
+"""Highest rates of AdamW for whole weights, below and from `_LARGE` on: on games or labels, and in GRPO or DPO.
+
+Published fine-tunings stay at half of them or less: SmolLM-135M-Instruct 3e-4 (model card) and 1e-3 (v2), Qwen2.5 and
+Qwen3 from 0.5 to 4 B 1e-5 to 2e-4; RL 1e-6 to 3e-5. Five steps of Muon at 0.02 with AdamW at 3e-3, which suit the
+embedded model, take the loss of SmolLM2 on English from 3.19 to 4.43 nats a token.
+"""
+_HIGHEST_MUON_RATE = 5e-3
+_FOR_ADAPTERS = 10
+"""Adapters want about ten times the rate of whole weights (Thinking Machines, "LoRA Without Regret", 2025)."""
 
 
 def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> list[Finding]:
@@ -29,6 +47,7 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
         *check_lengths(context, codec, numbers.context, config.max_completion_tokens),
         *check_engine_length(config, context, codec),
         *check_updates(config, numbers),
+        *check_pretrained(config, numbers),
     ]
 
 
@@ -51,6 +70,53 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
         for name, settings in optimizers.items()
         if settings.learning_rate < _SMALL_RATE
     ]
+
+
+def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
+    """Check that a pretrained model is not trained as the embedded one is: at ruinous rates, on prompts in code."""
+    model = config.model
+    if model.path == "tiny" or model.from_scratch or numbers.num_parameters < _PRETRAINED:
+        return []
+    unfit: list[str] = []
+    trained_so = game_of(Path(model.path))
+    if config.game.style is Style.COMPACT and (trained_so is None or trained_so.style is not Style.COMPACT):
+        unfit.append('game.style "compact"')
+    adapts = _FOR_ADAPTERS if numbers.num_trainable < numbers.num_parameters else 1
+    by_labels, by_reward = _HIGHEST_RATES["large" if numbers.num_parameters >= _LARGE else "small"]
+    trainings = [("sft", config.sft.optimizer, by_labels)] if "sft" in config.trained else []
+    if config.algorithm in config.trained:
+        highest = by_reward if config.algorithm in ("grpo", "dpo") else by_labels
+        trainings.append(("rl", config.training.optimizer, highest))
+    for stage, optimizer, highest in trainings:
+        rates = {"learning_rate": (optimizer.learning_rate, highest * adapts)}
+        if optimizer.name == "muon":
+            rates["muon_learning_rate"] = (optimizer.muon_learning_rate, _HIGHEST_MUON_RATE)
+        unfit += [
+            f"{stage}.optimizer.{name} {rate:g} (at most {most:g})"
+            for name, (rate, most) in rates.items()
+            if rate > most
+        ]
+    if not unfit:
+        return []
+    return [
+        Finding(
+            "problem",
+            f"{', '.join(unfit)}: made for the embedded model, ruinous to a pretrained one, as this of "
+            f"{numbers.num_parameters / 1e6:,.0f} M parameters is taken to be; begin with "
+            f"{_recipe_for(config, numbers)}, or set model.from_scratch if it was never pretrained",
+        )
+    ]
+
+
+def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
+    """The shipped config nearest to a pretrained model."""
+    if config.model.load_in_4bit:
+        return "configs/recipes/qwen2.5-3b-qlora.toml"
+    if numbers.num_parameters < 300e6:
+        return "configs/smollm2.toml"
+    if numbers.num_trainable < numbers.num_parameters or numbers.num_parameters < 1e9:
+        return "configs/recipes/qwen2.5-1.5b-lora.toml"
+    return f"configs/recipes/qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}.toml"
 
 
 def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:

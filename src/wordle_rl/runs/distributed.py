@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOSettings, OptimizerSettings, RunConfig
+from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
 
 _LONGEST_WAIT = timedelta(hours=24)
 
@@ -29,14 +29,6 @@ def process_index() -> int:
 def is_first() -> bool:
     """True if this process is the one that writes; a single process is."""
     return process_index() == 0
-
-
-def seed_for_all(seed: int) -> int:
-    """The seed for a library that adds each process's number to it, as TRL's GRPO does.
-
-    It is another only where a sum would be more than generators take.
-    """
-    return min(seed, LARGEST_SEED - num_processes() + 1)
 
 
 def num_cores() -> int:

@@ -1,7 +1,7 @@
 """Sampling from a vLLM engine in this process: token ids in, the sampled ids with their log-probabilities out.
 
 The engine keeps what it has read (prefix caching), so that a turn costs its new tokens here too. It is a separate
-one for an evaluation (`make_engine`), or the one that TRL colocates with a training (see rl/grpo/vllm.py).
+one for an evaluation (`make_engine`), or the one that TRL colocates with a training (see train/vllm.py).
 """
 
 from __future__ import annotations

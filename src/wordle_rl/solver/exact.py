@@ -303,6 +303,15 @@ class Solver:
             return 0.0
         return self._quick_regret(known, self._codes(guess, known))
 
+    def quick_regrets(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """`quick_regret` of every listed guess at once, in the time of one for a new set.
+
+        Returns:
+            Shape (num_guesses,); zeros if there is no candidate.
+        """
+        known = self._checked(candidates)
+        return self._quick_regret.of_all(known) if len(known) else np.zeros(len(self.words.guesses))
+
     @cached_property
     def _quick_regret(self) -> QuickRegret:
         return QuickRegret(self._by_answer, self._guess_of_answer, self._all_green)

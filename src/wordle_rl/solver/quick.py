@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.solver.matrix import Codes
-from wordle_rl.solver.partition import class_sizes, sum_logs
+from wordle_rl.solver.partition import Int64s, class_sizes, sum_logs
 from wordle_rl.solver.search import Candidates
 
 _UNIT = 1 << 20  # whole numbers add up to the same sum in any order
@@ -41,6 +41,12 @@ class QuickRegret:
         given_away: float = max(0.0, own - self._least(candidates)) / _UNIT
         return given_away
 
+    def of_all(self, candidates: Candidates) -> npt.NDArray[np.float64]:
+        """Expected guesses that each listed guess gives away, shape (num_guesses,); the best one gives 0."""
+        sums = self._sums(candidates)
+        given_away: npt.NDArray[np.float64] = (sums - sums.min()) / (_UNIT * len(candidates))
+        return given_away
+
     def _least(self, candidates: Candidates) -> float:
         """Units per candidate that the best listed guess leaves; remembered per set."""
         key = candidates.tobytes()
@@ -48,10 +54,14 @@ class QuickRegret:
         if best is None:
             if len(self._best) >= _MEMO_LIMIT:
                 self._best.clear()
-            sums = sum_logs(self._by_answer[candidates], self._table)
-            sums[self._guess_of_answer[candidates]] -= _UNIT  # a candidate may be the secret itself
-            best = self._best[key] = float(sums.min() / len(candidates))
+            best = self._best[key] = float(self._sums(candidates).min() / len(candidates))
         return best
+
+    def _sums(self, candidates: Candidates) -> Int64s:
+        """Units that each listed guess leaves, over all candidates; shape (num_guesses,)."""
+        sums = sum_logs(self._by_answer[candidates], self._table)
+        sums[self._guess_of_answer[candidates]] -= _UNIT  # a candidate may be the secret itself
+        return sums
 
 
 def typical_guesses(num_candidates: int) -> float:

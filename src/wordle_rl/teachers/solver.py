@@ -142,7 +142,7 @@ class SolverTeacher:
         length = self.words.word_length
         if odd := [secret for secret in secrets if len(secret) != length]:
             raise WordListError(f"secret {odd[0]!r} is no word of {length} letters; give another")
-        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
+        opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
             _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start))
             for start in range(0, len(secrets), _CHUNK)
@@ -166,7 +166,7 @@ class SolverTeacher:
         Raises:
             WordListError: If the opener is not listed.
         """
-        opener = self._listed("opener", settings.opener) if settings.opener else self._best_opener
+        opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
         said: dict[tuple[tuple[tuple[str, str], ...], bool], Advice | None] = {}
         advices = []
         for board in boards:
@@ -192,14 +192,6 @@ class SolverTeacher:
             return Advice(self.words.guesses[opener], remaining, 0)
         best, classes = self._best_play(np.packbits(fitting).tobytes(), fitting, settings, opener)
         return Advice(self.words.guesses[best], remaining, classes)
-
-    def _listed(self, what: str, word: str) -> int:
-        index = self.words.guess_index.get(word)
-        if index is None and word in self.words.reserved:
-            raise WordListError(f"{what} {word!r} is a strict word, which training never names; give another")
-        if index is None:
-            raise WordListError(f"{what} {word!r} is not in word list {self.words.name!r}; give a listed word")
-        return index
 
     @cached_property
     def _best_opener(self) -> int:
@@ -293,6 +285,20 @@ class SolverTeacher:
                 planned[np.packbits(fitting).tobytes()] = (index, classes)
             self._trees[opener] = planned
         return self._trees[opener]
+
+
+def listed_guess(words: WordList, what: str, word: str) -> int:
+    """Index of a word among the guesses.
+
+    Raises:
+        WordListError: If it is not listed, or strict; `what` names it.
+    """
+    index = words.guess_index.get(word)
+    if index is None and word in words.reserved:
+        raise WordListError(f"{what} {word!r} is a strict word, which training never names; give another")
+    if index is None:
+        raise WordListError(f"{what} {word!r} is not in word list {words.name!r}; give a listed word")
+    return index
 
 
 _helper: SolverTeacher

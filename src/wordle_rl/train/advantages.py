@@ -9,8 +9,8 @@ Means over all groups of advantage times score (the gradient of a guess's log-pr
 - guess: the gradient of each turn's own reward, likewise shrunk, as if its guess had no influence on later turns. It is
   biased by all that follows a guess.
 
-Division by the group's standard deviation (`scale`) biases each of them. `tests/rl/test_advantages_gradient.py` proves
-this by enumeration of a small game.
+Division by the group's standard deviation (`scale`) biases each of them. `tests/train/test_advantages_gradient.py`
+proves this by enumeration of a small game.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class PlayedAhead:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="games")
         self._next: Future[Played] | None = None
         self._state: Mapping[str, Any] | None = None
+        self._compliance: float | None = None  # of the last step, which the games under way do not know of
 
     def __call__(self, step: int, _open_policy: OpenPolicy) -> Played:
         """The games of a step; those of the next one are then under way, with the weights that the learner has now."""
@@ -42,6 +43,9 @@ class PlayedAhead:
             self._begin(step)
         assert self._next is not None
         played, self._next = self._next.result(), None
+        if self._compliance is not None:
+            self._rollouts.note_compliance(self._compliance)
+            self._compliance = None
         # What a checkpoint of this step stores: a resumed training plays the games ahead again.
         self._state = self._rollouts.state()
         if step + 1 < self._num_steps:
@@ -57,9 +61,19 @@ class PlayedAhead:
         if self._next is not None:
             self._next.exception()  # which whoever takes the games will see
 
+    def note_compliance(self, format_compliance: float) -> None:
+        """Hold the format compliance of a step until its successor's games are over, so that all have one reward."""
+        self._compliance = format_compliance
+
     def state(self) -> Mapping[str, Any]:
-        """State of the rollouts before the games ahead."""
-        return self._state if self._state is not None else self._rollouts.state()
+        """State of the rollouts before the games ahead, and the compliance that they do not know of."""
+        state = self._state if self._state is not None else self._rollouts.state()
+        return {**state, "held_compliance": self._compliance}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore a state."""
+        self._rollouts.load_state(state)
+        self._compliance = state.get("held_compliance")
 
     def close(self) -> None:
         """Wait for the games under way, and play no more."""

@@ -129,5 +129,5 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
-FILLER = Example([0, 0], [0, 0])
-"""A row without a loss, for processes that have fewer micro-batches than others."""
+FILLER = Example([0, 0], [0, 0], [0.0, 0.0], [0.0, 0.0])
+"""A row without a loss, whichever it is, for processes that have fewer micro-batches than others."""

@@ -51,6 +51,7 @@ def train_grpo(
     settings: GRPOTraining,
     run: Run,
     *,
+    open_policy: OpenPolicy | None = None,
     engine: Engine | None = None,
     seed: int = 0,
     report_to: Sequence[str] = (),
@@ -64,6 +65,7 @@ def train_grpo(
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
         run: Where metrics, games, checkpoints and the model go.
+        open_policy: Opens the sampler that plays; None: the engine's, if there is one, or the learner's own.
         engine: Plays in place of the learner's own sampler.
         seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers.
@@ -82,7 +84,7 @@ def train_grpo(
     if is_first():
         rewind_games(run, last_step(directory / "checkpoints"))
     own_run = run if is_first() else BufferedRun(run.directory)
-    open_policy: OpenPolicy = learner.policy if engine is None else engine.policy
+    open_policy = open_policy or (learner.policy if engine is None else engine.policy)
     with (
         held_interrupt() as stop,
         opened_trackers(run, report_to, "grpo", directory, setup.prompter) as trackers,
@@ -104,7 +106,7 @@ def train_grpo(
             learner.remember_start()  # the reference of the KL penalty, whatever step training resumes from
         done, state = loop.restore()
         if state:
-            rollouts.load_state(state)
+            games.load_state(state)
         elif best is not None:
             best.begin()
         for step in range(done + 1, settings.steps + 1):
@@ -117,7 +119,7 @@ def train_grpo(
             batches = micro_batches(rows, rows_per_pass(settings, len(rows)), sharing=learner.shares_prefixes)
             update = learner.update(batches, loss, step)
             metrics = _over_processes(learner, played, run, own_run)
-            rollouts.note_compliance(metrics["format_compliance"])
+            games.note_compliance(metrics["format_compliance"])
             metrics |= {f"seconds/{name}": seconds for name, seconds in update.seconds.items()}
             metrics["step_time"] = time.perf_counter() - started
             done = step

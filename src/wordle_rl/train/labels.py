@@ -30,9 +30,12 @@ def game_label(transcript: Transcript) -> dict[str, Any]:
     return {"secret": transcript.secret, "turns": turns}
 
 
-def board_label(board: Sequence[Turn], guess: str, secret: str) -> dict[str, Any]:
-    """A guess that is trained on at a board which is not, as a row."""
-    named = {"guess": guess, "marks": None, "taught": True}
+def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence[str] = ()) -> dict[str, Any]:
+    """A guess that is trained on at a board which is not, as a row.
+
+    `others` are the other words of the distribution that is learnt there.
+    """
+    named = {"guess": guess, "marks": None, "taught": True, **({"others": [*others]} if others else {})}
     return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
 
 

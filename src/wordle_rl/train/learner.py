@@ -204,6 +204,8 @@ class TorchLearner:
         self._scorer: Any = scorer
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
+        self.version = 0
+        """Grows when the weights change, so that an engine knows whether it has them."""
         self._measures_kl = False
 
     @property
@@ -278,6 +280,7 @@ class TorchLearner:
         is_sound = not self.in_any_process(bad)
         if is_sound:
             self._optimizer.step()
+            self.version += 1
         self.model.zero_grad(set_to_none=True)
         return norm, is_sound
 
@@ -399,6 +402,7 @@ class TorchLearner:
     def load_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
         assert self._optimizer is not None, "call start() first"
+        self.version += 1
         if not self.is_sharded:
             load_weights(self.model, directory)
             state = torch.load(directory / _OPTIMIZER, map_location="cpu", weights_only=True)
@@ -422,6 +426,7 @@ class TorchLearner:
 
     def load_model(self, directory: Path) -> None:
         """See `Learner`."""
+        self.version += 1
         load_weights(self.model, directory)
 
     @property

@@ -91,6 +91,7 @@ class ColocatedEngine:
             max_num_seqs=settings.groups_per_step * settings.group_size,
             enable_sleep_mode=settings.vllm.sleep,
         )
+        self._has: int | None = None  # version of the weights it was sent; None: none, or it has slept
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
@@ -117,14 +118,17 @@ class ColocatedEngine:
         if isinstance(engine, SharedEngine):
             engine.finish()
         if self._vllm.sleep:
-            generation.llm.sleep(level=2)  # forgets the weights, which are sent again at the next rollout
+            generation.llm.sleep(level=2)  # forgets the weights
+            self._has = None
 
     def send_weights(self) -> None:
-        """Give the engine the current weights.
+        """Give the engine the current weights, unless it has them.
 
         Raises:
             ConfigError: If it takes none: for some processors vLLM packs its weights and empties the layers.
         """
+        if self._has == self._learner.version:
+            return
         if self._learner.accelerator.device.type == "cpu":
             model = self._generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
             if any(hasattr(layer, "cpu_linear") and not layer.weight.numel() for layer in model.modules()):
@@ -133,6 +137,7 @@ class ColocatedEngine:
                     'use grpo.engine "transformers" on a CPU'
                 )
         self._generation.sync_weights()
+        self._has = self._learner.version
 
     def close(self) -> None:
         """Stop the engine, so that what follows has its memory.
@@ -165,15 +170,18 @@ class ServerEngine:
             mode="server",
             server_base_url=address.rstrip("/"),
         )
+        self._has: int | None = None  # version of the weights it was sent
 
     def send_weights(self) -> None:
-        """Give the server the current weights; every process must call this.
+        """Give the server the current weights, unless it has them; every process must call this.
 
         Weights may be gathered over all processes; the first one sends them, and the others wait until the server has
         them.
         """
-        self._generation.sync_weights()
-        self._learner.wait()
+        if self._has != self._learner.version:
+            self._generation.sync_weights()
+            self._learner.wait()
+            self._has = self._learner.version
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:

@@ -19,8 +19,8 @@ from verl_games import RecordedServer, make_loop, play_recorded, verl_run
 from wordle_rl.integrations.verl.advantages import ESTIMATORS, credited
 from wordle_rl.integrations.verl.agent_loop import WordleAgentLoop
 from wordle_rl.integrations.verl.play import run_games
-from wordle_rl.train.advantages import CREDITS, token_advantages
 from wordle_rl.rollout import InitialState
+from wordle_rl.train.advantages import CREDITS, token_advantages
 
 ROW = {"split": "val", "global_steps": 0, "index": 0}
 GROUP = 4

@@ -33,6 +33,7 @@ _CURVES = {
     "kept_games": ("Games kept", "Games of the round good enough to learn from."),
     "pairs": ("Pairs", "Replies to the same prompt that differ enough to learn from."),
     "agreement_rate": ("Agreement", "Share of the boards reached on which the policy's guess was the teacher's."),
+    "teacher_entropy": ("Entropy of the teacher", "How undecided the teacher is at the boards labelled, in nats."),
     "labels": ("Boards labelled", "Different boards of the round to which the teacher gave a guess."),
     "new_boards": ("New boards", "Labelled boards that no earlier round still in use had reached."),
     "rewards/accuracies": ("Pairs in order", "Share of pairs whose chosen reply gained more than the rejected one."),
@@ -105,11 +106,7 @@ _EXACT = {
     "greedy_cost",
     "validation_cost",
 }
-_NOT_CURVES = {
-    "stage", "step", "seconds", "epoch", "skipped_steps",
-    # TRL's names for what has a curve here: the reward, and the groups that are left after refills
-    "rewards/_game/mean", "rewards/_game/std", "frac_reward_zero_std",
-}  # fmt: skip
+_NOT_CURVES = {"stage", "step", "seconds", "epoch", "skipped_steps"}
 
 
 def curves_of(metrics: Mapping[str, Sequence[Mapping[str, Any]]], stage: str) -> str:

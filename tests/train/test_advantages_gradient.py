@@ -1,0 +1,310 @@
+"""Proofs of credit by enumeration: the mean of each estimator over all groups of a small game is a gradient, exactly.
+
+The game has three words of three letters and three turns. The policy is a table: one logit per board and word. All
+trajectories of a secret are enumerated with their probabilities, and all groups of them, so a mean is a sum without
+sampling. A gradient is a vector over (board, word), summed over secrets.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from wordle_rl.env import Transcript, WordleEnv
+from wordle_rl.game import Rules
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.solver import Solver
+from wordle_rl.train.advantages import CREDITS, TurnValues, game_advantages, returns_to_go
+from wordle_rl.words import WordList
+
+WORDS = WordList("toy", ("bad", "dab", "bag"), ("bad", "dab", "bag"))
+SOLVER = Solver(WORDS, use_cache=False)
+PROMPTER = Prompter(word_length=3, rules=Rules(max_turns=3))
+SIZES = pytest.mark.parametrize("group_size", [2, 3])
+REWARDS = {
+    "wins": Rubric({"win": 1.0, "speed": 0.5}),
+    "shaped": PRESETS["shaped"],
+    "regret": Rubric({"regret": -6.0}, keep_order=False),
+}
+PAID_AT_ONCE = pytest.mark.parametrize("reward", ["wins", "regret"])
+REWARDED = pytest.mark.parametrize("reward", REWARDS)
+
+Board = tuple[tuple[str, str], ...]
+Vector = Mapping[tuple[Board, str], float]
+"""One number per board and word."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """A trajectory with its probability, the reward of each turn, and the board and guess of each."""
+
+    probability: float
+    rewards: TurnValues
+    choices: tuple[tuple[Board, str], ...]
+
+
+def logit(board: Board, word: str) -> float:
+    """A fixed logit that differs from board to board and from word to word."""
+    text = f"{board}{word}"
+    return 1.5 * math.sin(sum(place * ord(character) for place, character in enumerate(text, start=1)))
+
+
+@cache
+def policy(board: Board) -> dict[str, float]:
+    weights = {word: math.exp(logit(board, word)) for word in WORDS.guesses}
+    return {word: weight / math.fsum(weights.values()) for word, weight in weights.items()}
+
+
+def board_of(env: WordleEnv) -> Board:
+    return tuple((str(turn.guess), str(turn.marks)) for turn in env.turns)
+
+
+def played(secret: str, guesses: tuple[str, ...]) -> WordleEnv:
+    env = WordleEnv(secret, WORDS, PROMPTER)
+    for guess in guesses:
+        env.step(PROMPTER.reply(guess))
+    return env
+
+
+@cache
+def plays(secret: str, reward: str) -> list[Play]:
+    """Every trajectory of a secret."""
+
+    def grown(guesses: tuple[str, ...], probability: float, choices: tuple[tuple[Board, str], ...]) -> Iterator[Play]:
+        env = played(secret, guesses)
+        if env.stop_reason is not None:
+            transcript: Transcript = env.transcript()
+            yield Play(probability, REWARDS[reward].score(transcript, SOLVER).turn_rewards, choices)
+            return
+        board = board_of(env)
+        for word, chance in policy(board).items():
+            yield from grown((*guesses, word), probability * chance, (*choices, (board, word)))
+
+    return list(grown((), 1.0, ()))
+
+
+def score(play: Play, turn: int) -> Iterator[tuple[tuple[Board, str], float]]:
+    """The gradient of the log-probability of one guess by the logits of its board."""
+    board, chosen = play.choices[turn]
+    for word, chance in policy(board).items():
+        yield (board, word), float(word == chosen) - chance
+
+
+def weighted(terms: Iterable[tuple[Play, int, float]]) -> Vector:
+    """Sum of weight times score."""
+    weights: dict[tuple[Play, int], float] = defaultdict(float)
+    for play, turn, weight in terms:
+        weights[play, turn] += weight
+    found: dict[tuple[Board, str], float] = defaultdict(float)
+    for (play, turn), weight in weights.items():
+        for place, value in score(play, turn):
+            found[place] += weight * value
+    return found
+
+
+def mean_estimate(reward: str, group_size: int, credit: Callable[[list[TurnValues]], list[TurnValues]]) -> Vector:
+    """The mean over all groups of all secrets of (1 / group size) sum of advantage times score."""
+
+    def terms() -> Iterator[tuple[Play, int, float]]:
+        for secret in WORDS.answers:
+            for group in itertools.product(plays(secret, reward), repeat=group_size):
+                probability = math.prod(play.probability for play in group)
+                advantages = credit([play.rewards for play in group])
+                for play, values in zip(group, advantages, strict=True):
+                    for turn, advantage in enumerate(values):
+                        yield play, turn, probability * advantage / group_size
+
+    return weighted(terms())
+
+
+def exact(reward: str, value: Callable[[Play, int], float]) -> Vector:
+    """The mean over all trajectories of a value of each turn times the score of its guess."""
+    return weighted(
+        (play, turn, play.probability * value(play, turn))
+        for secret in WORDS.answers
+        for play in plays(secret, reward)
+        for turn in range(len(play.choices))
+    )
+
+
+def true_gradient(reward: str) -> Vector:
+    return exact(reward, lambda play, _: math.fsum(play.rewards))
+
+
+def expected_reward(reward: str, shifted: tuple[Board, str], by: float) -> float:
+    """The expected reward with one logit moved."""
+    total = 0.0
+    for secret in WORDS.answers:
+        for play in plays(secret, reward):
+            probability = play.probability
+            for board, word in play.choices:
+                if board == shifted[0]:
+                    chances = policy(board)
+                    norm = 1.0 + chances[shifted[1]] * (math.exp(by) - 1.0)
+                    probability *= (math.exp(by) if word == shifted[1] else 1.0) / norm
+            total += probability * math.fsum(play.rewards)
+    return total
+
+
+def compared(reward: str, group_size: int) -> dict[tuple[str, int], dict[int, float]]:
+    """By secret and turn, the turn whose mean is the baseline -> the mean of 1/n over what the other games do.
+
+    n is the number of games that reached the baseline's turn, own one included. The baseline is that of the turn
+    itself, or where no other game reached it, of the last turn that another one did.
+    """
+    found = {}
+    for secret in WORDS.answers:
+        lengths: dict[int, float] = defaultdict(float)
+        for play in plays(secret, reward):
+            lengths[len(play.choices)] += play.probability
+        for turn in range(PROMPTER.rules.max_turns):
+            parts: dict[int, float] = defaultdict(float)
+            for others in itertools.product(lengths.items(), repeat=group_size - 1):
+                reached = [1 + sum(length > before for length, _ in others) for before in range(turn + 1)]
+                baseline = max(before for before in range(turn + 1) if reached[before] > 1)
+                parts[baseline] += math.prod(chance for _, chance in others) / reached[baseline]
+            found[secret, turn] = dict(parts)
+    return found
+
+
+def compared_with_itself(reward: str, group_size: int, values: Callable[[TurnValues], TurnValues]) -> Vector:
+    """The mean of (value - what of the baseline is the game's own) times the score of each guess.
+
+    The rest of a baseline is other games' and adds nothing to the mean.
+    """
+    parts = compared(reward, group_size)
+
+    def terms() -> Iterator[tuple[Play, int, float]]:
+        for secret in WORDS.answers:
+            for play in plays(secret, reward):
+                own = values(play.rewards)
+                for turn in range(len(play.choices)):
+                    baseline = math.fsum(own[at] * part for at, part in parts[secret, turn].items())
+                    yield play, turn, play.probability * (own[turn] - baseline)
+
+    return weighted(terms())
+
+
+def dot(one: Vector, other: Vector) -> float:
+    return math.fsum(one[place] * other[place] for place in one)
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    return dot(one, other) / math.sqrt(dot(one, one) * dot(other, other))
+
+
+def same(found: Vector, expected: Vector, factor: float = 1.0) -> bool:
+    assert set(found) == set(expected)
+    return all(found[place] == pytest.approx(factor * expected[place], abs=1e-9) for place in found)
+
+
+# --- the game and its gradient ------------------------------------------------------------------------------------
+
+
+@REWARDED
+def test_all_trajectories_are_there_and_the_gradient_is_that_of_the_expected_reward(reward: str) -> None:
+    for secret in WORDS.answers:
+        assert math.fsum(play.probability for play in plays(secret, reward)) == pytest.approx(1.0)
+    gradient, by = true_gradient(reward), 1e-4
+    assert len(gradient) > 20
+    assert max(map(abs, gradient.values())) > 0.01
+    for place in list(gradient)[:12]:
+        slope = (expected_reward(reward, place, by) - expected_reward(reward, place, -by)) / (2 * by)
+        assert gradient[place] == pytest.approx(slope, abs=1e-6)
+
+
+# --- game credit ---------------------------------------------------------------------------------------------------
+
+
+@SIZES
+@REWARDED
+def test_the_mean_of_game_credit_is_the_gradient_times_one_less_one_over_the_group(
+    reward: str, group_size: int
+) -> None:
+    assert same(mean_estimate(reward, group_size, CREDITS["game"]), true_gradient(reward), 1 - 1 / group_size)
+
+
+def test_division_by_the_deviation_turns_the_gradient() -> None:
+    found = mean_estimate("wins", 3, lambda rewards: game_advantages(rewards, scale=True))
+    assert 0.5 < cosine(found, true_gradient("wins")) < 0.999
+
+
+# --- turn credit ---------------------------------------------------------------------------------------------------
+
+
+@SIZES
+@REWARDED
+def test_turn_credit_takes_from_each_return_only_the_part_of_the_baseline_that_is_its_own(
+    reward: str, group_size: int
+) -> None:
+    found = mean_estimate(reward, group_size, CREDITS["turn"])
+    assert same(found, compared_with_itself(reward, group_size, returns_to_go))
+
+
+@SIZES
+@PAID_AT_ONCE
+def test_the_mean_of_turn_credit_is_each_turns_part_of_the_gradient_shrunk_by_less_than_one(
+    reward: str, group_size: int
+) -> None:
+    """A positive factor per secret and turn is all that differs, given what earlier turns earned."""
+    parts = compared(reward, group_size)
+    shrunk = weighted(
+        (play, turn, play.probability * (1 - math.fsum(parts[secret, turn].values())) * value)
+        for secret in WORDS.answers
+        for play in plays(secret, reward)
+        for turn, value in enumerate(returns_to_go(play.rewards))
+    )
+    assert same(mean_estimate(reward, group_size, CREDITS["turn"]), shrunk)
+    assert same(exact(reward, lambda play, turn: returns_to_go(play.rewards)[turn]), true_gradient(reward))
+    assert all(0 < math.fsum(part.values()) <= 1 / 2 for part in parts.values())
+    assert all(math.fsum(parts[secret, 0].values()) == pytest.approx(1 / group_size) for secret in WORDS.answers)
+
+
+def test_under_means_over_turns_turn_credit_leaves_out_how_a_guess_changes_earlier_shares() -> None:
+    seen = exact("shaped", lambda play, turn: returns_to_go(play.rewards)[turn])
+    unseen = exact("shaped", lambda play, turn: math.fsum(play.rewards[:turn]))
+    gradient = true_gradient("shaped")
+    assert max(map(abs, unseen.values())) > 1e-3
+    assert same({place: seen[place] + unseen[place] for place in seen}, gradient)
+
+
+@PAID_AT_ONCE
+def test_under_rewards_paid_at_once_earlier_turns_add_nothing(reward: str) -> None:
+    assert exact(reward, lambda play, turn: math.fsum(play.rewards[:turn])) == pytest.approx(
+        dict.fromkeys(true_gradient(reward), 0.0), abs=1e-9
+    )
+
+
+@REWARDED
+def test_turn_credit_points_up(reward: str) -> None:
+    assert cosine(mean_estimate(reward, 3, CREDITS["turn"]), true_gradient(reward)) > 0.9
+
+
+# --- guess credit --------------------------------------------------------------------------------------------------
+
+
+@SIZES
+@REWARDED
+def test_guess_credit_takes_from_each_reward_only_the_part_of_the_baseline_that_is_its_own(
+    reward: str, group_size: int
+) -> None:
+    found = mean_estimate(reward, group_size, CREDITS["guess"])
+    assert same(found, compared_with_itself(reward, group_size, lambda rewards: rewards))
+
+
+@PAID_AT_ONCE
+def test_the_bias_of_guess_credit_is_what_follows_a_guess(reward: str) -> None:
+    own = exact(reward, lambda play, turn: play.rewards[turn])
+    following = exact(reward, lambda play, turn: returns_to_go(play.rewards)[turn] - play.rewards[turn])
+    assert max(map(abs, following.values())) > 1e-3
+    assert same({place: own[place] + following[place] for place in own}, true_gradient(reward))
+
+
+@REWARDED
+def test_guess_credit_points_up_but_not_straight(reward: str) -> None:
+    assert 0.75 < cosine(mean_estimate(reward, 3, CREDITS["guess"]), true_gradient(reward)) < 0.95

@@ -1,0 +1,178 @@
+"""Laws of rollouts that weigh several guesses a turn: one state, the best goes on, each credited above their mean."""
+
+import itertools
+from contextlib import nullcontext
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from contexts import context_for
+from reward_games import SOLVER, WORDS
+from training_fixtures import compact, make_run, small_model
+
+from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
+from wordle_rl.env import StopReason
+from wordle_rl.game import Outcome
+from wordle_rl.prompt import Shape
+from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.rollout import ActiveGame, InitialState, open_game
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.samplers.base import Completion
+from wordle_rl.samplers.simple import RandomSampler
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.groups import GroupRollouts
+
+
+class Spelling:
+    """Says scripted words, one per request, as the embedded tokenizer spells them."""
+
+    def __init__(self, codec, words) -> None:
+        self.codec, self._words = codec, itertools.cycle(words)
+        self.asked: list[list] = []
+
+    def begin(self) -> None:
+        self.asked.clear()
+
+    def sample(self, requests) -> list[Completion]:
+        self.asked.append(list(requests))
+        found = []
+        for _ in requests:
+            text = f"<guess>{next(self._words)}</guess>"
+            ids = (*self.codec.tokenizer.encode(text, add_special_tokens=False), *self.codec.turn_end_ids)
+            found.append(Completion(text, ids, (-1.0,) * len(ids)))
+        return found
+
+
+def by_greens(game, reply) -> float:
+    return float((game.env.preview(reply.text).marks or "").count("G"))
+
+
+@pytest.fixture
+def branched(codec, sixty):
+    def make(words, secret, shape=Shape.TRANSCRIPT, count=2):
+        sampler = Spelling(codec, words)
+        (game,) = play_branching([InitialState(secret)], sixty, compact(shape, max_turns=3), sampler, count, by_greens)
+        return game, sampler
+
+    return make
+
+
+def words_of(sixty) -> tuple[str, str, str]:
+    """A secret, an answer with a green letter of it, and one without."""
+    secret = sixty.answers[0]
+    near = next(w for w in sixty.answers[1:] if any(a == b for a, b in zip(w, secret, strict=True)))
+    far = next(w for w in sixty.answers[1:] if not any(a == b for a, b in zip(w, secret, strict=True)))
+    return secret, near, far
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_best_candidate_goes_on_and_all_are_kept(shape, branched, sixty) -> None:
+    secret, near, far = words_of(sixty)
+    game, sampler = branched([far, near, near, far, far, secret], secret, shape)
+    assert [played.turn.guess for played in game.transcript.turns] == [near, near, secret]
+    assert game.transcript.won
+    assert [len(turn) for turn in game.candidates] == [2, 2, 2]
+    assert [values[0] < values[1] for values in game.values] == [True, False, True]
+    assert [len(requests) for requests in sampler.asked] == [2, 2, 2]
+
+
+def test_candidates_of_a_turn_share_their_prompt_which_holds_what_was_played(branched, sixty, codec) -> None:
+    secret, near, far = words_of(sixty)
+    game, _ = branched([far, near, near, far, far, secret], secret)
+    for turn in game.candidates:
+        assert len({segment.prompt_ids for segment in turn}) == 1
+        assert all(sum(segment.loss_mask) == len(segment.token_ids) for segment in turn)
+    numbers = [segment.spans[0][0] for turn in game.candidates for segment in turn]
+    assert numbers == [0, 1, 2, 3, 4, 5]
+    prompts = [turn[0].prompt_ids for turn in game.candidates]
+    chosen = [turn[values.index(max(values))] for turn, values in zip(game.candidates, game.values, strict=True)]
+    for before, after, played in zip(prompts[:-1], prompts[1:], chosen[:-1], strict=True):
+        assert after[: len(before) + len(played.token_ids)] == (*before, *played.token_ids)
+
+
+def test_weighing_a_candidate_leaves_the_game_as_it_was(branched, sixty) -> None:
+    secret, near, _ = words_of(sixty)
+    game, _ = branched([secret, near, near], secret, count=3)
+    assert [played.turn.outcome for played in game.transcript.turns] == [Outcome.SCORED]
+    assert game.transcript.turns_used == 1
+
+
+def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, sixty) -> None:
+    sampler = TransformersSampler(small_model(tokenizer), codec, SamplingSettings(max_completion_tokens=5), seed=1)
+    starts = [InitialState(secret) for secret in sixty.answers[:4]]
+    games = play_branching(
+        starts,
+        sixty,
+        compact(max_turns=3),
+        sampler,
+        3,
+        lambda game, reply: -len(game.env.preview(reply.text).guess or ""),
+        max_prompt_tokens=900,
+    )
+    for game in games:
+        assert len(game.candidates) == 3
+        assert all(len({segment.prompt_ids for segment in turn}) == 1 for turn in game.candidates)
+
+
+def test_what_cannot_branch_is_refused(codec, sixty) -> None:
+    with pytest.raises(ValueError, match="codec"):
+        play_branching([InitialState("crane")], sixty, compact(), RandomSampler(sixty, 0), 2, by_greens)
+    with pytest.raises(ValueError, match="num_candidates"):
+        play_branching([InitialState("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
+    with pytest.raises(ValueError, match="turn_candidates"):
+        GRPOTraining(group_size=16, turn_candidates=3, credit="guess")
+
+
+@pytest.fixture
+def running() -> ActiveGame:
+    """A game of `crane` with two guesses on its board."""
+    game = open_game(0, InitialState("crane"), WORDS, compact(), None)
+    for word in ("mamma", "these"):
+        game.env.step(f"<guess>{word}</guess>")
+    return game
+
+
+def test_the_judge_of_candidates_is_quick_regret(running) -> None:
+    judge = regret_judge(SOLVER)
+    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in running.env.turns])
+    assert judge(running, Completion("<guess>grape</guess>")) == pytest.approx(-SOLVER.quick_regret("grape", left))
+    assert judge(running, Completion("no word")) == -1.0
+
+
+@pytest.mark.parametrize("preset", [*PRESETS])
+@pytest.mark.parametrize("reply", ["<guess>crane</guess>", "<guess>grape</guess>", "<guess>zzzzz</guess>", "no word"])
+def test_a_judge_by_reward_pays_what_the_turn_earns_where_the_game_ends(running, preset: str, reply: str) -> None:
+    rubric = Rubric(PRESETS[preset].weights)
+    judged = reward_judge(rubric, SOLVER)(running, Completion(reply))
+    board = running.env.turns
+    running.env.step(reply)
+    if running.env.stop_reason is None:
+        running.env.stop_reason = StopReason.OUT_OF_TURNS
+    assert len(running.env.turns) == len(board) + 1
+    assert judged == pytest.approx(rubric.score(running.env.transcript(), SOLVER).turn_rewards[-1])
+
+
+def test_a_judge_by_reward_leaves_the_game_as_it_is(running) -> None:
+    before = running.env.played
+    reward_judge(Rubric({"win": 1.0}), SOLVER)(running, Completion("<guess>crane</guess>"))
+    assert running.env.played == before
+    assert running.env.stop_reason is None
+
+
+@pytest.mark.parametrize(("preset", "best"), [("sparse", "regret"), ("shaped", "reward")])
+def test_candidates_are_judged_by_a_reward_that_was_set(
+    preset, best: str, sixty, solver, codec, tmp_path, monkeypatch
+) -> None:
+    reward = RewardSettings(preset=preset)
+    asked = []
+    monkeypatch.setattr("wordle_rl.train.groups.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0)
+    monkeypatch.setattr("wordle_rl.train.groups.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0)
+    settings = GRPOTraining(groups_per_step=1, group_size=2, turn_candidates=2, credit="guess", reward=reward)
+    setup = GameSetup(context_for(sixty, compact(max_turns=1), solver), sixty.answers)
+    sampler = Spelling(codec, sixty.answers[:2])
+    rollouts = GroupRollouts(setup, settings, GameLog(make_run(tmp_path / "run", sixty)), 0)
+    rollouts(0, lambda *_: nullcontext((sampler, None)))
+    assert set(asked) == {best}

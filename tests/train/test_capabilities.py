@@ -1,0 +1,58 @@
+"""Laws of capabilities: what a learner cannot do is refused by the name of the setting, the rest is taken."""
+
+import pytest
+
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.train.capabilities import ALL, check_capabilities, needs
+
+ASKED = [
+    ({"model": {"path": "somewhere", "lora": {"rank": 4}}}, "adapters", "model.lora.rank"),
+    (
+        {"model": {"path": "somewhere", "lora": {"rank": 4}, "load_in_4bit": True}},
+        "four bits",
+        "model.load_in_4bit",
+    ),
+    ({"sft": {"gradient_checkpointing": True}}, "gradient checkpointing", "sft.gradient_checkpointing"),
+    ({"sft": {"precision": "bf16"}, "rl": {"precision": "bf16"}}, "autocast", "sft.precision and rl.precision"),
+    ({"model": {"attn_implementation": "sdpa"}}, "kernels", "model.attn_implementation"),
+    ({"model": {"liger_kernels": True}}, "liger", "model.liger_kernels"),
+    ({"grpo": {"engine": "vllm"}}, "vllm", "grpo.engine"),
+    ({"eval": {"engine": "vllm"}}, "vllm", "eval.engine"),
+]
+
+
+@pytest.mark.parametrize(("changes", "capability", "setting"), ASKED, ids=[setting for *_, setting in ASKED])
+def test_a_setting_asks_for_its_capability(changes, capability, setting) -> None:
+    config = RunConfig(**changes)
+    assert needs(config)[capability][0] == setting
+    check_capabilities(config, "it", ALL)
+    with pytest.raises(ConfigError, match=setting) as refusal:
+        check_capabilities(config, "it", ALL - {capability})
+    assert refusal.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"algorithm": "dpo", "grpo": {"engine": "vllm"}},  # a stage that does not run asks for nothing
+        {"grpo": {"steps": 0}, "rl": {"precision": "bf16"}},
+        {"model": {"dtype": "bfloat16"}, "sft": {"precision": "bf16"}},  # weights are computed with as they are held
+        {"report_to": ("tensorboard",), "grpo": {"max_importance_ratio": 2.0, "save_steps": 1, "save_total_limit": 2}},
+    ],
+)
+def test_other_settings_ask_for_nothing(changes) -> None:
+    assert needs(RunConfig(**changes)) == {}
+
+
+def test_several_processes_are_a_capability(monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.train.capabilities.num_processes", lambda: 2)
+    assert "processes" in needs(RunConfig())
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo"])
+def test_mlx_takes_every_algorithm(algorithm) -> None:
+    pytest.importorskip("mlx")
+    from wordle_rl.mlx.learner import MLXLearner
+
+    check_capabilities(RunConfig(algorithm=algorithm), "MLX", MLXLearner.capabilities)

@@ -1,0 +1,267 @@
+"""Laws of the games of a step: fair starts, redraws of constant groups, metrics and sample games."""
+
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from group_games import SETTINGS, turns_of
+from grpo_training import outside_fixture, roll_fixture  # noqa: F401  # fixtures
+from reward_games import WORDS
+from scripted import say
+from training_fixtures import compact, rows
+
+from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import score_guess
+from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.train.groups import GroupRollouts, _pass_at
+
+
+def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
+    game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, hard_mode=True)
+    settings = SETTINGS.model_copy(
+        update={"starts": StartSettings(max_prefix_guesses=4), "groups_per_step": 8, "group_size": 2}
+    )
+    played = roll(prompter=game.prompter(5), settings=settings)
+    for step in range(3):
+        played(step)
+    given = [sum(t.is_prefix for t in game.trajectory.transcript.turns) for games in played.games for game in games]
+    assert max(given) >= 2
+
+
+def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
+    should_stop = roll().rollouts._nothing_fits
+    num_stopped = 0
+    for secret in sixty.outside:
+        env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
+        while fitting and env.stop_reason is None:
+            assert not should_stop(secret, env.turns)
+            env.step(say(fitting[0]))
+            fitting = [word for word in fitting if score_guess(word, fitting[0]) == env.turns[-1].marks]
+        num_stopped += not fitting
+        assert should_stop(secret, env.turns) == (not fitting)
+    assert num_stopped > len(sixty.outside) / 2
+    assert not should_stop(sixty.answers[0], ())
+
+
+def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
+    played = roll(settings=SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=2)}))
+    played()
+    starts = [
+        (
+            game.trajectory.transcript.secret,
+            tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.is_prefix),
+        )
+        for game in played.games[0]
+    ]
+    groups = [starts[i : i + 4] for i in range(0, 12, 4)]
+    assert all(len(set(group)) == 1 for group in groups)
+    assert len({group[0][0] for group in groups}) == 3
+
+
+def test_only_training_secrets_are_played(split, roll) -> None:
+    played = roll(secrets=split.train)
+    for step in range(4):
+        played(step)
+    record = rows(played.run.directory / "secrets.jsonl")
+    assert [row["step"] for row in record] == [0, 1, 2, 3]
+    drawn = {secret for row in record for secret in row["secrets"]}
+    assert drawn <= set(split.train)
+    assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
+
+
+def test_the_same_seed_and_step_start_the_same_games(roll) -> None:
+    first, second = roll(), roll()
+    assert first(5) == second(5)
+    assert first.games[0][0].trajectory == second.games[0][0].trajectory
+
+
+def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> None:
+    played = roll(pay=lambda *_: 1.0)
+    played(0)
+    played.rollouts.best_compliance = 0.7
+    played(1)
+    played(2)
+    assert played.rollouts.schedule.asked == [None, 0.7, 0.7]
+
+
+def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
+    rollouts = roll().rollouts
+    for compliance in (1.0, 0.0, 0.0, 0.0):
+        rollouts.note_compliance(compliance)
+    assert rollouts.best_compliance is None
+    rollouts.note_compliance(0.5)
+    assert rollouts.best_compliance == pytest.approx(0.3)
+    resumed = roll().rollouts
+    resumed.load_state(rollouts.state())
+    for run in (rollouts, resumed):
+        run.note_compliance(0.0)
+        assert run.best_compliance == pytest.approx(0.3)
+        run.note_compliance(1.0)
+        run.note_compliance(1.0)
+        assert run.best_compliance == pytest.approx(0.5)
+
+
+def test_replies_are_measured_one_by_one(roll) -> None:
+    played = roll(prompter=compact(Shape.STATE, max_turns=3))
+    replies = [reply for row in played() for _, reply in turns_of(row)]
+    assert played.metrics["reply_tokens"] == pytest.approx(sum(map(len, replies)) / len(replies))
+    turns = [turn for game in played.games[0] for turn in game.trajectory.transcript.own_turns]
+    assert played.metrics["overlong_share"] == sum(turn.overlong for turn in turns) / len(turns) > 0
+    assert played.played.denominators["reply_tokens"] == len(replies) == len(turns)
+
+
+def test_a_switch_waits_for_compliance(roll) -> None:
+    reward = {"weights": {"format": 1.0}, "then_weights": {"win": 1.0}, "threshold": 0.5, "keep_order": False}
+    played = roll(settings=GRPOTraining.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
+    played(0)
+    played.rollouts.best_compliance = 0.6
+    played(1)
+    assert [set(games[0].reward.weights) for games in played.games] == [{"format"}, {"win"}]
+
+
+def test_constant_groups_are_counted_and_remembered(roll) -> None:
+    played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
+    played()
+    assert played.metrics["zero_variance_share"] == 1.0
+    assert set(played.rollouts.starts.picker.state().values()) == {0.0}
+    mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
+    mixed()
+    assert mixed.metrics["zero_variance_share"] < 1.0
+    assert max(mixed.rollouts.starts.picker.state().values()) > 0.0
+
+
+def refilling(**changes) -> GRPOTraining:
+    return SETTINGS.model_copy(update={"max_refills": 1} | changes)
+
+
+def test_constant_groups_are_refilled_with_other_secrets(roll) -> None:
+    seen: list[str] = []
+
+    def pay(transcript, turn) -> float:
+        seen.append(transcript.secret)
+        return len(turn.reply) % 7 if len({*seen}) > 3 else 1.0  # the first three secrets teach nothing
+
+    played = roll(settings=refilling(), pay=pay)
+    found = played()
+    metrics = played.metrics
+    assert metrics["zero_variance_share"] == 1.0
+    assert metrics["refilled_groups"] + metrics["skipped_groups"] == 3
+    assert metrics["refilled_groups"] > 0
+    assert len(found) == 12
+    drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
+    assert [len(secrets) for secrets in drawn] == [3, 3]
+    assert drawn[0] != drawn[1]
+    assert {game.trajectory.transcript.secret for game in played.games[0]} == {*drawn[1]}
+
+
+def test_groups_that_teach_are_not_refilled(roll) -> None:
+    played = roll(settings=refilling(), pay=lambda _, turn: len(turn.reply) % 7)
+    played()
+    assert played.metrics["refilled_groups"] == 3 * played.metrics["zero_variance_share"]
+
+
+def test_refills_stop_after_so_many_rounds(roll) -> None:
+    played = roll(settings=refilling(max_refills=3), pay=lambda *_: 1.0)
+    played()
+    assert len(rows(played.run.directory / "secrets.jsonl")) == 4
+    assert played.metrics["skipped_groups"] == 3
+
+
+def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
+    outside()
+    (row,) = rows(outside.run.directory / "secrets.jsonl")
+    assert not {*row["secrets"]} & {*WORDS.answers}
+    assert "win_rate" not in outside.metrics
+    assert not [name for name in outside.metrics if name.startswith("pass_at/")]
+    assert outside.rollouts.starts.picker.state() == {}
+
+
+def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
+    with pytest.raises(ValueError, match="outside_rate"):
+        GRPOTraining(outside_rate=0.5)
+
+
+def test_sample_games_say_what_was_played(roll) -> None:
+    played = roll(pay=lambda _, turn: 0.25)
+    played(3)
+    found = rows(played.run.directory / "games.jsonl")
+    assert len(found) == 2
+    secrets = [game.trajectory.transcript.secret for game in played.games[0]]
+    for row in found:
+        assert (row["stage"], row["step"]) == ("grpo", 3)
+        assert row["secret"] in secrets
+        assert row["reward"] == pytest.approx(0.25 * len(row["turns"]))
+        assert all(turn["reward"] == 0.25 for turn in row["turns"])
+
+
+def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> None:
+    played = roll()
+    played(3)
+    games = played.games[0]
+    for row in rows(played.run.directory / "games.jsonl"):
+        game = games[row["group"] * SETTINGS.group_size + row["game"]]
+        assert row["group_size"] == SETTINGS.group_size
+        assert row["secret"] == game.trajectory.transcript.secret
+        assert [turn["advantage"] for turn in row["turns"]] == [round(value, 4) for value in game.advantages]
+        assert [turn["reply"] for turn in row["turns"]] == [turn.reply for turn in game.trajectory.transcript.turns]
+
+
+def test_every_tenth_step_a_whole_group_that_teaches_is_among_the_sample_games(roll, sixty) -> None:
+    secrets = sixty.answers[:2]
+    played = roll(
+        secrets=secrets, pay=lambda transcript, turn: float(transcript.secret == secrets[0]) * len(turn.reply)
+    )
+    for step in (10, 11):
+        played(step)
+    found = rows(played.run.directory / "games.jsonl")
+    whole = [row for row in found if row["step"] == 10]
+    groups = [[row for row in whole if row["group"] == number] for number in range(3)]
+    (complete,) = [group for group in groups if len(group) == SETTINGS.group_size]
+    assert [row["game"] for row in complete] == list(range(SETTINGS.group_size))
+    assert len({row["secret"] for row in complete}) == 1
+    assert any(turn["advantage"] for row in complete for turn in row["turns"])
+    assert sum(row["step"] == 11 for row in found) == SETTINGS.sample_games
+
+
+def test_metrics_are_shares_and_sums(roll) -> None:
+    played = roll()
+    played(0)
+    metrics = played.metrics
+    assert 0.0 <= metrics["format_compliance"] <= 1.0
+    assert metrics["win_rate"] == 0.0
+    assert metrics["cumulative_wins"] == 0.0
+    assert metrics["seconds/rollout"] > 0.0
+    assert "reward/win" in metrics
+
+
+def test_a_state_is_restored_and_the_first_process_alone_takes_over_the_games_won(roll) -> None:
+    played, first = roll(pay=lambda _, turn: len(turn.reply) % 7), roll()
+    played()
+    state = played.rollouts.state() | {"cumulative_wins": 5}
+    assert state["priorities"]
+    first.rollouts.load_state(state)
+    assert first.rollouts.state() == state
+    second = GroupRollouts(first.setup, SETTINGS, GameLog(first.run), 0, process=1, num_processes=2)
+    second.load_state(state)
+    assert second.state() == state | {"cumulative_wins": 0}
+
+
+def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) -> None:
+    played = roll(pay=lambda *_: 1.0)
+    played(0)
+    assert {name: value for name, value in played.metrics.items() if name.startswith("pass_at/")} == {
+        f"pass_at/{k}": 0.0 for k in (2, SETTINGS.group_size)
+    }
+
+    def group(secret: str, *won: bool) -> SimpleNamespace:
+        transcripts = [SimpleNamespace(secret=secret, won=each) for each in won]
+        return SimpleNamespace(games=[SimpleNamespace(trajectory=SimpleNamespace(transcript=t)) for t in transcripts])
+
+    answer, other = WORDS.answers[:2]
+    groups = [group(answer, True, False, False, False), group(other, False, False, False, False), group("zzzzz", True)]
+    assert _pass_at(groups, WORDS) == pytest.approx({"pass_at/2": 0.25, "pass_at/4": 0.5})
+    assert _pass_at([group(answer, True)], WORDS) == _pass_at([], WORDS) == {}

@@ -1,0 +1,109 @@
+"""Laws of games that a remote player fails in: they are no samples, have no reward, and enter no baseline."""
+
+import statistics
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from failing_games import REASON, fail
+from group_games import SETTINGS, Roll
+from grpo_training import SETTINGS as TRAINED
+from grpo_training import outside_fixture, roll_fixture, train_fixture  # noqa: F401  # fixtures
+from reward_games import WORDS, play
+from training_fixtures import compact, rows, small_model, weights_of
+
+from wordle_rl.prompt import Shape
+from wordle_rl.rollout import Trajectory
+from wordle_rl.runs import RunError
+from wordle_rl.train.scoring import PlayedGame, score_group
+
+
+@pytest.mark.parametrize("credit", ["game", "turn", "guess"])
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_failed_game_changes_no_advantage_of_its_group(credit, scale, outside) -> None:
+    settings = outside.settings.model_copy(update={"credit": credit, "scale_advantages": scale})
+    words = [("mamma", "fuzzy", "crane"), ("mamma", "these"), ("these", "crane"), ("mamma",)]
+    sound = [PlayedGame(Trajectory(play("crane", *each, budget=True))) for each in words]
+    failed = [PlayedGame(Trajectory(play("crane", *each), error=REASON)) for each in (("fuzzy",), ())]
+    rubric = outside.rollouts.schedule.rubric()
+    expected = score_group(sound, rubric, outside.setup, settings)
+    found = score_group([failed[0], *sound[:2], failed[1], *sound[2:]], rubric, outside.setup, settings)
+    assert [game.advantages for game in found.games] == [game.advantages for game in expected.games]
+    assert (found.reward_std, found.is_constant) == (expected.reward_std, expected.is_constant)
+    assert found.failed == (REASON, REASON)
+
+
+def test_a_game_that_is_left_alone_teaches_nothing(outside) -> None:
+    sound = PlayedGame(Trajectory(play("crane", "crane")))
+    failed = PlayedGame(Trajectory(play("crane"), error=REASON))
+    rubric = outside.rollouts.schedule.rubric()
+    alone = score_group([failed, sound, failed], rubric, outside.setup, outside.settings)
+    assert alone.is_constant
+    assert [game.advantages for game in alone.games] == [(0.0,)]
+    none = score_group([failed, failed], rubric, outside.setup, outside.settings)
+    assert (none.games, none.is_constant) == ([], True)
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_a_step_trains_on_what_was_sampled_and_on_nothing_of_a_failed_game(
+    shape, candidates, tokenizer, codec, tmp_path, monkeypatch
+) -> None:
+    """Three groups of four places; requests of the first group's second game fail, in its second turn."""
+    changes = {"turn_candidates": candidates, "credit": "guess"} if candidates > 1 else {}
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, SETTINGS.model_copy(update=changes), compact(shape, max_turns=3))
+    failed = fail(monkeypatch, lambda request: request.game_id // candidates == 1 and len(request.turns) == 1)
+    found = roll()
+    games = roll.games[0]
+    assert len(found) == sum(len(game.trajectory.segments) for game in games)
+    assert len(failed) == candidates
+    assert len(games) == 12 // candidates - 1
+    assert all(game.trajectory.error is None for game in games)
+    tokens = sum(sum(segment.loss_mask) for game in games for segment in game.trajectory.segments)
+    assert sum(sum(row.loss_mask) for row in found) == tokens
+    mean = statistics.fmean(game.reward.total for game in games)
+    assert roll.metrics["reward"] == pytest.approx(mean)
+    assert roll.metrics["failed_games"] == 1
+
+
+def test_a_step_without_a_game_is_an_error_and_no_step(tokenizer, codec, tmp_path, monkeypatch) -> None:
+    fail(monkeypatch, lambda _: True)
+    roll = Roll(tokenizer, codec, WORDS, tmp_path)
+    with pytest.raises(RunError, match=REASON):
+        roll()
+
+
+def test_candidates_that_fail_are_left_out_of_their_turns_mean(tokenizer, codec, tmp_path, monkeypatch) -> None:
+    settings = SETTINGS.model_copy(update={"turn_candidates": 4, "credit": "guess"})
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, settings, compact(max_turns=3))
+    fail(monkeypatch, lambda request: request.game_id % 4 == 2)
+    roll()
+    for game in roll.games[0]:
+        turns = len(game.trajectory.transcript.turns)
+        assert len(game.trajectory.segments) == len(game.advantages) == 3 * turns
+        assert all(sum(game.advantages[3 * turn : 3 * turn + 3]) == pytest.approx(0.0) for turn in range(turns))
+        assert [segment.spans[0][0] for segment in game.trajectory.segments] == list(range(3 * turns))
+
+
+def test_a_training_whose_player_fails_now_and_then_goes_on(train, tmp_path, monkeypatch) -> None:
+    failed = fail(monkeypatch, lambda request: request.game_id % 3 == 1)
+    model = small_model(train.tokenizer)
+    before = weights_of(model)
+    train(tmp_path, TRAINED, model=model)
+    found = rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in found] == [1, 2]
+    assert sum(row["failed_games"] for row in found) == len(failed) > 0
+    assert all(game.trajectory.error is None for games in train.games for game in games)
+    after = weights_of(model)
+    assert all(torch.isfinite(after[name]).all() for name in after)
+    assert any(not torch.equal(before[name], after[name]) for name in after)
+
+
+def test_a_failed_probe_sets_no_priority(roll, monkeypatch) -> None:
+    changes = {"probe_every_steps": 1, "prioritized_fraction": 1.0}
+    made = roll(settings=SETTINGS.model_copy(update=changes))
+    unlucky = made.setup.secrets[3]
+    fail(monkeypatch, lambda request: request.game_id == 3)
+    made.rollouts._probe(0, made.open_policy)
+    assert set(made.rollouts.starts.picker.state()) == {*made.setup.secrets} - {unlucky}

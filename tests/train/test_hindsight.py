@@ -1,0 +1,219 @@
+"""Laws of hindsight labels: on every board but the empty one the word that would have won, learnt from losses too."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from contexts import context_for
+from expert_iteration_settings import SETTINGS
+from round_training import fitted, gradient_norm, learner_of, playing, token_logprobs
+from scripted import say
+from training_fixtures import compact, fast, make_run, rows, small_model
+
+import wordle_rl.train.hindsight as hindsight_module
+from wordle_rl.config import ConfigError, ExpertIterationTraining, RunConfig
+from wordle_rl.env import WordleEnv
+from wordle_rl.evaluate.strata import shown_in
+from wordle_rl.game import score_guess
+from wordle_rl.prompt import Shape
+from wordle_rl.solver import Solver
+from wordle_rl.train.expert_iteration import train_expert_iteration
+from wordle_rl.train.games import GameSetup
+from wordle_rl.train.hindsight import boards_of_row
+from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.words.split import split_secrets
+
+SECRETS = ExpertIterationTraining.model_validate(
+    SETTINGS.model_dump(exclude_unset=True, exclude={"keep_per_group"}) | {"labels": "secret", "group_size": 2}
+)
+CLUES = SECRETS.model_copy(update={"labels": "clues"})
+
+
+class Scene:
+    """One group of two games of three turns: one is won in the third, one is lost."""
+
+    def __init__(self, words, codec, tokenizer, directory, shape=Shape.TRANSCRIPT, strict_fraction=0.0) -> None:
+        self.words, self.codec, self.directory = words, codec, directory
+        self.model, self.run = small_model(tokenizer), make_run(directory, words)
+        self.split = split_secrets(words, strict_fraction=strict_fraction)
+        self.secret, self.first, self.second, self.third = self.split.train[:4]
+        self.prompter = compact(shape, max_turns=3)
+        self.setup = GameSetup(
+            context_for(words, self.prompter, Solver(words, use_cache=False), self.split), [self.secret]
+        )
+
+    def script(self, game_id: int, turns: tuple) -> str:
+        return say([[self.first, self.second, self.secret], [self.first, self.third, self.second]][game_id][len(turns)])
+
+    def train(self, settings=SECRETS, says=None) -> None:
+        learner, player = learner_of(self.model, self.codec), playing(says or self.script, self.codec)
+        train_expert_iteration(learner, self.setup, settings, self.run, open_policy=player)
+
+    def prompt(self, *guesses: str) -> list[int]:
+        """The prompt after these guesses."""
+        game = WordleEnv(self.secret, self.words, self.prompter)
+        for guess in guesses:
+            game.step(say(guess))
+        return list(self.codec.prompt_ids(game.conversation))
+
+    def logprob(self, *guesses: str) -> float:
+        """Log-probability of naming the secret after these guesses."""
+        prompt = self.prompt(*guesses)
+        reply = list(self.codec.reply_ids(say(self.secret)))
+        with torch.no_grad():
+            return float(token_logprobs(self.model.eval(), prompt, reply).sum())
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_every_board_but_the_empty_one_is_labelled_with_the_secret(
+    shape, sixty, codec, tokenizer, tmp_path, seen
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
+    scene.train()
+    [items] = seen
+    assert [len(item) for item in items] == ([2, 2] if shape is Shape.TRANSCRIPT else [1] * 4), "a game shares a batch"
+    reply = list(codec.reply_ids(say(scene.secret)))
+    assert [learnt_in(example) for item in items for example in item] == [reply] * 4
+    prompts = {tuple(example.token_ids[: -len(reply)]) for item in items for example in item}
+    boards = [(scene.first,), (scene.first, scene.second), (scene.first, scene.third)]
+    assert prompts == {tuple(scene.prompt(*board)) for board in boards}
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["labels"], row["win_rate"], row["own_examples"]) == (4.0, 0.5, float(len(items)))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_one_round_makes_the_secret_likelier_where_it_was_missed(shape, sixty, codec, tokenizer, tmp_path) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
+    boards = [(scene.first,), (scene.first, scene.third)]
+    before = [scene.logprob(*board) for board in boards]
+    scene.train()
+    after = [scene.logprob(*board) for board in boards]
+    assert all(new > old + 0.1 for new, old in zip(after, before, strict=True))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_with_clues_own_guesses_are_learnt_where_all_earlier_marks_allowed_them(
+    shape, sixty, codec, tokenizer, tmp_path, seen
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
+    scene.train(CLUES)
+    games = [[scene.first, scene.second, scene.secret], [scene.first, scene.third, scene.second]]
+    allowed = [guess for game in games for turn, guess in enumerate(game) if turn and fits(guess, game[:turn], scene)]
+    assert scene.secret in allowed
+    assert len(allowed) < 4, "one of the guesses that could not be the secret is among these games"
+    [items] = seen
+    expected = sorted(list(codec.reply_ids(say(word))) for word in [*allowed, *[scene.secret] * 4])
+    learnt = [token for item in items for example in item for token in learnt_in(example)]
+    size = len(expected[0])
+    assert sorted(learnt[start : start + size] for start in range(0, len(learnt), size)) == expected
+    [row] = rows(tmp_path / "metrics.jsonl")
+    assert (row["labels"], row["own_guesses"]) == (4.0, float(len(allowed)))
+    taught = [turn["guess"] for game in rows(tmp_path / "labels.jsonl") for turn in game["turns"] if turn["taught"]]
+    assert sorted(taught) == sorted(allowed)
+    labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
+    assert len({board for board, _ in labels}) == 3, "the empty board and those after the end are no labels"
+
+
+def learnt_in(example) -> list[int]:
+    """The tokens of an example that are trained on."""
+    return [token for token, m in zip(example.token_ids, example.loss_mask, strict=True) if m]
+
+
+def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
+    """True if a guess could be the secret by the marks of earlier ones."""
+    return all(score_guess(guess, word) == score_guess(scene.secret, word) for word in earlier)
+
+
+def loss_of_one_row(model, row):
+    """Losses of a round's row as one sequence: the game, then its label once for every board.
+
+    A label stands at the positions after its board and sees that and itself alone.
+    """
+    game, label, forks = row["token_ids"], row["label"], row["forks"]
+    ids, positions, predicted_by, targets = [*game], [*range(len(game))], [], []
+    for place, m in enumerate(row["loss_mask"]):
+        if m:
+            predicted_by.append(place - 1)
+            targets.append(game[place])
+    sees = torch.ones(len(game), len(game)).tril().bool()
+    for fork in forks:
+        first = len(ids)
+        ids += label
+        positions += range(fork, fork + len(label))
+        predicted_by += [fork - 1, *range(first, first + len(label) - 1)]
+        targets += label
+        wider = torch.zeros(len(ids), len(ids), dtype=torch.bool)
+        wider[:first, :first] = sees
+        wider[first:, :fork] = True
+        wider[first:, first:] = torch.ones(len(label), len(label)).tril().bool()
+        sees = wider
+    logits = model(
+        input_ids=torch.tensor([ids]),
+        position_ids=torch.tensor([positions]),
+        attention_mask=torch.zeros(sees.shape).masked_fill(~sees, float("-inf"))[None, None],
+    ).logits[0]
+    return -logits.log_softmax(-1)[predicted_by, targets]
+
+
+@pytest.mark.parametrize("settings", [SECRETS, CLUES], ids=["secret", "clues"])
+def test_the_boards_of_a_game_as_rows_have_loss_and_gradient_of_the_game_as_one_row(
+    settings, sixty, codec, tokenizer, tmp_path, monkeypatch
+) -> None:
+    seen: list[dict] = []
+
+    def listen(row):
+        seen.append(row)
+        return boards_of_row(row)
+
+    monkeypatch.setattr(hindsight_module, "boards_of_row", listen)
+    scene = Scene(sixty, codec, tokenizer, tmp_path)
+    scene.train(settings)
+    assert [len(row["forks"]) for row in seen] == [2, 2]
+    assert any(any(row["loss_mask"]) for row in seen) == (settings is CLUES)
+
+    model = small_model(tokenizer)
+    loss = torch.cat([loss_of_one_row(model, row) for row in seen]).mean()
+    norm = gradient_norm(model, loss)
+    learner = learner_of(model, codec)
+    learner.start(fast(), 1)
+    done = learner.update([boards_of_row(row) for row in seen], CrossEntropy(), 1)
+    assert done.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert done.grad_norm == pytest.approx(norm, rel=1e-4)
+
+
+def test_boards_with_a_strict_word_are_left_out_and_the_record_says_what_was_trained(
+    sixty, codec, tokenizer, tmp_path, seen
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, strict_fraction=0.05)
+    strict = scene.split.strict[0]
+    lines = [[scene.first, strict, scene.second], [strict, scene.first, scene.secret]]
+    scene.train(says=lambda game_id, turns: say(lines[game_id][len(turns)]))
+    [[[example]]] = seen
+    assert sum(example.loss_mask) == len(list(codec.reply_ids(say(scene.secret))))
+    assert strict not in codec.tokenizer.decode(example.token_ids)
+    labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
+    assert {(tuple(guess for guess, _ in board), word) for board, word in labels} == {((scene.first,), scene.secret)}
+
+
+def test_a_label_that_the_policy_could_not_say_is_refused(sixty, codec, tokenizer, tmp_path) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path)
+    sampling = SECRETS.sampling.model_copy(update={"max_completion_tokens": 4})
+    with pytest.raises(ConfigError, match="max_completion_tokens"):
+        scene.train(SECRETS.model_copy(update={"sampling": sampling}))
+
+
+def test_settings_that_do_not_go_with_it_are_refused() -> None:
+    given = {"algorithm": "expert_iteration", "game": {"thinking": "off"}, "expert_iteration": {"labels": "secret"}}
+    for labels in ("secret", "clues"):
+        found = RunConfig.model_validate({**given, "expert_iteration": {"labels": labels}})
+        assert found.training.labels == labels
+    with pytest.raises(ValueError, match=r"expert_iteration\.labels"):
+        RunConfig.model_validate({**given, "game": {}})
+    with pytest.raises(ValueError, match=r"expert_iteration\.keep_per_group"):
+        RunConfig.model_validate({**given, "expert_iteration": {"labels": "secret", "keep_per_group": 2}})
+
+
+@pytest.fixture
+def seen(monkeypatch) -> list:
+    """The items that each round would train on."""
+    return fitted(monkeypatch)

@@ -1,0 +1,122 @@
+"""Laws of labels on record: what a round trains on is written down, and none of it names a strict word."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from distill_settings import SETTINGS as DISTILL
+from dpo_settings import SETTINGS as DPO
+from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
+from round_training import fitted, learner_of, playing
+from scripted import say
+from training_fixtures import compact, make_run, rows, small_model
+
+from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.strata import shown_in
+from wordle_rl.solver import Solver
+from wordle_rl.train.distill import train_distill
+from wordle_rl.train.dpo import train_dpo
+from wordle_rl.train.expert_iteration import train_expert_iteration
+from wordle_rl.train.games import GameSetup
+from wordle_rl.words.split import split_secrets, words_of_text
+
+PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
+
+
+class Saying:
+    """Games for one secret. Some say a strict word first, others a word of training; all then find the secret."""
+
+    def __init__(self, secret: str, strict: str, other: str) -> None:
+        self.secret, self.strict, self.other = secret, strict, other
+
+    def __call__(self, game_id: int, turns: tuple) -> str:
+        return say([self.strict, self.other, self.secret][game_id % 3] if not turns else self.secret)
+
+
+class Scene:
+    """One round of each algorithm over these games, with what it is given to train on."""
+
+    def __init__(self, sixty, codec, tokenizer, directory: Path, monkeypatch, fraction: float) -> None:
+        split = split_secrets(sixty, strict_fraction=fraction)
+        whole = GameContext(sixty, split, compact(max_turns=3), Solver(sixty, use_cache=False))
+        self.strict = split_secrets(sixty, strict_fraction=0.05).strict[0]
+        self.setup = GameSetup(whole.for_training, split.train[:1])
+        secret, solver = split.train[0], self.setup.solver
+        other = max(split.train[1:], key=lambda word: solver.regret(word, solver.candidates([])))
+        self.script, self.run = Saying(secret, self.strict, other), make_run(directory, sixty)
+        self.learner, self.codec = learner_of(small_model(tokenizer), codec), codec
+        self.rounds = fitted(monkeypatch)
+
+    def words(self) -> set[str]:
+        seen = [example.token_ids for items in self.rounds for item in items for example in item]
+        texts = [self.codec.tokenizer.decode(ids, skip_special_tokens=False) for ids in seen]
+        return {word for text in texts for word in words_of_text(text)}
+
+    def train(self, algorithm: str) -> None:
+        common = {"open_policy": playing(self.script, self.codec)}
+        group = {"group_size": 6, "groups_per_round": 1}
+        if algorithm == "expert_iteration":
+            settings = EXPERT_ITERATION.model_copy(update={**group, "keep_per_group": 6})
+            train_expert_iteration(self.learner, self.setup, settings, self.run, **common)
+        elif algorithm.startswith("distill"):
+            settings = DISTILL.model_copy(update={**group, "targets": algorithm.removeprefix("distill ")})
+            train_distill(self.learner, self.setup, settings, self.run, traces=PURE, **common)
+        else:
+            judge = {"judge": algorithm.removeprefix("dpo "), "margin": 1e-6, "pairs_per_board": 9}
+            settings = DPO.model_copy(update={**group, **judge, "guesses_per_board": 6})
+            train_dpo(self.learner, self.setup, settings, self.run, **common)
+
+
+ALGORITHMS = ["expert_iteration", "distill guess", "distill distribution", "dpo regret", "dpo outcome"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_round_trains_on_a_strict_word_that_the_policy_said(
+    algorithm: str, sixty, codec, tokenizer, tmp_path, monkeypatch
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.05)
+    scene.train(algorithm)
+    trained = set(scene.setup.context.split.train)
+    assert trained & scene.words(), "something is trained on"
+    assert scene.strict not in scene.words()
+    recorded = set(words_of_text((tmp_path / "labels.jsonl").read_text()))
+    assert scene.strict not in recorded
+    assert trained & recorded
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_without_strict_words_it_trains_on_all_that_was_said(
+    algorithm: str, sixty, codec, tokenizer, tmp_path, monkeypatch
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
+    scene.train(algorithm)
+    assert scene.strict in scene.words()
+
+
+def test_kept_games_are_on_record_with_what_is_taught(sixty, codec, tokenizer, tmp_path, monkeypatch) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
+    scene.train("expert_iteration")
+    found = rows(tmp_path / "labels.jsonl")
+    assert {(row["stage"], row["step"], row["secret"]) for row in found} == {
+        ("expert_iteration", 0, scene.script.secret)
+    }
+    said = [[turn["guess"] for turn in row["turns"]] for row in found]
+    secret = scene.script.secret
+    assert sorted(map(len, said)) == [1, 2, 2]
+    assert [scene.strict, secret] in said
+    assert all(turn["taught"] for row in found for turn in row["turns"])
+    assert shown_in(found, [scene.strict]).labels == {((), scene.strict)}
+
+
+def test_a_board_is_on_record_with_the_word_that_is_taught_there(
+    sixty, codec, tokenizer, tmp_path, monkeypatch
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
+    scene.train("distill guess")
+    found = rows(tmp_path / "labels.jsonl")
+    boards = [[turn["guess"] for turn in row["turns"][:-1]] for row in found]
+    assert sorted(boards) == sorted([[], [scene.strict], [scene.script.other]])
+    assert all([turn["taught"] for turn in row["turns"]] == [False] * (len(row["turns"]) - 1) + [True] for row in found)

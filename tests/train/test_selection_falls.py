@@ -1,0 +1,69 @@
+"""Laws of a fall below the start: it is shown while it lasts, and ends a training that asks for that."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from grpo_training import SETTINGS, same, train_fixture, update  # noqa: F401  # a fixture
+from training_fixtures import make_run, rows, small_model, weights_of
+
+from wordle_rl.runs import read_object
+from wordle_rl.train.learner import TorchWeights
+from wordle_rl.train.selection import BestWeights
+from wordle_rl.train.validation import Validated, Validation
+
+
+def costing(greedy: float, won: tuple[bool, ...]) -> Validated:
+    return Validated({"greedy_cost": greedy, "cost": 9.0, "validation_cost": 1.0}, won)
+
+
+WON, LOST = (True,) * 9, (True, *(False,) * 8)
+"""Greedy play of nine secrets: all won, and eight of them lost, which chance does in 1 of 256 runs."""
+
+
+@pytest.fixture
+def falling(sixty, tmp_path):
+    """A training whose play falls at its second validation and is back at its third."""
+
+    def make(**options):
+        model, said = torch.nn.Linear(2, 2, bias=False), []
+        played = iter([WON, LOST, WON])
+        run = make_run(tmp_path / "run", sixty)
+        best = BestWeights(
+            TorchWeights(model),
+            lambda *_: costing(3.0, won=next(played)),
+            1,
+            run,
+            tmp_path / "best",
+            remark=said.append,
+            **options,
+        )
+        best.begin()
+        stopped = [best.after(step) for step in (1, 2)]
+        written = rows(run.directory / "metrics.jsonl")
+        return said, stopped, [row["p_below_start"] for row in written]
+
+    return make
+
+
+def test_a_fall_below_the_start_is_told_while_it_lasts(falling) -> None:
+    said, stopped, probabilities = falling()
+    assert [bool(text) for text in said] == [False, True, False]
+    assert "0.004" in said[1]
+    assert stopped == [False, False]
+    assert probabilities == [1.0, pytest.approx(1 / 2**8), 1.0]
+
+
+def test_a_fall_below_the_start_ends_the_training_if_asked_to(falling) -> None:
+    assert falling(stop_below_start=True)[1] == [True, False]
+
+
+def test_a_training_that_ended_early_gives_back_its_best_weights(train, split, tmp_path, monkeypatch) -> None:
+    played = iter([costing(3.0, won=WON), costing(9.0, won=LOST)])
+    monkeypatch.setattr(Validation, "__call__", lambda *_: next(played))
+    start = weights_of(small_model(train.tokenizer))
+    settings = update(SETTINGS, steps=5, validate_every_steps=2, stop_below_start=True)
+    model = train(tmp_path, settings, setup=train.setup(secrets=split.train, validation=split.val))
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "grpo"] == [1, 2]
+    assert same(start, weights_of(model))
+    assert read_object(tmp_path / "grpo" / "selected.json")["step"] == 0

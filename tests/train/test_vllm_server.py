@@ -1,0 +1,282 @@
+"""Laws of a vLLM server that plays for the trainer: it has the weights of the step, and nobody waits in vain."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import served_training
+from fake_vllm import fake_vllm
+from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
+from grpo_training import SETTINGS, Training, train_fixture  # noqa: F401  # a fixture
+from served_training import STEPS, TURNS
+from torchrun import torchrun
+from training_fixtures import rows, small_model, weights_of
+from trl.scripts.vllm_serve import ScriptArguments, build_command
+
+import wordle_rl.train.vllm as server_module
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, VLLMSettings
+from wordle_rl.preflight.memory import stage_works
+from wordle_rl.runs import RunError
+from wordle_rl.runs.distributed import check_sharded_play
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.train.groups import GroupRollouts
+
+
+@pytest.fixture
+def server(train: Training, monkeypatch):
+    """A server whose weights are not the policy's, and a trainer that finds a vllm to send them with."""
+    monkeypatch.setitem(sys.modules, "vllm", fake_vllm())
+    monkeypatch.setattr(server_module, "_WAIT_S", 0.0)
+    without_nccl(monkeypatch)
+    model = small_model(train.tokenizer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    started = FakeVLLMServer(model)
+    yield started
+    started.close()
+
+
+def on(server: FakeVLLMServer, **changes) -> GRPOTraining:
+    return SETTINGS.model_copy(update={"engine": server.url, **changes})
+
+
+def test_each_step_is_played_by_the_weights_it_trains(server, train, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(TransformersSampler, "sample", None)  # nobody else plays
+    model = train(tmp_path / "run", on(server, steps=3))
+    written = rows(tmp_path / "run" / "metrics.jsonl")
+    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 3, abs=1e-3)
+    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * 3, abs=1e-2)
+    assert {"seconds/weights", "seconds/rollout"} <= set(written[0])
+    start = weights_of(small_model(train.tokenizer))
+    assert any(not torch.equal(start[name], weight) for name, weight in weights_of(model).items())
+
+
+def test_weights_are_announced_by_name_type_and_shape_and_no_old_prefix_is_kept(server, train, tmp_path) -> None:
+    model = train(tmp_path / "run", on(server, steps=2))
+    parameters = dict(model.named_parameters())
+    for told in server.announced:
+        assert told["names"] == list(parameters)
+        assert told["shapes"] == [list(parameter.shape) for parameter in parameters.values()]
+        assert set(told["dtype_names"]) == {"float32"}
+    calls = [event for event in server.events if event != "complete"]
+    update_of_a_step = ["start_weight_update", "update_weights", "broadcast", "finish_weight_update"]
+    sorted_calls = [sorted(calls[first : first + 5]) for first in (1, 6)]
+    assert calls[0] == "init_weight_transfer_engine"
+    assert sorted_calls == [sorted([*update_of_a_step, "reset_prefix_cache"])] * 2, "once for each step"
+    assert len(calls) == 11
+    assert server.events.index("complete") > server.events.index("reset_prefix_cache")
+
+
+def test_a_server_with_old_weights_would_be_seen(server, train, tmp_path) -> None:
+    """The same with weights that never arrive: the law above can fail."""
+    server.keeps_old_weights = True
+    train(tmp_path / "run", on(server, steps=1))
+    [row] = rows(tmp_path / "run" / "metrics.jsonl")
+    assert abs(row["importance_ratio/mean"] - 1) > 0.05
+
+
+def test_validation_is_played_by_the_server_with_the_weights_of_its_step(server, train, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(TransformersSampler, "sample", None)
+    setup = train.setup(validation=train.words.answers[:3])
+    train(tmp_path / "run", on(server, steps=2, validate_every_steps=1), setup=setup)
+    assert server.events.count("update_weights") == 3, "before the first step and after each, once"
+    greedy = [body for body in server.bodies if body["temperature"] == 0]
+    assert len(greedy) >= 3 * 3
+
+
+def test_every_request_has_a_seed_of_its_own(server, train, tmp_path) -> None:
+    train(tmp_path / "run", on(server, steps=1))
+    seeds = [body["seed"] for body in server.bodies]
+    assert len(set(seeds)) == len(seeds) > 8
+    assert {body["model"] for body in server.bodies} == {"alias"}
+
+
+def test_games_that_outgrow_the_server_are_truncated_as_those_that_outgrow_the_model(
+    server, train, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(server_module, "longest_game", lambda *_: 0)
+    server.max_model_len = 20
+    train(tmp_path / "run", on(server, steps=1))
+    stops = {game.trajectory.transcript.stop_reason.value for game in train.games[0]}
+    assert "token_budget" in stops
+    assert all(game.trajectory.error is None for game in train.games[0])
+
+
+# --- games ahead ----------------------------------------------------------------------------------------------------
+
+
+def test_games_are_played_ahead_with_the_weights_before_the_update(server, train, tmp_path, monkeypatch) -> None:
+    """Ratios are to the sampler: 1 in the first step, whose games the start played, and no more in the later ones."""
+    monkeypatch.setattr(TransformersSampler, "sample", None)
+    train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
+    first, *later = rows(tmp_path / "run" / "metrics.jsonl")
+    assert first["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
+    assert all(row["importance_ratio/max"] > 1.001 for row in later)
+    # The start plays the games of steps 1 and 2, the weights after step 1 those of step 3.
+    assert server.events.count("update_weights") == 2
+
+
+def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monkeypatch) -> None:
+    play = GroupRollouts._play
+
+    def fails(self, *given):
+        if len(train.played) == 1:
+            raise RunError("the games stopped")
+        return play(self, *given)
+
+    monkeypatch.setattr(GroupRollouts, "_play", fails)
+    with pytest.raises(RunError, match="the games stopped"):
+        train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
+
+
+@pytest.mark.parametrize("changes", [{"engine": "vllm"}, {"engine": "transformers"}, {"probe_every_steps": 1}])
+def test_games_ahead_need_a_server_and_no_probes(changes) -> None:
+    settings = {"engine": "http://box:8000", "batches_ahead": 1}
+    assert GRPOTraining.model_validate(settings).batches_ahead
+    with pytest.raises(ValueError, match="batches_ahead"):
+        GRPOTraining.model_validate(settings | changes)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("info", "length", "named"),
+    [
+        (None, 128, r"start it with VLLM_SERVER_DEV_MODE=1"),
+        ({**INFO, "weight_transfer_config": None}, 128, r"takes no weights; start it with --weight-transfer-config"),
+        ({**INFO, "model_config": {"logprobs_mode": "raw_logprobs"}}, 128, r"gives raw_logprobs; start it with"),
+        (INFO, 12, r"a game may take \d+ tokens with max_completion_tokens 6, http\S+ takes 12; lower it"),
+    ],
+)
+def test_a_server_that_cannot_serve_a_training_is_refused(info, length, named, server, train, tmp_path) -> None:
+    server.info, server.max_model_len = info, length
+    with pytest.raises(ConfigError, match=named):
+        train(tmp_path / "run", on(server))
+    assert server.events == []
+
+
+def test_a_server_that_is_not_there_is_named(server, train, tmp_path) -> None:
+    server.close()
+    with pytest.raises(ConfigError, match=r"no vLLM server answers at http://127.0.0.1:\d+; start it with scripts/"):
+        train(tmp_path / "run", on(server))
+
+
+def test_a_missing_vllm_is_named_since_it_sends_the_weights(server, train, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ConfigError, match=r'grpo.engine "http\S+" needs .*wordle-rl\[vllm\]'):
+        train(tmp_path / "run", on(server))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"engine": "sglang"}, r"engine 'sglang' is none of transformers, vllm and the address of a vLLM server"),
+        ({"engine": "localhost:8000"}, r"such as http://localhost:8000; give one of them"),
+        ({"engine": "http://box:8000", "vllm": {"sleep": True}}, r"was started with options of its own; leave it out"),
+        (
+            {"engine": "http://box:8000", "interpolation_alphas": [0.5, 1.0], "validate_every_steps": 1},
+            r"interpolation_alphas other than 1 are played by transformers",
+        ),
+    ],
+)
+def test_settings_that_no_engine_follows_are_refused(settings, named) -> None:
+    with pytest.raises(ValueError, match=named):
+        RunConfig.model_validate({"grpo": settings})
+
+
+def test_a_server_is_weighed_as_an_engine_and_takes_no_memory_of_the_training() -> None:
+    served, here, own = (GRPOTraining(engine=name) for name in ("http://box:8000", "vllm", "transformers"))
+    assert [settings.importance_cap for settings in (served, here, own)] == [2, 2, 0]
+    assert [settings.server for settings in (served, here, own)] == ["http://box:8000", "", ""]
+    works = {
+        name: stage_works(
+            RunConfig.model_validate({"grpo": {"engine": name}}),
+            teacher_length=50, game_length=50, num_secrets=1, bf16={"sft": False, "grpo": False},
+            eager_attention=False, tiled_sft=False,
+        )["grpo"]
+        for name in ("http://box:8000", "vllm", "transformers")
+    }  # fmt: skip
+    assert [work.engine for work in works.values()] == [False, True, False]
+    assert [work.cached_games > 0 for work in works.values()] == [False, False, True]
+
+
+def test_sharded_weights_may_be_sent_to_a_server() -> None:
+    check_sharded_play(GRPOTraining(engine="http://box:8000"), has_adapters=False)
+    with pytest.raises(ConfigError, match="validate_every_steps"):
+        check_sharded_play(GRPOTraining(engine="http://box:8000", validate_every_steps=2), has_adapters=False)
+
+
+def test_options_of_an_engine_here_are_none_of_a_server() -> None:
+    assert GRPOTraining(engine="http://box:8000", vllm=VLLMSettings()).server
+
+
+# --- two processes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_whose_games_end_at_different_turns_train_together(server, word_directory, tmp_path) -> None:
+    """One asks once a step, the other three times. With a gather for each call the second would wait for ever."""
+    out = tmp_path / "run"
+    started = torchrun(Path(served_training.__file__), word_directory, server.url, out)
+    try:
+        said, _ = started.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        raise
+    assert started.returncode == 0, said
+    asked = [json.loads((out / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert asked == [[4] * STEPS, [4] * TURNS * STEPS]
+    assert server.events.count("complete") == sum(map(sum, asked)), "nothing failed, and nothing was asked twice"
+    assert server.events.count("update_weights") == STEPS, "the first process alone sends them"
+    weights = [torch.load(out / f"rank{rank}.pt") for rank in (0, 1)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+    written = [row for row in rows(out / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-3)
+    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-2)
+    assert all(row["grad_norm"] > 0 for row in written)
+
+
+# --- the launch script ----------------------------------------------------------------------------------------------
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "vllm_server.sh"
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Run the script with a `vllm` that says how it was called: its arguments, then what its environment says."""
+    command = tmp_path / "bin" / "vllm"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "dev mode: $VLLM_SERVER_DEV_MODE"\n')
+    command.chmod(0o755)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess:
+        environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
+        return subprocess.run([SCRIPT, *arguments], env=environment, capture_output=True, text=True, timeout=20)
+
+    return run
+
+
+def test_the_script_starts_a_server_as_trl_wants_it(launch) -> None:
+    """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
+    *said, mode = launch("a model/sft").stdout.splitlines()
+    assert said[:2] == ["serve", "a model/sft"]
+    options = dict(zip(said[2::2], said[3::2], strict=True))
+    wanted = build_command(ScriptArguments("a model/sft"))
+    imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
+    assert options == {**imposed, "--host": "127.0.0.1", "--port": "8000"}
+    assert mode == "dev mode: 1"
+
+
+def test_options_of_vllm_count_last_and_a_missing_model_is_named(launch) -> None:
+    said = launch("runs/mine/sft", "--port", "8001", "--max-model-len", "2048").stdout.splitlines()
+    assert said[-5:-1] == ["--port", "8001", "--max-model-len", "2048"]
+    done = launch()
+    assert done.returncode != 0
+    assert "usage: scripts/vllm_server.sh MODEL" in done.stderr
