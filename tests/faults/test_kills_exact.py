@@ -18,9 +18,12 @@ EXACT = {
     "sft": (
         # the run directory: a manifest without its config
         "wordle_rl.runs.run:write_json:after:1",
-        # an epoch of 5 steps ends; its checkpoint is there, its own model is not
-        "wordle_rl.train.sft:_EpochModels.after:before:6",
-        "wordle_rl.train.sft:_EpochModels.after:after:6",
+        # a validation is taken, not yet logged; logged, without the checkpoint of its step
+        "wordle_rl.train.learner:TorchLearner.evaluate:after:2",
+        "wordle_rl.train.loop:complete_checkpoint:before:3",
+        # an epoch ends; its own model is not there yet, then it is
+        "wordle_rl.train.learner:TorchLearner.save_model:before:1",
+        "wordle_rl.train.learner:TorchLearner.save_model:after:1",
         # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
         "wordle_rl.train.loop:complete_checkpoint:before:2",
         "wordle_rl.train.checkpoints:write_json:after:2",
@@ -48,8 +51,8 @@ EXACT = {
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
         "wordle_rl.train.rounds:write_jsonl:before:2",
         "wordle_rl.train.rounds:write_jsonl:after:2",
-        "wordle_rl.train.learner:save_model:before:2",
-        "wordle_rl.train.learner:save_model:after:2",
+        "wordle_rl.train.learner:TorchLearner.save_model:before:2",
+        "wordle_rl.train.learner:TorchLearner.save_model:after:2",
         "wordle_rl.train.rounds:write_json:before:2",
         "wordle_rl.train.rounds:write_json:after:2",
         "wordle_rl.pipeline.stages:finish_model:after:1",

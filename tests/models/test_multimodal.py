@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from chat_families import family_config, family_tokenizer
 from rich.console import Console
 from safetensors.torch import load_file, save_file
-from training_fixtures import write_config
+from training_fixtures import rows, write_config
 from transformers import (
     AutoModelForCausalLM,
     Gemma3Config,
@@ -19,7 +19,7 @@ from transformers import (
     Qwen2_5_VLConfig,
 )
 
-import wordle_rl.train.vllm as colocate_module
+import wordle_rl.train.vllm as vllm_module
 from wordle_rl.config import ConfigError, GRPOSettings, LoraSettings, ModelSettings, load_config
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
@@ -137,8 +137,12 @@ def run_of(tmp_path: Path, word_directory: Path, model: Path, **changes: str) ->
 
 
 def test_it_goes_through_sft_grpo_and_evaluation(published: Path, word_directory: Path, tmp_path: Path) -> None:
-    results = run_of(tmp_path, word_directory, published)()
+    """With a KL penalty too, whose reference is the text part as SFT left it."""
+    results = run_of(tmp_path, word_directory, published, grpo__beta="0.1")()
     assert results is not None
+    assert [row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"] == [
+        pytest.approx(0, abs=1e-3)
+    ]
     for name in ("sft", "grpo"):
         assert results[name]["held_out"]["num_games"] == 3
         stored = load_file(tmp_path / "run" / name / "model.safetensors")
@@ -176,14 +180,9 @@ def test_other_models_of_text_and_more_are_refused_in_one_line(config, tmp_path:
     assert "\n" not in str(caught.value)
 
 
-def test_a_reference_of_text_and_pictures_is_refused(published: Path, word_directory: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"grpo\.beta would load all of"):
-        run_of(tmp_path, word_directory, published, sft__epochs="0", grpo__beta="0.1")()
-
-
 def test_vllm_is_not_given_a_part_of_what_it_reads(published: Path, monkeypatch) -> None:
     for name in ("check_vllm", "quiet_vllm"):
-        monkeypatch.setattr(colocate_module, name, lambda *_: None)
+        monkeypatch.setattr(vllm_module, name, lambda *_: None)
     part, _ = load_model(ModelSettings(path=str(published)), 0)
     with pytest.raises(ConfigError, match="text part alone is trained"):
         check_colocated(GRPOSettings(engine="vllm"), part)

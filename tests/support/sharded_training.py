@@ -1,4 +1,4 @@
-"""Program of each process that trains with FSDP2 on the CPU; `test_sft_launch` starts it with `accelerate launch`.
+"""Program of each of two processes that fine-tune together; `test_sft_launch` starts it with `accelerate launch`.
 
 accelerate gives sharding to processes on GPUs alone: to others it leaves the launch file's plan unread, and they would
 train as under DDP. `shard_on_cpu` has them read it; all else is accelerate's, torch's and ours as on a GPU, over gloo.
@@ -8,14 +8,14 @@ accelerate launch --config_file configs/accelerate/fsdp2.yaml \
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-from training_fixtures import StopAt
-from two_processes import OPTIMIZER, SIZE
+from training_fixtures import TINY, StopAt, fast
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig, SFTSettings
@@ -23,11 +23,15 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
-from wordle_rl.training.sft import train_sft
+from wordle_rl.train import logprobs
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.sft import train_sft
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
 BATCH, STEPS_PER_EPOCH, EPOCHS = 16, 3, 2
+LAST_BATCH = 5
+"""Games left for the last step of an epoch: fewer than one of two processes takes."""
 
 
 def shard_on_cpu() -> None:
@@ -51,13 +55,14 @@ def train(words: str, games: Path, out: Path, stop_after: int = 0) -> torch.nn.M
     wait_for_all()
     examples = [Example(**example) for example in json.loads(games.read_text())]
     settings = SFTSettings(
-        batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=OPTIMIZER, precision="fp32", logging_steps=1,
+        batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=fast(), precision="fp32", logging_steps=1,
         save_each_epoch=True,
     )  # fmt: skip
-    model = make_model(codec.tokenizer, **SIZE, seed=0)
+    model = make_model(codec.tokenizer, **TINY, seed=0)
     progress = StopAt(stop_after) if stop_after else None
     try:
-        train_sft(model, codec, examples, settings, Run(out), validation=examples[:5], progress=progress)
+        learner = TorchLearner(model, codec, precision=settings.precision)
+        train_sft(learner, examples, settings, Run(out), validation=examples[:21], progress=progress)
     except KeyboardInterrupt:
         if not stop_after:
             raise
@@ -71,8 +76,16 @@ def shares(model: torch.nn.Module) -> dict[str, list[int]]:
 
 if __name__ == "__main__":
     shard_on_cpu()
+    logprobs.PIECE_BYTES = 1  # as a large vocabulary would have it
     out = Path(sys.argv[3])
     trained = train(sys.argv[1], Path(sys.argv[2]), out, int(sys.argv[4]))
-    kind = AcceleratorState().distributed_type.value
-    (out / f"rank{torch.distributed.get_rank()}.json").write_text(json.dumps({"kind": kind, "held": shares(trained)}))
+    rank, kind = torch.distributed.get_rank(), AcceleratorState().distributed_type.value
+    held = shares(trained)
+    facts = {"kind": kind, "world_size": torch.distributed.get_world_size(), "held": held}
+    (out / f"rank{rank}.json").write_text(json.dumps(facts))
+    if not held:
+        torch.save(trained.state_dict(), out / f"rank{rank}.pt")
     leave_process_group()
+    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end.
+    sys.stdout.flush()
+    os._exit(0)

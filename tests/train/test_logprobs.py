@@ -100,29 +100,34 @@ def test_a_model_that_changes_its_logits_is_asked_for_all_of_them(name, codec, e
     assert Scorer(made(codec))._parts[2] is not None, "of a plain model the head alone is"
 
 
-@pytest.mark.parametrize("way", ["a tree", "rows"])
+@pytest.mark.parametrize("way", ["a tree", "rows", "sharded"])
 @pytest.mark.parametrize("targets", ["tokens", "distributions"])
 def test_a_head_in_pieces_is_the_whole_head(targets, way, codec, examples, monkeypatch) -> None:
     """Values and gradients, over several pieces of 64 places."""
     few = examples[:24]
     if targets == "distributions":
         few = [Example(e.token_ids, e.loss_mask, soft_targets=[[(t, 0.5), (9, 0.5)] for t in _trained(e)]) for e in few]
+    if way == "rows":
+        monkeypatch.setattr(logprobs_module, "takes_prefix_tree", lambda _: False)
     model = made(codec, scale=3, tie_word_embeddings=False)
     twin, calls = copy.deepcopy(model), []
-    found = [Scorer(twin, sharing=way == "a tree")(batch_of(few), True)]
+    found = [Scorer(twin, sharded=way == "sharded")(batch_of(few), True)]
     monkeypatch.setattr(logprobs_module, "PIECE_BYTES", 1)
-    scorer = Scorer(model, sharing=way == "a tree")
+    scorer = Scorer(model, sharded=way == "sharded")
+    assert scorer.shares_prefixes == (way == "a tree")
     hook = model.lm_head.register_forward_hook(lambda _module, given, _made: calls.append(len(given[0])))
     found.append(scorer(batch_of(few), True))
-    assert len(calls) > 1
-    assert max(calls) == 64
     pieces = len(calls)
     for whole, of_pieces in zip(*found, strict=True):
         assert torch.allclose(whole, of_pieces, atol=1e-5)
     for logprobs, *_ in found:
         (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()
     hook.remove()
-    assert len(calls) == 2 * pieces, "a piece's logits are dropped, and computed again for its gradient"
+    if way == "sharded":
+        assert len(calls) == 1, "weights are gathered once"
+    else:
+        assert max(calls) == 64
+        assert len(calls) == 2 * pieces > 2, "a piece's logits are dropped, and computed again for its gradient"
     assert_same_gradients(model, twin)
 
 

@@ -198,7 +198,7 @@ class TorchLearner:
             bf16=self._bf16,
             temperature=temperature,
             checkpointing=gradient_checkpointing,
-            sharing=not self.is_sharded,
+            sharded=self.is_sharded,
         )
         self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer

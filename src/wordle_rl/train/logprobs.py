@@ -54,8 +54,8 @@ class Scorer(nn.Module):
         bf16: Compute under bfloat16 autocast.
         temperature: Logits are divided by it, as in sampling.
         checkpointing: Layers are computed again in the backward pass, to save memory.
-        sharing: Compute common prefixes of rows once, if the model allows it. Sharded weights do not: FSDP gathers them
-            where a layer is called, and one of the two ways to share calls none.
+        sharded: Its weights will be sharded over processes. FSDP gathers them where a module is called, in the same
+            order in all processes, so here each module is called once, and prefixes are not shared.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class Scorer(nn.Module):
         bf16: bool = False,
         temperature: float = 1.0,
         checkpointing: bool = False,
-        sharing: bool = True,
+        sharded: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
-        self._bf16, self._temperature = bf16, temperature
+        self._bf16, self._temperature, self._sharded = bf16, temperature, sharded
         if checkpointing:
             # transformers before 5.23 has the older name alone, later ones warn of it
             name = "activation_checkpointing_enable"
             enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
             enable({"use_reentrant": False})
         whole = model.get_base_model() if has_adapters(model) else model  # type: ignore[operator]  # peft's
-        sharing = sharing and not checkpointing
+        sharing = not (sharded or checkpointing)
         self._embedded = sharing and takes_shared_prefixes(model)
         # In a tuple, or torch would list their weights twice.
         self._parts = (whole, *_body_and_head(whole))
@@ -158,15 +158,17 @@ class Scorer(nn.Module):
         if predicted_by is None:
             predicted_by = torch.arange(len(states), device=states.device)
         targets = (batch.targets, batch.soft_ids, batch.soft_probs)
+        if self._sharded and head is not None:
+            states, head = head(states), None
         vocabulary = states.shape[1] if head is None else head.weight.shape[0]
         size = max(64, PIECE_BYTES // (4 * vocabulary))
-        if head is None or len(states) <= size:
+        if len(states) <= size:
             return self._of_piece(head, states, predicted_by, *targets, entropy)
         found = tuple(states.new_zeros(len(predicted_by), dtype=torch.float32) for _ in range(3))
         for first in range(0, len(states), size):
             here = ((predicted_by >= first) & (predicted_by < first + size)).nonzero()[:, 0]  # tokens of this piece
             of_piece = (t if t is None else t[here] for t in targets)
-            # The logits of a piece are dropped and computed again in the backward pass.
+            # The float32 logits of a piece are dropped and computed again in the backward pass.
             values = checkpoint(
                 self._of_piece, head, states[first : first + size], predicted_by[here] - first, *of_piece, entropy,
                 use_reentrant=False,

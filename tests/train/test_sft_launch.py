@@ -1,0 +1,166 @@
+"""Laws of launches with accelerate: the files in configs/accelerate start what they say, on two processes of a CPU.
+
+FSDP2's shards, its checkpoints and what gathers them are the real ones; that accelerate shards on a CPU at all is the
+doing of `sharded_training`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from sft_training import same_bits
+from sharded_training import BATCH, EPOCHS, LAST_BATCH, STEPS_PER_EPOCH, train
+from training_fixtures import compact, rows, small_model, weights_of, write_config
+
+from wordle_rl.config import ModelSettings
+from wordle_rl.data.dataset import encode_traces
+from wordle_rl.models.export import consolidate
+from wordle_rl.models.loading import load_model
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def launch(file: str, *arguments: object) -> str:
+    """Start two processes with a launch file, at a port that is free, and wait for them; what they said."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"]
+    command += ["--config_file", str(ROOT / "configs" / "accelerate" / file), *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The same training on two processes under DDP and under FSDP2, and on one process.
+
+    The sharded one was stopped after its first epoch, then resumed.
+    """
+
+    together: Path
+    stopped: Path
+    finished: Path
+    alone: Path
+    games: list[list[int]]
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.stopped / "sft" / "checkpoints" / f"checkpoint-{STEPS_PER_EPOCH}"
+
+
+@pytest.fixture(scope="module")
+def trained(plain_traces, codec, word_directory, tmp_path_factory) -> Trained:
+    out = tmp_path_factory.mktemp("launched")
+    taught = (STEPS_PER_EPOCH - 1) * BATCH + LAST_BATCH
+    examples = encode_traces(plain_traces, compact(), codec, 1000).examples[:taught]
+    games = out / "games.json"
+    games.write_text(json.dumps([asdict(example) for example in examples]))
+    program = (ROOT / "tests" / "support" / "sharded_training.py", word_directory, games)
+    launch("ddp.yaml", *program, out / "together", 0)
+    launch("fsdp2.yaml", *program, out / "finished", STEPS_PER_EPOCH)
+    shutil.copytree(out / "finished", out / "stopped")
+    launch("fsdp2.yaml", *program, out / "finished", 0)
+    train(str(word_directory), games, out / "alone")
+    places = (out / name for name in ("together", "stopped", "finished", "alone"))
+    return Trained(*places, [list(e.token_ids) for e in examples[:4]])
+
+
+def model_in(directory: Path):
+    return load_model(ModelSettings(path=str(directory)), 0)[0].eval()
+
+
+def logits(model, games: list[list[int]]) -> list:
+    with torch.no_grad():
+        return [model(input_ids=torch.tensor([ids])).logits for ids in games]
+
+
+def facts(directory: Path) -> list[dict]:
+    """What each process said about itself."""
+    return [json.loads((directory / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def assert_alike(one: Path, other: Path, games: list[list[int]], tolerance: float) -> None:
+    models = model_in(one), model_in(other)
+    weights, others = map(weights_of, models)
+    assert weights.keys() == others.keys()
+    for name, weight in weights.items():
+        assert torch.allclose(weight, others[name], atol=tolerance, rtol=0), name
+    for a, b in zip(*(logits(model, games) for model in models), strict=True):
+        assert torch.allclose(a, b, atol=10 * tolerance, rtol=0)
+
+
+def assert_logged_alike(directory: Path, alone: Path, tolerance: float) -> None:
+    """Lines of all steps, and of a validation after each epoch, with the same numbers."""
+    lines = [rows(place / "metrics.jsonl") for place in (directory, alone)]
+    found, expected = ([row for row in part if "loss" in row] for part in lines)
+    assert [row["step"] for row in found] == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
+    for name in ("loss", "grad_norm", "mean_token_accuracy", "num_tokens", "epoch"):
+        assert [row[name] for row in found] == pytest.approx([row[name] for row in expected], rel=tolerance)
+    found, expected = ([row for row in part if "validation_loss" in row] for part in lines)
+    assert [row["step"] for row in found] == [STEPS_PER_EPOCH * (epoch + 1) for epoch in range(EPOCHS)]
+    for name in ("validation_loss", "validation_mean_token_accuracy"):
+        assert [row[name] for row in found] == pytest.approx([row[name] for row in expected], rel=tolerance)
+
+
+def test_two_processes_train_as_one_does(trained) -> None:
+    """Though in the last step of an epoch one of them has no game."""
+    assert [fact["world_size"] for fact in facts(trained.together)] == [2, 2]
+    assert [fact["kind"] for fact in facts(trained.together)] == ["MULTI_CPU", "MULTI_CPU"]
+    assert_logged_alike(trained.together, trained.alone, 1e-5)
+    assert_alike(trained.together / "sft", trained.alone / "sft", trained.games, 1e-6)
+    first, second = (torch.load(trained.together / f"rank{rank}.pt") for rank in (0, 1))
+    assert same_bits(first, second), "both hold the same weights"
+
+
+def test_each_process_holds_a_half_of_every_weight(trained, tokenizer) -> None:
+    ranks = facts(trained.stopped)
+    assert [rank["kind"] for rank in ranks] == ["FSDP", "FSDP"]
+    whole = {name: weight.numel() for name, weight in weights_of(small_model(tokenizer)).items()}
+    assert whole == {name: numbers for name, (_, numbers) in ranks[0]["held"].items()}
+    for name, numbers in whole.items():
+        held = [rank["held"][name][0] for rank in ranks]
+        assert sum(held) == numbers
+        assert max(held) < 0.51 * numbers
+
+
+def test_the_shards_of_a_checkpoint_gather_to_the_whole_model_of_that_step(trained, tmp_path, cli) -> None:
+    assert not (trained.stopped / "sft" / "model.safetensors").exists(), "it was stopped"
+    assert len(list((trained.checkpoint / "pytorch_model_fsdp_0").glob("*.distcp"))) == 2
+    assert not list(trained.checkpoint.glob("*.safetensors"))
+    code, out, err = cli("consolidate", trained.checkpoint, "--out", tmp_path / "gathered")
+    assert code == 0, (out, err)
+    assert_alike(tmp_path / "gathered", trained.stopped / "sft" / "epochs" / "epoch-1", trained.games, 0.0)
+
+
+def test_gathered_shards_are_what_one_process_learns_from_the_same_batches(trained, tokenizer, tmp_path) -> None:
+    consolidate(trained.checkpoint, tmp_path / "gathered")
+    assert_alike(tmp_path / "gathered", trained.alone / "sft" / "epochs" / "epoch-1", trained.games, 1e-5)
+    start, learnt = weights_of(small_model(tokenizer)), weights_of(model_in(tmp_path / "gathered"))
+    assert max(float((learnt[name] - start[name]).abs().max()) for name in start) > 5e-3
+
+
+def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_does(trained) -> None:
+    assert_logged_alike(trained.finished, trained.alone, 1e-4)
+    assert_alike(trained.finished / "sft", trained.alone / "sft", trained.games, 1e-5)
+    assert not (trained.finished / "sft" / "checkpoints").exists()
+
+
+def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_directory, tmp_path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16", sft__logging_steps="1")
+    said = launch("ddp.yaml", "-m", "wordle_rl.cli", "run", config, "--until", "sft", "--out", tmp_path / "run")
+    found = rows(tmp_path / "run" / "metrics.jsonl")
+    steps = [row["step"] for row in found if "loss" in row]
+    assert [row["step"] for row in found if "validation_loss" in row] == [-(-200 // 32)]
+    assert steps == list(range(1, -(-200 // 32) + 1)), "two batches of 16 a step"
+    assert model_in(tmp_path / "run" / "sft").num_parameters() > 0
+    assert said.count("model: ") <= 1, "one process speaks"
