@@ -19,13 +19,13 @@ from transformers import (
     Qwen2_5_VLConfig,
 )
 
-import wordle_rl.rl.grpo.vllm as colocate_module
+import wordle_rl.train.vllm as colocate_module
 from wordle_rl.config import ConfigError, GRPOSettings, LoraSettings, ModelSettings, load_config
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.memory import Work, estimate
-from wordle_rl.rl.grpo.vllm import check_colocated
+from wordle_rl.train.vllm import check_colocated
 
 VISION = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,

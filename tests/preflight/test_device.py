@@ -89,7 +89,7 @@ def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
     assert sharding() == Sharding(), "torchrun alone shards nothing"
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
-    assert sharding() == Sharding(4, 4, 4, offloaded=True)
+    assert sharding() == Sharding(4, offloaded=True)
 
 
 def needs(weights: int, activations: int) -> MemoryEstimate:

@@ -214,10 +214,13 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path:
 def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
     assert check_on_policy(RunConfig()) == []
     for name in ("epsilon", "epsilon_high"):
-        given = {"grpo": {name: GRPOSettings.model_fields[name].default}}  # given, though it is the default
+        given = {"grpo": {name: 0.1}}
         [finding] = check_on_policy(RunConfig.model_validate(given))
-        assert (finding.level, finding.message.partition(" ")[0]) == ("problem", f"grpo.{name}")
+        assert finding.level == "problem"
+        assert f"grpo.{name}" in finding.message
         assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
+        given["grpo"] |= {"engine": "http://box:8000", "batches_ahead": 1}
+        assert check_on_policy(RunConfig.model_validate(given)) == []
 
 
 def test_sampling_from_a_part_of_the_distribution_is_refused_for_grpo_alone() -> None:

@@ -123,7 +123,7 @@ def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tm
     model = published("deepseek-r1", tmp_path / "published")
     (model / "model.safetensors").unlink()  # nothing below needs weights
     arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--sft.max-length", 8)
-    code, out, err = cli(*arguments, "--max-completion-tokens", 2, "--grpo.epsilon", 0.2)
+    code, out, err = cli(*arguments, "--max-completion-tokens", 2, "--grpo.epsilon", 0.1)
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
     assert code == 2
     assert len(problems) == 4, problems

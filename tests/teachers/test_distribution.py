@@ -113,11 +113,8 @@ def test_drawn_words_find_the_secret_in_few_more_guesses_than_best_play(default_
     """At 0.1 the teacher gives away less than half a guess a game."""
     words, used = default_solver.words, {}
     for temperature in (1e-3, 0.1):
-        ask, rng, used[temperature] = (
-            SolverDistribution(default_solver, temperature, Rules(), "slate"),
-            random.Random(0),
-            0,
-        )
+        ask = SolverDistribution(default_solver, temperature, Rules(), "slate")
+        rng, used[temperature] = random.Random(0), 0
         for secret in words.answers[::50]:
             game = Game(secret, words, Rules())
             while not game.over:
