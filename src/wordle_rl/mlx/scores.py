@@ -85,15 +85,15 @@ def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy
     if model.head is None:
         logits = model.logits(batch.input_ids)
         flat = logits.reshape(-1, logits.shape[-1])[batch.places]  # (N, vocabulary)
-        return Scores(*_scored(flat, *targets, temperature, entropy))
+        return Scores(*_scored(flat, *targets, temperature=temperature, entropy=entropy))
     head, hidden = model.head, model.hidden(batch.input_ids)
     states = hidden.reshape(-1, hidden.shape[-1])[batch.places]  # (N, width)
     if len(states) <= _PIECE or model.config.vocab_size <= _SMALL:
-        return Scores(*_scored(head.apply(states), *targets, temperature, entropy))
+        return Scores(*_scored(head.apply(states), *targets, temperature=temperature, entropy=entropy))
 
     def of_piece(targets: tuple[Any, Any, Any], weights: Any, states: mx.array) -> Scored:
         head.module.update(weights)
-        return _scored(head.apply(states), *targets, temperature, entropy)
+        return _scored(head.apply(states), *targets, temperature=temperature, entropy=entropy)
 
     found = []
     for first in range(0, len(states), _PIECE):
@@ -110,6 +110,7 @@ def _scored(
     targets: mx.array,
     soft_ids: mx.array | None,
     soft_probs: mx.array | None,
+    *,
     temperature: float,
     entropy: bool,
 ) -> Scored:
