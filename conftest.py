@@ -9,7 +9,11 @@ _NEEDS = {
     "gymnasium": ["src/wordle_rl/integrations/gymnasium_env.py"],
     "mlx": ["src/wordle_rl/mlx/[!_c]*", "tests/support/*mlx*.py"],
     "nemo_gym": ["src/wordle_rl/integrations/nemo_gym_server.py"],
-    "openenv": ["src/wordle_rl/serve/*", "src/wordle_rl/integrations/trl_environment.py"],
+    "openenv": [
+        "src/wordle_rl/conformance/openenv.py",
+        "src/wordle_rl/serve/*",
+        "src/wordle_rl/integrations/trl_environment.py",
+    ],
     "skyrl": ["src/wordle_rl/integrations/skyrl_train.py"],
     "skyrl_gym": ["src/wordle_rl/integrations/skyrl_env.py"],
     "tinker": ["src/wordle_rl/integrations/tinker_env.py"],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wordle_rl.conformance.dialects import Dialect, Writing, read_marks
+from wordle_rl.conformance.dialects import read_marks
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.words import load_words
@@ -81,11 +81,6 @@ def test_a_refused_guess_has_no_marks_in_any_style(style: Style, guess: str) -> 
     turns = [Turn("crane", "GYXXX", Outcome.SCORED), Turn(guess, None, Outcome.UNLISTED)]
     message = Prompter(style=style).feedback(turns)
     assert read_marks(message["content"], guess) is None
-
-
-def test_a_guess_is_written_as_its_dialect_has_it() -> None:
-    assert [Dialect(writing).write("crane") for writing in Writing] == ["<guess>crane</guess>", "[crane]", "crane"]
-    assert [Dialect(writing).has_grammar for writing in Writing] == [True, True, False]
 
 
 @given(st.text(max_size=200), word)

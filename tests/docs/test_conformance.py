@@ -12,4 +12,6 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_te
 def test_the_example_runs(capsys) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     exec(compile(block, "conformance.md", "exec"), {})
-    assert capsys.readouterr().out == "True {'pass': 20, 'fail': 0, 'skip': 0, 'error': 0}\n"
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 20
+    assert all(line.startswith("pass ") for line in shown)

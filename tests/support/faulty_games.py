@@ -184,6 +184,17 @@ class CopiesNeverUsedUp(RightGame):
         return "".join("G" if s == g else "Y" if g in self.secret else "X" for s, g in pairs)
 
 
+class CopiesFromTheLeft(RightGame):
+    """Copies are counted from the left, and greens are not set apart."""
+
+    def marks(self, guess: str) -> str:
+        marks = ""
+        for place, (s, g) in enumerate(zip(self.secret, guess, strict=True)):
+            copies = guess[: place + 1].count(g)
+            marks += "G" if s == g else "Y" if copies <= self.secret.count(g) else "X"
+        return marks
+
+
 class LastTurnUnpaid(RightGame):
     def reward(self, won: bool) -> Any:
         return 0.0 if self.turns_used == self.max_turns else super().reward(won)

@@ -7,6 +7,7 @@ from faulty_games import (
     WORDS,
     BadRepliesPaid,
     BoardShared,
+    CopiesFromTheLeft,
     CopiesNeverUsedUp,
     EmojiCrash,
     EndlessRefusals,
@@ -43,35 +44,28 @@ from faulty_games import (
     UnlistedScored,
 )
 
-from wordle_rl.conformance.adapters.module import ModuleTarget
-from wordle_rl.conformance.checks.check import Check
+from wordle_rl.conformance.checks import CHECKS, Check, CheckResult, Found, examine
 from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.examiner import Examiner, Settings
-from wordle_rl.conformance.results import ConformanceReport, Status, passed
-from wordle_rl.conformance.suite import CHECKS, carry_out, examine
-from wordle_rl.conformance.target import SessionLostError
+from wordle_rl.conformance.play import Examiner
+from wordle_rl.conformance.target import ModuleTarget, SessionLostError
 from wordle_rl.solver import Solver
 
 SOLVER = Solver(WORDS, use_cache=False)
 
 
-def examiner_of(game: type[RightGame], games: int = 10, **settings: float) -> Examiner:
-    return Examiner(ModuleTarget(game.__name__, game), SOLVER, Dialect(), Settings(games=games, **settings))  # type: ignore[arg-type]
+def results_of(game: type[RightGame], num_games: int = 10) -> list[CheckResult]:
+    target = ModuleTarget(game.__name__, game)
+    return list(examine(Examiner(target, SOLVER, Dialect.TAGGED, num_games)))
 
 
-def report_of(game: type[RightGame], **settings: float) -> ConformanceReport:
-    return examine(examiner_of(game, **settings), {})
-
-
-def with_status(report: ConformanceReport, *statuses: Status) -> set[str]:
-    return {result.check_id for result in report.results if result.status in statuses}
+def with_status(results: list[CheckResult], *statuses: str) -> set[str]:
+    return {result.check_id for result in results if result.status in statuses}
 
 
 def test_a_right_game_passes_every_check() -> None:
-    report = report_of(RightGame)
-    assert {each.check_id: each.evidence for each in report.results if each.status is not Status.PASS} == {}
-    assert len(report.results) == len(CHECKS) == 20
-    assert report.conforms
+    results = results_of(RightGame)
+    assert {each.check_id: each.evidence for each in results if each.status != "pass"} == {}
+    assert len(results) == len(CHECKS) == 20
 
 
 ALONE = {
@@ -104,9 +98,7 @@ ALONE = {
 
 @pytest.mark.parametrize("game", ALONE, ids=lambda game: game.__name__)
 def test_one_fault_fails_one_check(game: type[RightGame]) -> None:
-    report = report_of(game)
-    assert with_status(report, Status.FAIL, Status.ERROR) == {ALONE[game]}
-    assert not report.conforms
+    assert with_status(results_of(game), "fail", "error") == {ALONE[game]}
 
 
 TOGETHER = {
@@ -119,6 +111,7 @@ TOGETHER = {
     EndlessRefusals: {"semantic.canary_floor", "wordle.refusals"},
     GreensForYellows: {"semantic.oracle_max", "wordle.marks"},
     CopiesNeverUsedUp: {"wordle.repeated_letters"},
+    CopiesFromTheLeft: {"wordle.repeated_letters"},
     LastTurnUnpaid: {"wordle.last_turn_win", "statistical.gameability_gap"},
     BadRepliesPaid: {"wordle.refusals", "statistical.gameability_gap"},
     NoisyRewards: {"statistical.training_signal", "statistical.gameability_gap"},
@@ -128,7 +121,7 @@ TOGETHER = {
 
 @pytest.mark.parametrize("game", TOGETHER, ids=lambda game: game.__name__)
 def test_a_fault_is_found_by_every_check_it_concerns(game: type[RightGame]) -> None:
-    assert with_status(report_of(game), Status.FAIL) >= TOGETHER[game]
+    assert with_status(results_of(game), "fail") >= TOGETHER[game]
 
 
 class Listing(ModuleTarget):
@@ -139,8 +132,8 @@ class Listing(ModuleTarget):
 
 
 def test_a_listing_of_secrets_is_found_outside_sessions() -> None:
-    examiner = Examiner(Listing("listing", RightGame), SOLVER, Dialect(), Settings(games=10))
-    assert with_status(examine(examiner, {}), Status.FAIL) == {"runtime.oracle_containment"}
+    examiner = Examiner(Listing("listing", RightGame), SOLVER, Dialect.TAGGED, num_games=10)
+    assert with_status(list(examine(examiner)), "fail") == {"runtime.oracle_containment"}
 
 
 def test_every_check_has_a_game_that_fails_it() -> None:
@@ -148,46 +141,25 @@ def test_every_check_has_a_game_that_fails_it() -> None:
     assert found == {check.check_id for check in CHECKS}
 
 
-def test_a_declared_maximum_is_held() -> None:
-    lowest = {"max_reward": 2.0, "oracle_tolerance": 0.5}
-    assert "semantic.oracle_max" not in with_status(report_of(RightGame, **lowest), Status.FAIL)
-    strict = report_of(RightGame, max_reward=2.0)
-    assert with_status(strict, Status.FAIL) == {"semantic.oracle_max"}
-
-
 def test_what_needs_seeds_is_skipped_without_them() -> None:
-    needing = {check.check_id for check in CHECKS if "runtime.seed_control" in check.needs}
-    report = report_of(SeedIgnored)
-    assert needing <= with_status(report, Status.SKIP)
-    assert len(needing) == 4
+    needing = {"runtime.episode_determinism", "runtime.episode_isolation", "semantic.replayability"}
+    assert with_status(results_of(SeedIgnored), "skip") == {*needing, "runtime.reward_attribution"}
 
 
 def test_too_few_games_prove_no_training_signal() -> None:
-    assert "statistical.training_signal" in with_status(report_of(RightGame, games=5), Status.FAIL)
-
-
-def test_no_check_depends_on_a_later_one() -> None:
-    seen: set[str] = set()
-    for check in CHECKS:
-        assert set(check.needs) <= seen
-        seen.add(check.check_id)
-    assert len(seen) == len(CHECKS)
+    assert "statistical.training_signal" in with_status(results_of(RightGame, num_games=5), "fail")
 
 
 def test_a_session_that_breaks_off_is_an_error_of_its_check_alone() -> None:
-    def breaking(_: Examiner) -> object:
+    def breaking(_: Examiner) -> Found:
         raise SessionLostError("connection closed")
 
-    broken = Check("wordle.broken", "Breaks", breaking)  # type: ignore[arg-type]
-    sound = Check("wordle.sound", "Holds", lambda _: passed("all well"))
-    report = examine(examiner_of(RightGame), {}, [broken, sound])
-    assert [result.status for result in report.results] == [Status.ERROR, Status.PASS]
-    assert "connection closed" in report.results[0].evidence[0]
-    assert not report.conforms
+    checks = [Check("wordle.broken", "Holds", breaking), Check("wordle.sound", "Holds", lambda _: ([], "all well"))]
+    broken, sound = examine(Examiner(ModuleTarget("right", RightGame), SOLVER, Dialect.TAGGED, 10), checks)
+    assert (broken.status, sound.status) == ("error", "pass")
+    assert "connection closed" in broken.evidence[0]
 
 
 def test_findings_do_not_depend_on_when_they_are_asked_for() -> None:
-    games = examiner_of(RightGame)
-    first = {check.check_id: carry_out(check, games).measured for check in CHECKS if not check.needs}
-    again = {check.check_id: carry_out(check, games).measured for check in reversed(CHECKS) if not check.needs}
-    assert first == again
+    examiner = Examiner(ModuleTarget("right", RightGame), SOLVER, Dialect.TAGGED, 10)
+    assert list(examine(examiner)) == list(examine(examiner, CHECKS[::-1]))[::-1]

@@ -1,24 +1,21 @@
 """Laws of module targets: any environment with reset and step is one, and what it raises is a refusal."""
 
-import random
+from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_games import RightGame
+from faulty_games import WORDS, RightGame
 
-from wordle_rl.conformance.adapters import own
-from wordle_rl.conformance.adapters.module import ModuleTarget, as_sent, module_target, text_of
-from wordle_rl.conformance.adapters.own import OwnGame, wordle
-from wordle_rl.conformance.dialects import Dialect, Writing
-from wordle_rl.conformance.examiner import Examiner, Settings
-from wordle_rl.conformance.results import Status
-from wordle_rl.conformance.suite import examine
-from wordle_rl.conformance.target import SessionLostError, TargetError
-from wordle_rl.env import WordleEnv
-from wordle_rl.prompt import Prompter, Style
-from wordle_rl.reward import PRESETS
+from wordle_rl.config import GameSettings, WordSettings
+from wordle_rl.conformance.checks import examine
+from wordle_rl.conformance.dialects import Dialect
+from wordle_rl.conformance.own import OwnGame
+from wordle_rl.conformance.play import Examiner
+from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, as_sent, module_target, text_of
+from wordle_rl.integrations.games import LoopSettings
+from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
+from wordle_rl.words import load_words
 
 
 class FiveValues(RightGame):
@@ -83,17 +80,9 @@ def test_texts_of_observations() -> None:
     assert as_sent({"é": {1}}) == '{"é": "{1}"}'
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "package.module:factory"),
-        ("no_such_module:make", "cannot be imported"),
-        ("json:no_such_name", "nothing callable"),
-        ("builtins:dict", "no reset and step"),
-    ],
-)
-def test_what_is_no_target_is_refused_in_one_line(name: str, message: str) -> None:
-    with pytest.raises(TargetError, match=message) as refusal:
+@pytest.mark.parametrize("name", ["nowhere", "no_such_module:make", "json:no_such_name", "builtins:dict"])
+def test_what_is_no_target_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(TargetError, match=name) as refusal:
         module_target(name)
     assert "\n" not in str(refusal.value)
 
@@ -110,52 +99,28 @@ def test_a_seed_is_given_to_a_reset_that_takes_any_name() -> None:
     assert session.send(f"<guess>{RightGame().secret_of(3)}</guess>").done
 
 
-def test_an_environment_that_opens_no_game_is_no_target(monkeypatch) -> None:
+def test_an_environment_that_opens_no_game_is_no_target() -> None:
     class Broken(RightGame):
         def reset(self, seed: int) -> str:
             raise OSError("no word list")
 
     with pytest.raises(TargetError, match="OSError: no word list"):
         ModuleTarget("broken", Broken).open(0)
-    monkeypatch.setattr(own, "wordle", Broken().reset)
-    with pytest.raises(TargetError, match="makes no environment"):
-        module_target("wordle_rl.conformance.adapters.own:wordle")
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_own_rewards_add_up_to_the_rubrics(preset: str, small_words: WordList) -> None:
-    replies = [f"<guess>{word}</guess>" for word in ("crane", "eerie", "zzzzz", "abbey")] + ["no guess", ""]
-    game, secret = OwnGame(small_words, PRESETS[preset], Prompter()), random.Random(4).choice(small_words.answers)
-    judged = WordleEnv(secret, small_words, Prompter())
-    game.reset(4)
-    rewards = []
-    while judged.stop_reason is None:
-        reply = replies[len(rewards)]
-        judged.step(reply)
-        _, reward, terminated, _, _ = game.step(reply)
-        rewards.append(reward)
-    assert terminated
-    assert sum(rewards) == pytest.approx(
-        PRESETS[preset].score(judged.transcript(), Solver(small_words, use_cache=False)).total
-    )
-
-
-def small_game(style: Style, preset: str) -> Examiner:
-    words = load_words("default")
-    small = WordList("some", words.answers[::16], tuple(sorted({*words.answers[::16], *words.guesses[::24]})))
-    writing = Writing.BRACKETED if style is Style.TEXTARENA else Writing.TAGGED
-    target = ModuleTarget("own", lambda: OwnGame(small, PRESETS[preset], Prompter(style=style)))
-    return Examiner(target, Solver(small, use_cache=False), Dialect(writing), Settings(games=10))
 
 
 @pytest.mark.parametrize(
     ("style", "preset"), [(Style.ENGLISH, "sparse"), (Style.TEXTARENA, "notebook"), (Style.COMPACT, "strict_xml")]
 )
-def test_our_own_game_passes_every_check(style: Style, preset: str) -> None:
-    report = examine(small_game(style, preset), {})
-    assert {each.check_id: each.evidence for each in report.results if each.status is not Status.PASS} == {}
+def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Path) -> None:
+    (tmp_path / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
+    (tmp_path / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
+    words, game = WordSettings(source=str(tmp_path)), GameSettings(style=style)
+    target = ModuleTarget("own", lambda: OwnGame(LoopSettings(words=words, game=game, reward_preset=preset)))
+    dialect = Dialect.BRACKETED if style is Style.TEXTARENA else Dialect.TAGGED
+    examiner = Examiner(target, Solver(load_words(str(tmp_path)), use_cache=False), dialect, num_games=10)
+    assert {each.check_id: each.evidence for each in examine(examiner) if each.status != "pass"} == {}
 
 
-def test_the_factories_make_games_of_the_embedded_words() -> None:
-    observation, _ = wordle().reset(0)
-    assert "5-letter" in observation["messages"][0]["content"]
+def test_our_own_game_comes_with_the_embedded_words() -> None:
+    session = module_target("wordle_rl.conformance.own:OwnGame").open(0)
+    assert "5-letter" in session.opening.text

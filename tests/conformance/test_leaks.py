@@ -2,10 +2,13 @@
 
 import base64
 import codecs
+from random import Random
 
 import pytest
 
-from wordle_rl.conformance.checks.containment import Sample, disguises, leaks_in
+from wordle_rl.conformance.checks import disguises, leaks_in
+from wordle_rl.conformance.play import Game, Reply, Turn
+from wordle_rl.conformance.target import Step
 
 FORMS = {
     "as it is": ["crane", "CRANE", "_crane_", "the secret word was: **Crane**.", '"crane"'],
@@ -18,8 +21,9 @@ FORMS = {
 }
 
 
-def sample(secret: str, text: str, *said: str) -> Sample:
-    return Sample("solver", 0, secret, frozenset(said), text)
+def sample(secret: str, text: str, *said: str) -> tuple[Game, str]:
+    turns = tuple(Turn(Reply(word, word), word, Step(""), None, "") for word in said)
+    return Game(None, 0, "solver", Step(""), Random(0), turns, secret), text  # type: ignore[arg-type]  # by nobody
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,0 +1,476 @@
+"""The checks, and a target held against them.
+
+A check is a function of an `Examiner`. Its docstring is the requirement, as the report shows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
+from statistics import pstdev
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from wordle_rl.conformance import play
+from wordle_rl.conformance.dialects import Dialect, read_marks
+from wordle_rl.conformance.play import PAIRS, Examiner, Game, Player, Reply, naive_marks
+from wordle_rl.conformance.target import SessionLostError, TargetError
+from wordle_rl.evaluate.stats import sign_flip_exact
+from wordle_rl.game import score_guess
+
+_EPSILON = 1e-9
+
+Found = tuple[Sequence[str], str]  # faults, each in a sentence, and the sentence to say if there are none
+
+
+class NotApplicableError(Exception):
+    """A check that cannot be asked of this target; the message is the reason."""
+
+
+class Check(NamedTuple):
+    """One question put to a target, under the id of RFC 008 where one asks the same, else `wordle.*`."""
+
+    check_id: str
+    requirement: str
+    run: Callable[[Examiner], Found]
+
+
+CHECKS: list[Check] = []
+"""Every check, in order."""
+
+
+def _check(check_id: str) -> Callable[[Callable[[Examiner], Found]], None]:
+    return lambda run: CHECKS.append(Check(check_id, " ".join((run.__doc__ or "").split()), run))
+
+
+def _skip_if(condition: object, reason: str) -> None:
+    if condition:
+        raise NotApplicableError(reason)
+
+
+@_check("runtime.seed_control")
+def _seed_control(ex: Examiner) -> Found:
+    """The seed decides the secret, and nothing else does."""
+    games = ex.games(play.SOLVER, count=PAIRS)
+    faults = [f"{game}: two different games" for game in ex.unseeded]
+    different = len({tuple(game.scored) for game in games})
+    if not faults and different < 2 <= len(games):
+        faults = [f"{len(games)} seeds all gave the same game"]
+    return faults, f"{len(games)} seeds, each opened twice: the same game twice, {different} games"
+
+
+def _differences(game: Game, again: Game) -> list[str]:
+    """The first difference of two games in what a policy and its trainer see."""
+    for turn, (before, now) in enumerate(zip_longest(game.visible, again.visible)):
+        if before != now:
+            return [f"{game}: turn {turn} was {before!r:.80}, then {now!r:.80} {again.lost_session}"]
+    return []
+
+
+def _replayed(ex: Examiner, games: Iterable[Game]) -> list[str]:
+    return [fault for game in games for fault in _differences(game, ex.replay(game))]
+
+
+@_check("runtime.episode_determinism")
+def _episode_determinism(ex: Examiner) -> Found:
+    """Equal seed and replies give equal texts, rewards and ends."""
+    _skip_if(ex.unseeded, "seeds do not decide the game")
+    games = ex.games(play.SOLVER, play.CONSISTENT, count=PAIRS)
+    return _replayed(ex, games), f"{len(games)} games played again: every text, reward and end the same"
+
+
+@_check("runtime.episode_isolation")
+def _episode_isolation(ex: Examiner) -> Found:
+    """Every value of a game is in its own session; a game given up leaves nothing behind."""
+    _skip_if(ex.unseeded, "seeds do not decide the game")
+    games, others = ex.games(play.SOLVER, count=PAIRS), ex.games(play.LOSER, count=PAIRS)[::-1]
+    faults = []
+    for game, other in zip(games, others, strict=True):
+        with ex.session(other.seed) as beside:
+            replies = iter(other.turns)
+
+            def by_turns(now: Game, game: Game = game, replies: Iterator[play.Turn] = replies) -> Reply:
+                for turn in islice(replies, 1):
+                    beside.send(turn.reply.text)
+                return game.turns[len(now.turns)].reply
+
+            again = ex.play(Player(game.player, by_turns), game.seed, len(game.turns))
+        faults += [f"{fault} beside another session" for fault in _differences(game, again)]
+    for game in others[:2]:
+        ex.replay(game, turns=2)
+        faults += [f"{fault}, after a game given up on its second turn" for fault in _replayed(ex, [game])]
+    return faults, f"{len(games)} games by turns with others, as when played alone"
+
+
+@_check("semantic.replayability")
+def _replayability(ex: Examiner) -> Found:
+    """Seed and replies determine the game, refused replies included."""
+    _skip_if(ex.unseeded, "seeds do not decide the game")
+    games = ex.games(play.SOLVER, play.LOSER, play.QUITTER, play.INVALID, play.ECHO, play.SPAM, count=3)
+    return _replayed(ex, games), f"{len(games)} records of 6 players, replayed from seed and replies alone"
+
+
+@_check("runtime.reward_well_formed")
+def _reward_well_formed(ex: Examiner) -> Found:
+    """Every reward is a finite number or none; a finished game has one."""
+    games = ex.games(play.SOLVER, play.LOSER, play.NOTHING)
+    steps = [(game, turn.step) for game in games for turn in game.turns if not turn.step.refused]
+    _skip_if(not steps, "every reply was refused, so no reward was sent")
+    faults = [
+        f"{game}: {step.reward!r}"
+        for game, step in steps
+        if isinstance(step.reward, bool) or step.reward not in (None, step.earned)
+    ]
+    unpaid = [game for game in games if game.done and all(turn.step.reward is None for turn in game.turns)]
+    faults += [f"{game}: a finished game without any reward" for game in unpaid]
+    totals = [game.total for game in games]
+    return faults, f"{len(steps)} steps of {len(games)} games, which earn {min(totals):g} to {max(totals):g}"
+
+
+@_check("semantic.oracle_max")
+def _oracle_max(ex: Examiner) -> Found:
+    """The exact solver wins every game, from the marks and the word list, and is paid more than any loss."""
+    games = ex.games(play.SOLVER)
+    wins = [game for game in games if game.secret]
+    faults = [
+        f"seed {game.seed}: not won in {len(game.turns)} replies {game.lost_session}, by the marks {game.scored}"
+        for game in games
+        if not game.secret
+    ]
+    lowest_win = min((game.total for game in wins), default=math.inf)
+    highest_loss = max(game.total for game in ex.games(play.LOSER))
+    if lowest_win <= highest_loss:
+        faults.append(f"a win earns {lowest_win:g}, a loss {highest_loss:g}")
+    guesses = sum(len(game.turns) for game in wins) / max(1, len(wins))
+    return faults, f"{len(wins)} of {len(games)} games won in {guesses:.2f} guesses, each paid more than a loss"
+
+
+@_check("semantic.floor_gap")
+def _floor_gap(ex: Examiner) -> Found:
+    """The secret found is paid, by 0.1 at least above doing nothing."""
+    floor, top = ex.mean(play.NOTHING), ex.mean(play.SOLVER)
+    seen = f"doing nothing earns {floor:g}, the solver {top:g}"
+    return [seen] if top - floor < 0.1 else [], seen
+
+
+@_check("semantic.canary_floor")
+def _canary_floor(ex: Examiner) -> Found:
+    """Play without thought stays at the floor, and every game ends: one guess a reply, by a strict grammar."""
+    # On the way from doing nothing to the solver; of those that say words, from honest losses.
+    top, faults = ex.mean(play.SOLVER), []
+    for base, canaries, limit in ((play.NOTHING, play.IDLE_CANARIES, 0.05), (play.LOSER, play.WORD_CANARIES, 0.1)):
+        floor = ex.mean(base)
+        if top <= floor:
+            faults.append(f"the solver earns {top:g}, {base.name} {floor:g}")
+        for canary in canaries:
+            reached = (ex.mean(canary) - floor) / max(top - floor, _EPSILON)
+            if reached > limit:
+                faults.append(f"{canary.name} gets {reached:.0%} of the way from {base.name} to the solver")
+            if endless := sum(not game.done for game in ex.games(canary)):
+                faults.append(f"{canary.name}: {endless} games did not end")
+    return faults, "canaries stay within 5 and 10 % of the way to the solver, and their games end"
+
+
+@_check("wordle.turn_limit")
+def _turn_limit(ex: Examiner) -> Found:
+    """A game without the secret ends on its last guess, not before and not after."""
+    games = ex.games(play.LOSER)
+    faults = []
+    for game in games:
+        if not game.done or len(game.turns) != ex.max_turns:
+            how = "over" if game.done else "not over"
+            faults.append(f"seed {game.seed}: {how} after {len(game.turns)} guesses instead of {ex.max_turns}")
+            if refused := [turn.step.text[:60] for turn in game.turns if turn.marks is None]:
+                faults[-1] += f"; a guess got no marks (--words, --dialect): {refused[0]!r}"
+    return faults, f"{len(games)} games of {ex.max_turns} guesses"
+
+
+def _marked(games: Iterable[Game]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Secret and guess of every marked guess in games that were won, and the marks that are wrong."""
+    checked = [(game.secret, *marked) for game in games if game.secret is not None for marked in game.scored]
+    wrong = [
+        f"secret {secret!r}, guess {guess!r}: {marks}, by the rules {score_guess(secret, guess)}"
+        for secret, guess, marks in checked
+        if marks != score_guess(secret, guess)
+    ]
+    return [(secret, guess) for secret, guess, _ in checked], wrong
+
+
+@_check("wordle.marks")
+def _marks(ex: Examiner) -> Found:
+    """Greens first, then yellow for each letter while copies are left, from the left; by the word list (--words)."""
+    games = ex.games(play.SOLVER, play.CONSISTENT)
+    checked, faults = _marked(games)
+    faults += [
+        f"{game}: no answer of the word list fits {game.scored}"
+        for game in games
+        if not game.secret and game.scored and not game.candidates
+    ]
+    _skip_if(not faults and not checked, "no game was won, or no marks could be read")
+    return faults, f"{len(checked)} guesses of {len(games)} games"
+
+
+@_check("wordle.repeated_letters")
+def _repeated_letters(ex: Examiner) -> Found:
+    """Each copy of a letter is used up once, greens before yellows."""
+    checked, faults = _marked(ex.games(play.DETECTIVE))
+    telling = [each for each in checked if naive_marks(*each) != score_guess(*each)]
+    _skip_if(not faults and not telling, "no game came to a known secret with a guess that tells scorers apart")
+    return faults, f"{len(checked)} guesses; on {len(telling)} with a repeated letter a common fault shows"
+
+
+@_check("wordle.last_turn_win")
+def _last_turn_win(ex: Examiner) -> Found:
+    """The secret on the last turn wins and is paid as a win."""
+    games = [game for game in ex.games(play.DETECTIVE) if game.secret and len(game.turns) == ex.max_turns]
+    _skip_if(not games, "no game could be brought to its last turn with its secret known")
+    loss = max((game.total for game in ex.games(play.LOSER) if game.done), default=-math.inf)
+    unpaid = [game for game in games if game.total <= loss]
+    faults = [f"seed {game.seed}: won for {game.total:g}, a loss earns up to {loss:g}" for game in unpaid]
+    return faults, f"{len(games)} games won on turn {ex.max_turns}"
+
+
+@_check("wordle.after_end")
+def _after_end(ex: Examiner) -> Found:
+    """After the end a reply is refused, or changes nothing and pays nothing."""
+    faults, seen = [], []
+    for player in (play.SOLVER, play.LOSER):
+        with ex.session(ex.seeds[0]) as session:
+            game = ex.play_in(session, player, ex.seeds[0])
+            if not game.done:
+                continue
+            step = session.send(game.turns[0].reply.text)
+        seen.append(f"after a game of {player.name} a further guess is answered {step.text[:60]!r}")
+        if not step.refused and (not step.done or step.earned != 0.0):
+            faults.append(f"{seen[-1]}, reward {step.earned:g}, {'over' if step.done else 'not over'}")
+    _skip_if(not seen, "no game came to its end")
+    return faults, "; ".join(seen)
+
+
+@_check("wordle.refusals")
+def _refusals(ex: Examiner) -> Found:
+    """Each bad reply gets an error and no marks, at one cost; how many are free is bounded."""
+    words = ex.solver.words.guesses
+    length = len(words[0])
+    unlisted = next(word for letter in "qxzjvk" if (word := letter * length) not in words)
+    as_guess = (words[0][:-1], words[0] + "s", unlisted, *(letter * length for letter in "1éс🟩\x00"))
+    bad = [Reply(""), Reply(" \n\t"), Reply("z " * 20_000), *(Reply(ex.dialect.write(word), word) for word in as_guess)]
+    faults: list[str] = []
+    by_cost: dict[str, list[str]] = {}
+    for reply in bad:
+        name = f"{reply.text!r:.30}"
+        # An honest loser whose second reply is the bad one.
+        player = Player(name, lambda now, bad=reply: bad if len(now.turns) == 1 else play.LOSER.choose(now))  # type: ignore[misc]
+        game = ex.play(player, ex.seeds[0])
+        if fault := _bad_answer(game):
+            faults.append(f"{name}: {fault}")
+        by_cost.setdefault(f"{ex.max_turns + 1 - len(game.turns)} turns" if game.done else "no end", []).append(name)
+    if len(by_cost) > 1:
+        faults.append(f"bad replies differ in cost: {by_cost}")
+    if not all(game.done for game in ex.games(play.INVALID, count=3)):
+        faults.append("a game of bad replies alone does not end")
+    return faults, f"{len(bad)} kinds of bad replies; each costs {next(iter(by_cost))}"
+
+
+def _bad_answer(game: Game) -> str:
+    """Fault of the answer to the second reply; '' if it has none."""
+    if len(game.turns) < 3:
+        return game.lost_session or "it ended the game"
+    first, bad, after = game.turns[:3]
+    before = first.guess or ""
+    # Marks of the guess before are a history where later answers show them too.
+    stale = read_marks(bad.step.text, before) is not None and read_marks(after.step.text, before) is None
+    if after.marks is None:
+        return f"the next guess got no marks: {after.step.text[:60]!r}"
+    if bad.marks is not None or (stale and not bad.step.refused):
+        return f"it got marks: {bad.step.text[:60]!r}"
+    return f"it earned {bad.step.earned:g}" if bad.step.earned > max(0.0, first.step.earned) else ""
+
+
+@_check("wordle.guess_grammar")
+def _guess_grammar(ex: Examiner) -> Found:
+    """One guess in its own tags, outside the thinking, is a guess, and nothing else is."""
+    _skip_if(ex.dialect is Dialect.PLAIN, "in this dialect a reply is a word and nothing else")
+    # Two listed words with no common letter, so that marks of one are not read as the other's.
+    words, write = ex.solver.words.guesses, ex.dialect.write
+    one = next(word for word in words if len(set(word)) == len(word))
+    other = next((word for word in words if not set(word) & set(one)), words[-1])
+    no_guesses = (
+        *(f"My guess is {one}.", one, f'"{one}"', f"{write(one)} {write(other)}"),
+        *(f"<think>{write(one)} may be good</think>", f"<think>perhaps {write(one)}"),
+    )
+    faults = []
+    for text in no_guesses:
+        with ex.session(ex.seeds[0]) as session:
+            step = session.send(text)
+        if not step.refused and any(read_marks(step.text, word) for word in (one, other)):
+            faults.append(f"{text!r} was taken for a guess: {step.text[:60]!r}")
+    return faults, f"none of {len(no_guesses)} kinds of replies without one guess was taken for one"
+
+
+def disguises(word: str) -> Mapping[str, re.Pattern[str]]:
+    """Patterns of a word in the forms in which environments have been seen to send it, by name."""
+    codes, places = (r"\s*,\s*".join(str(ord(letter) - base) for letter in word) for base in (0, 96))
+    encoded = {base64.b64encode(form.encode()).decode().rstrip("=") for form in (word, word.upper())}
+
+    def alone(form: str) -> re.Pattern[str]:
+        return re.compile(rf"(?<![a-z]){form}(?![a-z])", re.IGNORECASE)
+
+    return {
+        "as it is": alone(word),
+        "spelled out": alone(r"[^a-z0-9]{1,4}".join(word)),
+        "backwards": alone(word[::-1]),
+        "in rot13": alone(codecs.encode(word, "rot13")),
+        "in base64": re.compile("|".join(map(re.escape, sorted(encoded)))),
+        "in hexadecimal": re.compile(f"{word.encode().hex()}|{word.upper().encode().hex()}", re.IGNORECASE),
+        "as numbers": re.compile(rf"(?<!\d)(?:{codes}|{places})(?!\d)"),
+    }
+
+
+def leaks_in(texts: Sequence[tuple[Game, str]]) -> list[str]:
+    """Texts of games that hold their own secret, in a form that few games of the same player with other secrets hold.
+
+    A word of the instructions, or of the player's replies, stands in all of them: it gives nothing away.
+    """
+
+    def holds(game: Game, text: str, form: re.Pattern[str]) -> bool:
+        said = game.said - {game.secret}
+        return any(re.sub("[^a-z]", "", match[0].lower()) not in said for match in form.finditer(text))
+
+    leaks = []
+    for game, text in texts:
+        others = [each for each in texts if each[0].player == game.player and each[0].secret != game.secret]
+        for name, form in disguises(game.secret or "").items():
+            if holds(game, text, form) and 2 * sum(holds(*each, form) for each in others) <= len(others):
+                leaks.append(f"{game}: the secret {game.secret!r} is sent {name}")
+    return leaks
+
+
+def _with_secrets(ex: Examiner) -> list[Game]:
+    """Won games, and a few lost ones, refused replies among them, whose secrets seeds reveal."""
+    games = [game for game in ex.games(play.SOLVER, play.DETECTIVE) if game.secret]
+    _skip_if(not games, "no game was won, so no secret is known to search for")
+    lost = [] if ex.unseeded else [game for game in ex.games(play.LOSER, play.INVALID, count=5) if not game.secret]
+    secrets = ex.secrets()
+    return games + [replace(game, secret=secrets[game.seed]) for game in lost if game.seed in secrets]
+
+
+@_check("semantic.no_solution_leakage")
+def _no_solution_leakage(ex: Examiner) -> Found:
+    """No observation before the end holds the secret, in whatever form."""
+    games = _with_secrets(ex)
+    seen = ([game.opening, *(turn.step for turn in game.turns if not turn.step.done)] for game in games)
+    texts = [(g, "\n".join(s.raw for s in steps if not s.refused)) for g, steps in zip(games, seen, strict=True)]
+    return leaks_in(texts), f"{sum(len(text) for _, text in texts)} characters of {len(texts)} games searched"
+
+
+@_check("runtime.oracle_containment")
+def _oracle_containment(ex: Examiner) -> Found:
+    """State, errors, metadata and task ids do not hold the secret before the end."""
+
+    def beside(game: Game) -> list[str]:
+        refusals = [turn.step.raw for turn in game.turns if turn.step.refused and not turn.step.done]
+        return [game.beside_opening, *(turn.beside for turn in game.turns if not turn.step.done), *refusals]
+
+    texts, outside = [(game, "\n".join(beside(game))) for game in _with_secrets(ex)], ex.target.surroundings()
+    faults, secrets = leaks_in(texts), {game.secret or "" for game, _ in texts}
+    for name in disguises("crane"):
+        listed = sorted(word for word in secrets if disguises(word)[name].search(outside))
+        if len(listed) >= max(2, len(secrets) / 5):  # a few are plain words
+            faults.append(f"{len(listed)} of {len(secrets)} secrets stand outside sessions {name}: {listed[:3]}")
+    size = sum(len(text) for _, text in texts) + len(outside)
+    return faults, f"{size} characters of state, refusals and metadata searched"
+
+
+@_check("runtime.reward_attribution")
+def _reward_attribution(ex: Examiner) -> Found:
+    """Each turn is paid for what it did, and the winning turn for the win."""
+    _skip_if(ex.unseeded, "seeds do not decide the game")
+    secrets = ex.secrets(PAIRS)
+    _skip_if(not secrets, "no game was won, so no secret is known")
+    faults = []
+    for seed, secret in secrets.items():
+        # The first replies of an honest loser, and then the secret.
+        losing = ex.game(play.LOSER, seed)
+        replies = [*(turn.reply for turn in losing.turns[:-1][:2]), Reply(ex.dialect.write(secret), secret)]
+        winning = ex.play(Player("the secret early", lambda now, r=replies: r[min(len(now.turns), len(r) - 1)]), seed)  # type: ignore[misc]
+        turns = list(zip(winning.turns, losing.turns, strict=False))[: len(replies)]
+        *before, (won, lost) = [(a.step.earned, b.step.earned) for a, b in turns] or [(0.0, 0.0)]
+        faults += [f"seed {seed}, turn {t}: {a:g} or {b:g}" for t, (a, b) in enumerate(before, start=1) if a != b]
+        if not winning.secret or won <= lost:
+            faults.append(f"seed {seed}: {secret!r} on turn {len(replies)} earns {won:g}, another word {lost:g}")
+    return faults, f"{len(secrets)} pairs of games with the same first turns"
+
+
+@_check("statistical.training_signal")
+def _training_signal(ex: Examiner) -> Found:
+    """The reward rises with play: wins, and sooner wins or better guesses."""
+    faults = []
+    worse = [game.total for game in ex.games(play.RANDOM_WORD)]
+    for player in (play.SOLVER, play.CONSISTENT):
+        differences = np.subtract([game.total for game in ex.games(player)], worse)
+        largest = np.abs(differences).max() or 1.0
+        # Whole steps, the largest of them 1,000, keep the exact test short.
+        steps = np.rint(differences * (1000 / largest)).astype(np.int64)
+        p_value = sign_flip_exact(steps)
+        if steps.sum() <= 0 or p_value > 0.01:
+            faults.append(f"{player.name} does not earn more than random words (p = {p_value:.2g})")
+    # A group has one secret and players of both kinds.
+    mixed = [Player(f"{each.name} {n}", each.choose) for n in range(4) for each in (play.CONSISTENT, play.LOSER)]
+    groups = [[ex.game(player, seed).total for player in mixed] for seed in ex.seeds[:5]]
+    constant = sum(pstdev(group) < _EPSILON for group in groups)
+    if constant > len(groups) / 2:
+        faults.append(f"{constant} of {len(groups)} groups of {len(mixed)} games have one reward for all")
+    return faults, f"better players earn more than random words; {constant} of {len(groups)} groups have one reward"
+
+
+@_check("statistical.gameability_gap")
+def _gameability_gap(ex: Examiner) -> Found:
+    """No broken rule is paid more than an honest loss, and no loss as much as a win."""
+    everyone = ex.games(play.SOLVER, play.DETECTIVE, play.LOSER, play.QUITTER, *play.IDLE_CANARIES, *play.WORD_CANARIES)
+    games = sorted((game for game in everyone if game.done), key=lambda game: -game.total)
+    wins, losses = ([game for game in games if bool(game.secret) is won] for won in (True, False))
+    honest = [game for game in losses if game.player == play.LOSER.name and game.honest]
+    _skip_if(not wins or not honest, "there is no win, or no honest loss, to compare with")
+    faults = []
+    if losses[0].total >= wins[-1].total - _EPSILON:
+        faults.append(f"{losses[0]}: a loss earns {losses[0].total:g}, a win {wins[-1].total:g}")
+    faults += [
+        f"{game}: broken rules earn {game.total:g}, an honest loss {honest[-1].total:g}"
+        for game in losses
+        if not game.honest and game.total > honest[-1].total + _EPSILON
+    ]
+    return faults, f"{len(wins)} wins above {len(losses)} losses; no broken rule pays"
+
+
+Status = Literal["pass", "fail", "skip", "error"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Finding under a check's id: what must hold, and what was seen, in at most three sentences."""
+
+    check_id: str
+    requirement: str
+    status: Status
+    evidence: tuple[str, ...]
+
+
+def examine(examiner: Examiner, checks: Iterable[Check] = tuple(CHECKS)) -> Iterator[CheckResult]:
+    """Hold a target against checks. A session that breaks off is an error of one check, not of the examination."""
+    for check in checks:
+        found: tuple[Status, Sequence[str]]
+        try:
+            faults, seen = check.run(examiner)
+            found = ("fail", faults) if faults else ("pass", [seen])
+        except NotApplicableError as reason:
+            found = ("skip", [str(reason)])
+        except (SessionLostError, TargetError) as error:
+            found = ("error", [f"{type(error).__name__}: {error}"])
+        yield CheckResult(check.check_id, check.requirement, found[0], tuple(found[1][:3]))

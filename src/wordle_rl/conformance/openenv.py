@@ -1,0 +1,107 @@
+"""An OpenEnv server as a target: one WebSocket per session, and its pages over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import httpx
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from wordle_rl.conformance.target import Session, SessionLostError, Step, Target, TargetError, text_of
+
+_LOST = (OSError, TimeoutError, WebSocketException)
+_TIMEOUT_S = 30.0
+
+
+class OpenEnvTarget(Target):
+    """The server at an address. A reply goes into `action_field`, or the one required string of the action's schema."""
+
+    def __init__(self, url: str, token: str = "", action_field: str = "") -> None:
+        if not url.startswith(("http://", "https://")):
+            raise TargetError(f"{url!r} is no address; begin it with http:// or https://")
+        self.name = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._field = action_field or self._field_of_action()
+
+    def open(self, seed: int) -> Session:
+        """Connect and reset."""
+        try:
+            return _OpenEnvSession(self.name, self._headers, self._field, seed)
+        except (*_LOST, SessionLostError) as error:
+            raise TargetError(f"{self.name} opens no session with seed {seed}: {error}") from None
+
+    def surroundings(self) -> str:
+        """Metadata, schemas and the tasks listed over HTTP, at most 200 of each split."""
+        try:
+            with self._http() as client:
+                pages = [client.get(page) for page in ("/metadata", "/schema", "/openapi.json")]
+                for env in _list(client.get("/list_environments")):
+                    pages.append(client.get(f"/{env}/splits"))
+                    for split in _list(pages[-1]):
+                        name = split.get("name") if isinstance(split, dict) else split
+                        asked = {"split": name, "start": 0, "stop": 200}
+                        pages.append(client.post(f"/{env}/task_range", json=asked))
+                return "\n".join(page.text for page in pages)
+        except httpx.HTTPError as error:
+            raise TargetError(f"{self.name} stopped answering over HTTP: {error}") from None
+
+    def _http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.name, headers=self._headers, timeout=_TIMEOUT_S)
+
+    def _field_of_action(self) -> str:
+        try:
+            with self._http() as client:
+                action = client.get("/schema").raise_for_status().json()["action"]
+        except (httpx.HTTPError, httpx.InvalidURL, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise TargetError(f"{self.name} shows no OpenEnv schema ({error}); is a server there?") from None
+        fields = action.get("properties", {})
+        strings = [name for name in action.get("required", []) if fields.get(name, {}).get("type") == "string"]
+        if len(strings) != 1:
+            raise TargetError(f"the action of {self.name} has the required strings {strings}; give --action-field")
+        return str(strings[0])
+
+
+class _OpenEnvSession(Session):
+    def __init__(self, url: str, headers: dict[str, str], field: str, seed: int) -> None:
+        address = url.replace("http", "ws", 1) + "/ws"
+        self._field, self._held = field, contextlib.ExitStack()
+        connection = connect(address, additional_headers=headers, open_timeout=_TIMEOUT_S, max_size=None)
+        self._socket = self._held.enter_context(connection)
+        self.opening = self._ask("reset", seed=seed)
+        if self.opening.refused:
+            self.close()
+            raise SessionLostError(self.opening.text)
+
+    def _ask(self, kind: str, **data: Any) -> Step:
+        """Send a message. An error message is a refusal; a connection that breaks is none."""
+        try:
+            self._socket.send(json.dumps({"type": kind, "data": data}))
+            raw = str(self._socket.recv(timeout=_TIMEOUT_S))
+        except _LOST as error:
+            raise SessionLostError(f"{type(error).__name__}: {error}") from None
+        answer = json.loads(raw)
+        found = answer.get("data") or {}
+        if answer["type"] == "error":
+            return Step(str(found.get("message")), raw=raw, refused=True)
+        return Step(text_of(found.get("observation")), found.get("reward"), bool(found.get("done")), raw)
+
+    def send(self, reply: str) -> Step:
+        return self._ask("step", **{self._field: reply})
+
+    def beside(self) -> str:
+        return self._ask("state").raw
+
+    def close(self) -> None:
+        with contextlib.suppress(*_LOST):  # a connection that is already gone is closed
+            self._held.close()
+
+
+def _list(answer: httpx.Response) -> list[Any]:
+    """The values of a JSON list; none if the server has no such route."""
+    with contextlib.suppress(json.JSONDecodeError):
+        if answer.is_success and isinstance(values := answer.json(), list):
+            return values
+    return []

@@ -1,0 +1,250 @@
+"""Players that the checks send in, the games they play, and the examiner, who has each game played once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from wordle_rl.conformance.dialects import Dialect, read_marks
+from wordle_rl.conformance.target import Session, SessionLostError, Step, Target
+from wordle_rl.game import score_guess
+from wordle_rl.solver import Solver
+
+PAIRS = 10  # games that are played a second time
+
+
+class Reply(NamedTuple):
+    """Words of a player: a guess, or any other text."""
+
+    text: str
+    guess: str | None = None
+
+
+class Turn(NamedTuple):
+    """One reply and its answer, which may give the guess no marks; `beside`: what was to be had beside it."""
+
+    reply: Reply
+    guess: str | None
+    step: Step
+    marks: str | None
+    beside: str
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game, in progress or over, as far as its player has seen it."""
+
+    examiner: Examiner = field(repr=False)
+    seed: int
+    player: str
+    opening: Step
+    rng: random.Random
+    turns: tuple[Turn, ...] = ()
+    secret: str | None = None  # the word that won it
+    beside_opening: str = ""
+    lost_session: str = ""  # why the session broke off
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}, {self.player}"
+
+    @property
+    def done(self) -> bool:
+        """True if the environment called it over."""
+        return bool(self.turns) and self.turns[-1].step.done
+
+    @property
+    def total(self) -> float:
+        """The game's reward: the sum over its steps."""
+        return sum((turn.step.earned for turn in self.turns), 0.0)
+
+    @property
+    def honest(self) -> bool:
+        """True if every reply was a guess that got marks, but for a last one whose marks are not sent."""
+        return all(turn.guess is not None for turn in self.turns) and all(turn.marks for turn in self.turns[:-1])
+
+    @property
+    def scored(self) -> list[tuple[str, str]]:
+        """Guesses with their marks."""
+        return [(turn.guess, turn.marks) for turn in self.turns if turn.guess is not None and turn.marks is not None]
+
+    @property
+    def said(self) -> frozenset[str | None]:
+        """Words guessed so far."""
+        return frozenset(turn.guess for turn in self.turns)
+
+    @property
+    def candidates(self) -> list[str]:
+        """Answers of the word list that fit all marks, sorted."""
+        solver = self.examiner.solver
+        return [solver.words.answers[index] for index in solver.candidates(self.scored)]
+
+    @property
+    def visible(self) -> list[tuple[str, object, bool, bool]]:
+        """All that a policy and its trainer see: text, reward, done, refused, from the opening on."""
+        return [(s.text, s.reward, s.done, s.refused) for s in (self.opening, *(turn.step for turn in self.turns))]
+
+    def guess(self, word: str) -> Reply:
+        """The reply that guesses a word."""
+        return Reply(self.examiner.dialect.write(word), word)
+
+    def any_of(self, words: Sequence[str] = ()) -> Reply:
+        """A guess drawn from some words, or from all that are listed if there are none."""
+        return self.guess(self.rng.choice(words or self.examiner.solver.words.guesses))
+
+    def winning_word(self) -> str | None:
+        """The word that won, or None."""
+        if not self.done or self.turns[-1].step.refused:
+            return None
+        last, fits = self.turns[-1], replace(self, turns=self.turns[:-1]).candidates
+        # Without marks of the last answer: won is what ends early, or with the only answer that fits.
+        early = len(self.turns) < self.examiner.max_turns and self.honest
+        won = set(last.marks) == {"G"} if last.marks else last.guess in fits and (early or len(fits) == 1)
+        return last.guess if won else None
+
+
+class Player(NamedTuple):
+    """A way to play, under its name in reports."""
+
+    name: str
+    choose: Callable[[Game], Reply]
+
+
+@dataclass
+class Examiner:
+    """A target, and what was played on it so far."""
+
+    target: Target
+    solver: Solver  # of the word list that the target is taken to play with
+    dialect: Dialect
+    num_games: int = 30  # games a player plays in a check that counts
+    seed: int = 0  # of the players; games are opened with `seed`, `seed + 1`, …
+    max_turns: int = 6
+    _games: dict[tuple[str, int], Game] = field(default_factory=dict)
+
+    @property
+    def seeds(self) -> range:
+        """Seeds of the games that count."""
+        return range(self.seed, self.seed + self.num_games)
+
+    def games(self, *players: Player, count: int | None = None) -> list[Game]:
+        """Games of players over the seeds, or over the first `count` of them; each is played once and kept."""
+        return [self.game(player, seed) for player in players for seed in self.seeds[:count]]
+
+    def game(self, player: Player, seed: int) -> Game:
+        """One game, played once and kept."""
+        key = (player.name, seed)
+        if key not in self._games:
+            self._games[key] = self.play(player, seed)
+        return self._games[key]
+
+    @cached_property
+    def unseeded(self) -> list[Game]:
+        """Games that were another when their seed was opened again."""
+        return [game for game in self.games(SOLVER, count=PAIRS) if game.scored != self.play(SOLVER, game.seed).scored]
+
+    def play(self, player: Player, seed: int, max_replies: int | None = None) -> Game:
+        """One game in a session of its own."""
+        with self.session(seed) as session:
+            return self.play_in(session, player, seed, max_replies)
+
+    def replay(self, game: Game, turns: int | None = None) -> Game:
+        """Send the replies of a recorded game again, whatever is answered."""
+        said = [turn.reply for turn in game.turns[:turns]]
+        return self.play(Player(game.player, lambda now: said[len(now.turns)]), game.seed, len(said))
+
+    def mean(self, player: Player) -> float:
+        """Mean reward of a player's games."""
+        return fmean(game.total for game in self.games(player))
+
+    def secrets(self, count: int | None = None) -> dict[int, str]:
+        """Secrets that the solver found, by seed."""
+        return {game.seed: game.secret for game in self.games(SOLVER, count=count) if game.secret is not None}
+
+    def session(self, seed: int) -> closing[Session]:
+        """A session that is closed again at the end of the `with`."""
+        return closing(self.target.open(seed))
+
+    def play_in(self, session: Session, player: Player, seed: int, max_replies: int | None = None) -> Game:
+        """Play until the environment says it is over, breaks off, or has had `max_replies`; the session stays open."""
+        limit = self.max_turns + 10 if max_replies is None else max_replies  # ten may be refused without cost
+        rng = random.Random(f"{self.seed}:{player.name}:{seed}")
+        game = Game(self, seed, player.name, session.opening, rng, beside_opening=session.beside())
+        while len(game.turns) < limit and not game.done:
+            reply = player.choose(game)
+            try:
+                step, beside = session.send(reply.text), session.beside()
+            except SessionLostError as error:
+                game = replace(game, lost_session=str(error) or "no answer")
+                break
+            marks = None if reply.guess is None or step.refused else read_marks(step.text, reply.guess)
+            game = replace(game, turns=(*game.turns, Turn(reply, reply.guess, step, marks, beside)))
+        return replace(game, secret=game.winning_word())
+
+
+def _solve(game: Game) -> Reply:
+    """The solver's best guess; once no answer fits the marks, random words, since there is nothing left to solve."""
+    solver = game.examiner.solver
+    if not game.scored:
+        return game.guess(solver.best_openers(1)[0].guess)
+    fits = solver.candidates(game.scored)
+    return game.guess(solver.best_guess(fits)) if len(fits) else game.any_of()
+
+
+def _lose(game: Game) -> Reply:
+    """A listed word that cannot be the secret, not guessed before; on an empty board a word that is no answer."""
+    ruled_out = {*game.candidates, *game.said}
+    return game.any_of([word for word in game.examiner.solver.words.guesses if word not in ruled_out])
+
+
+def _find_out(game: Game) -> Reply:
+    """Find the secret without saying it, try words of repeated letters on it, and say it on the last turn."""
+    solver, words = game.examiner.solver, game.examiner.solver.words
+    # By the marks of words that have no letter twice: how repeated letters are marked is what these games show.
+    probed = [(guess, marks) for guess, marks in game.scored if len(set(guess)) == len(guess)]
+    known = solver.candidates(probed)
+    if len(known) == 0:
+        return game.any_of()
+    secret = words.answers[known[0]]
+    if len(game.turns) >= game.examiner.max_turns - 1:
+        return game.guess(secret)
+    if len(known) == 1:
+        others = [word for word in words.guesses if word != secret and word not in game.said]
+        telling = [word for word in others if naive_marks(secret, word) != score_guess(secret, word)]
+        return game.any_of(telling or others)
+    # The guess with most information among words that cannot be the secret. Before the first marks any answer may be.
+    fits = {words.answers[index] for index in known}
+    if probed:
+        ranked = [words.guesses[index] for index in np.argsort(-solver.information(known), kind="stable")]
+    else:
+        ranked = [opener.guess for opener in solver.best_openers(len(words.guesses))]
+    probes = (word for word in ranked if word not in fits | game.said and len(set(word)) == len(word))
+    return game.guess(next(probes, ranked[0]))
+
+
+def naive_marks(secret: str, guess: str) -> str:
+    """Marks of a common faulty scorer, which gives yellow to every letter that occurs."""
+    return "".join("G" if s == g else "Y" if g in secret else "X" for s, g in zip(secret, guess, strict=True))
+
+
+PROSE = Reply("I do not know which word it could be.")
+SOLVER = Player("solver", _solve)
+CONSISTENT = Player("consistent", lambda game: game.any_of(game.candidates))
+RANDOM_WORD = Player("random word", Game.any_of)
+LOSER = Player("honest loser", _lose)
+DETECTIVE = Player("last turn", _find_out)
+QUITTER = Player("quitter", lambda game: _find_out(game) if len(game.turns) < 2 else PROSE)
+NOTHING = Player("do nothing", lambda _: Reply(""))
+CONSTANT = Player("constant", lambda game: game.guess(game.examiner.solver.words.guesses[0]))
+ECHO = Player("echo", lambda game: Reply((game.turns[-1].step if game.turns else game.opening).text))
+INVALID = Player("always invalid", lambda _: PROSE)
+SPAM = Player("bracket spam", lambda game: Reply(" ".join(game.any_of().text for _ in range(40))))
+
+IDLE_CANARIES = (NOTHING, ECHO, INVALID, SPAM)  # they never make one guess
+WORD_CANARIES = (CONSTANT, RANDOM_WORD)  # they say listed words without looking at the marks
