@@ -314,6 +314,21 @@ def test_an_importance_correction_scales_a_tokens_part(tokenizer) -> None:
     assert float(loss(scores, batch)[0].detach()) == pytest.approx(-float((ratio / 3).sum()), rel=1e-5)
 
 
+def test_games_of_older_weights_have_ratios_to_what_they_were_drawn_with(tokenizer) -> None:
+    """And a token that has gained enough since is not pushed further, while one that has lost is."""
+    model, rows = small_model(tokenizer), [row(BETTER, 1.0)]
+    loss = PolicyLoss("dapo", importance_cap=2.0, off_policy=True)
+    batch = laid_out(loss, rows)
+    now = Scorer(model)(batch)[0].detach()
+    batch.sampler_logprobs = now - tensor([0.0, 0.5, -0.5])
+    scores = Scores(*Scorer(model)(batch, True))
+    found, figures = loss(scores, batch)
+    assert float(found.detach()) == pytest.approx(-(1 + 1.28 + math.exp(-0.5)) / 3, rel=1e-5)
+    assert int(figures["clip_ratio/high_mean"]) == 1
+    gradient = torch.autograd.grad(found, scores.logprobs)[0]
+    assert gradient.tolist() == pytest.approx([-1 / 3, 0, -math.exp(-0.5) / 3], rel=1e-4)
+
+
 # --- distributions as targets ---
 
 
