@@ -18,6 +18,10 @@ COMPACT = Prompter(style=Style.COMPACT)
 def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
     small_words: WordList, style: Style, thinking: Thinking
 ) -> None:
+    if style is Style.SPELLED and thinking is Thinking.REQUIRED:
+        with pytest.raises(ValueError, match="thinking"):
+            Prompter(style=style, thinking=thinking)
+        return
     prompter = Prompter(style=style, thinking=thinking)
     sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
     trajectories = play([InitialState(secret) for secret in small_words.answers], small_words, prompter, sampler)

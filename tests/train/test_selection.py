@@ -271,10 +271,10 @@ def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokeni
     """As evaluation will load it: validation is to foresee what that finds."""
     model, seen = small_model(tokenizer), []
     model.get_input_embeddings().register_forward_pre_hook(
-        lambda *_: seen.append((torch.is_autocast_enabled("cpu"), model.training))
+        lambda *_: seen.append((torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()))
     )
     choosing(tmp_path, model=model, precision="bf16")
-    assert set(seen) == {(True, True), (False, False)}, "learning and playing"
+    assert set(seen) == {(True, True), (True, False), (False, False)}, "learning, measuring the KL, playing"
 
 
 class Listening:

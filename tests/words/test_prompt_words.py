@@ -18,6 +18,11 @@ def texts(tree: ast.AST) -> Iterator[str]:
     """Strings in code, apart from docstrings and from keys of dictionaries, such as the role of a message."""
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     docstrings |= {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
+    # Errors reach the person at the keyboard, and `_checked` is given the name of a method for them.
+    checked = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "self._checked"]
+    docstrings |= {id(node.args[0]) for node in checked}
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    docstrings |= {id(part) for node in raised for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value

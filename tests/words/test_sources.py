@@ -59,8 +59,9 @@ def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.Captu
     with pytest.raises(SystemExit):
         main(["words", "import", "--help"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "`import DIR` takes the directory's answers.txt and guesses.txt" in shown
-    assert "known by the directory's name" in shown
+    assert "words import DIR" in shown
+    assert "answers.txt and guesses.txt" in shown
+    assert "under the name of the directory" in shown
 
 
 # Known lists

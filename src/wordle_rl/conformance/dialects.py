@@ -32,7 +32,8 @@ class Dialect(StrEnum):
 def read_marks(text: str, guess: str) -> str | None:
     """Read the marks that an observation gives to a guess, `G`, `Y`, `X` per letter; None if it gives it none.
 
-    The letters must stand beside their marks, so those of another guess are never read; the last ones count.
+    The letters must stand beside their marks, so those of another guess are never read; the last ones count. Spaced
+    marks that are the whole observation are those of the guess it answers.
 
     Examples:
         >>> read_marks("C R A N E\\nG Y X X X", "crane")
@@ -51,6 +52,8 @@ def _forms(guess: str) -> list[re.Pattern[str]]:
     spaced, apart = r"\s*".join(letters), r"[^a-zA-Z\n]{0,3}".join(letters)
     rule = r"[|+ :-]*---[|+ :-]*$"  # of a table: dashes that are no marks
     forms = (
+        # G Y X X X and nothing else: the guess stands in the reply that this answers
+        r"\A\s*" + r"\s+".join(["([GYX])"] * len(guess)) + r"\s*\Z",
         # crane GYXXX, crane: G Y X X X, crane -> 🟩🟨⬛⬛⬛
         rf"(?<![a-zA-Z])(?i:{spaced})(?![a-zA-Z])[^a-zA-Z\n]{{1,6}}?{marks}(?!\w)",
         # A line that ends with the letters, and one of the two lines under it that ends with the marks

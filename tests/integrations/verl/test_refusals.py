@@ -27,7 +27,6 @@ REFUSED = [
     ({}, {"estimator": "ppo"}, "grpo.credit"),
     ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
-    ({("grpo", "loss_type"): "bnpo"}, {}, "grpo.loss_type"),
     ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),
     ({("grpo", "engine"): "vllm"}, {}, "grpo.engine"),
     ({("rl", "optimizer", "name"): "muon"}, {}, "rl.optimizer.name"),
