@@ -6,14 +6,17 @@ EXAMPLE_WORDS = ("tea", "rain", "crane", "planet", "station", "relation", "educa
 PROMPT_WORDS = frozenset((
     "after", "all", "allowed", "and", "any", "apart", "are", "assistant", "briefly", "but", "compact", "copy",
     "crane", "each", "education", "elsewhere", "english", "every", "exactly", "example", "far", "find", "first",
-    "fits", "format", "further", "game", "generation", "gets", "groups", "guess", "guessed", "guesses", "hard", "has", "held",
+    "fits", "format", "further", "game", "generation", "gets", "groups", "guess", "guessed", "guesses", "hard",
+    "has", "held",
     "hint", "inside", "into", "its", "know", "later", "least", "leaves", "left", "length", "letter", "letters", "list",
     "listed", "mark", "max", "may", "missing", "mode", "more", "most", "must", "new", "none", "not", "nothing",
     "number", "off", "one", "only", "open", "optional", "original", "other", "out", "outside", "place", "planet",
     "possible", "prompt", "rain", "readable", "reason", "refused", "relation", "reply", "required", "revealed",
-    "secret", "several", "shape", "sorts", "spelled", "square", "start", "state", "station", "style", "symbol", "symbols", "system",
+    "secret", "several", "shape", "sorts", "spelled", "square", "start", "state", "station", "style", "symbol",
+    "symbols", "system",
     "tags", "tea", "tells", "text", "textarena", "than", "that", "the", "their", "them", "then", "think",
-    "thinking", "told", "transcript", "turn", "turns", "unclosed", "unknown", "used", "user", "wastes", "whether", "with",
+    "thinking", "told", "transcript", "turn", "turns", "unclosed", "unknown", "used", "user", "wastes",
+    "whether", "with",
     "word", "wordle", "words", "write", "wrong", "you", "your",
 ))  # fmt: skip
 """Every word of 3 to 10 letters in prompts, feedback, tags and the solver's thoughts; none of them is a strict word."""
