@@ -299,7 +299,8 @@ def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
     types = {str(array.dtype).removeprefix("mlx.core.") for array in model.weights().values()}
     model.config.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float32
     with torch.device("meta"):
-        model.config.architectures = [type(AutoModelForCausalLM.from_config(model.config)).__name__]
+        whole = AutoModelForCausalLM.from_config(model.config, trust_remote_code=False)
+        model.config.architectures = [type(whole).__name__]
     model.config.save_pretrained(directory)
     generation = GenerationConfig.from_model_config(model.config)
     stops = sorted(codec.stop_ids)
