@@ -17,7 +17,7 @@ from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.report import read_run
-from wordle_rl.report.html.stage_curves import curves_section
+from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import write_jsonl
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
@@ -163,18 +163,17 @@ def test_games_learnt_by_heart_show_on_the_page(games, tokenizer, codec, sixty, 
     assert len(training) == len(validation) == 60, "a step's rows are not taken for each other"
     assert training[-1] < 0.5 * min(validation)
     assert validation[-1] > 1.1 * min(validation)
-    page = curves_section("sft", metrics)
-    assert "60 logged steps" in page
-    assert f"Loss: training from {training[0]:.3g} at step 1 to {training[-1]:.3g} at step 60; validation from" in page
-    assert "Token accuracy: training from" in page
-    assert "never trained on" in page
-    assert page.count("<h3>Loss</h3>") == 1
-    assert "validation_" not in page
+    curves = stage_curves({"sft": metrics}, "sft")
+    assert curves.num_steps == 60
+    [loss] = [chart for chart in curves.charts if chart.title == "Loss"]
+    assert [name for name, *_ in loss.legend] == ["training", "validation"]
+    assert [name for chart in curves.charts for name, *_ in chart.legend if "validation_" in name] == []
 
 
 def test_without_logged_training_steps_the_page_draws_validation_alone() -> None:
-    page = curves_section("sft", [{"stage": "sft", "step": 4, "validation_loss": 0.5}])
-    assert "Loss: validation from 0.5 at step 4 to 0.5 at step 4" in page
+    rows = [{"stage": "sft", "step": step, "validation_loss": 2 / step} for step in (4, 8)]
+    [loss] = stage_curves({"sft": rows}, "sft").charts
+    assert [(name, ends) for name, _, _, ends in loss.legend] == [("validation", "0.5 → 0.25")]
 
 
 def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, tmp_path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pages import Page
 from report_runs import ANSWERS, GRPO, evaluation, game, make_run, read_page, training_game, write_lines
 
-from wordle_rl.report.html.games import json_for_script
-from wordle_rl.report.html.page import fill
+from wordle_rl.report.page import from_template
+from wordle_rl.report.page_games import json_for_script
 
-HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{script}} & \u2028"
+HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{ script }} & \u2028"
 
 
 def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_name_of_the_directory_becomes_text(tmp_path: Path) -> None:
 
 
 def test_the_script_never_builds_markup_from_strings() -> None:
-    script = (Path(__file__).parents[3] / "src/wordle_rl/report/html/page.js").read_text()
+    script = (Path(__file__).parents[2] / "src/wordle_rl/report/static/page.js").read_text()
     assert "textContent" in script
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|setHTML", script)
 
@@ -109,4 +109,4 @@ def test_json_in_a_script_element_says_the_same_and_cannot_end_it(value: Any) ->
 
 
 def test_values_are_never_read_as_templates() -> None:
-    assert fill("{{a}}-{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}-{{a}}"
+    assert from_template("{{ a }}-{{ b }}", a="{{ b }}", b="<{{ a }}>") == "{{ b }}-&lt;{{ a }}&gt;"
