@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -96,7 +96,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     """
     script = _asset("page.js")
     last = next((name for name in (*reversed(ALGORITHM_NAMES), "sft") if name in run.evaluations), None)
-    last = last or next(reversed(run.evaluations), None)
+    last = last or next(iter(run.evaluations), None)
     start = _stage_before(last, run)
     return from_template(
         _asset("page.html"),
@@ -137,13 +137,14 @@ def from_template(text: str, **values: Any) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
+    filters: dict[str, Callable[[Any], Any]] = {
         "percent": lambda rate: f"{in_percent(rate)} %" if is_number(rate) else _MISSING,
-        "number": lambda value: _number(value),
+        "number": _number,
         "part": lambda part: PART_NAMES.get(part, part),
         "shares": _shares,
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
     }
+    environment.filters.update(filters)
     return environment.from_string(text).render(**values)
 
 
@@ -185,7 +186,7 @@ def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str
     found = run.results.get(last or "", {})
     shown = [part for part in labels if found.get(part, {}).get("num_games")]
     before = run.results.get(start or "", {})
-    tiles = [
+    tiles: list[dict[str, Any]] = [
         {
             "label": labels[part][0],
             "note": labels[part][1],
@@ -325,8 +326,8 @@ def _results(run: RunRecord) -> list[dict[str, Any]]:
         return {**figures, "interval": _interval(figures)} if figures and figures.get("num_games") else None
 
     parts = []
-    for part in _PARTS:
-        players = [
+    for part in _parts(run):
+        players: list[dict[str, Any]] = [
             {"name": name, "greedy": played(found.get(part)), "sampled": played(found.get(sampled_part(part)))}
             for name, found in run.results.items()
         ]
@@ -334,6 +335,12 @@ def _results(run: RunRecord) -> list[dict[str, Any]]:
         if games:
             parts.append({"part": part, "num_games": max(games), "players": players})
     return parts
+
+
+def _parts(run: RunRecord) -> list[str]:
+    """The parts of the secrets in the order of the page; the last stratum is left out where it is the strict ones."""
+    is_twice = bool(run.strict) and run.secrets_of("never_said") == run.strict
+    return [part for part in _PARTS if not (is_twice and part == "never_said")]
 
 
 def _comparison(run: RunRecord, last: str | None, start: str | None) -> dict[str, Any] | None:
@@ -344,7 +351,7 @@ def _comparison(run: RunRecord, last: str | None, start: str | None) -> dict[str
     quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
     rows: dict[str, dict[str, Any]] = {}
     notes: dict[str, list[str]] = {}  # and the parts they hold for
-    for part in (part for part in _PARTS if part in quoted):
+    for part in (part for part in _parts(run) if part in quoted):
         wanted = None if part == "all" else run.secrets_of(part)
         a, b = before.only(wanted), after.only(wanted)
         if not (a.records and b.records):
