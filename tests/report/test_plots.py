@@ -144,11 +144,14 @@ def test_every_chart_has_a_caption_and_every_metric_one_chart() -> None:
 
 
 def test_a_metric_that_nobody_knows_is_drawn_and_one_that_never_changes_is_named() -> None:
-    rows = [{"step": step, "mystery": float(step), "learning_rate": 0.5, "reward/win": 0.1 * step} for step in (1, 2)]
+    rows = [
+        {"step": step, "mystery": float(step), "learning_rate": 0.5, "grad_norm": 2.0, "reward/win": 0.1 * step}
+        for step in (1, 2)
+    ]
     found = stage_curves({"dpo": rows}, "dpo")
     assert [each.title for each in found.charts] == ["Reward components", "Mystery"]
     assert [name for name, *_ in found.charts[0].legend] == ["win"]
-    assert found.constants == [("Learning rate", "0.5")]
+    assert found.numbers == [("learning rate", "0.5"), ("Gradient norm", "2")]
 
 
 def test_weights_on_the_way_are_drawn_between_its_ends() -> None:

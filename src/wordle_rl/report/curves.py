@@ -202,12 +202,15 @@ CHARTS = (
         {"rewards/margins": "margin"},
     ),
     Chart("Gradient norm", "Length of the gradient before clipping. A jump: an unusual batch.", {"grad_norm": "norm"}),
-    Chart("Learning rate", "As scheduled.", {"learning_rate": "rate"}),
-    Chart("Tokens", "Tokens trained on since the start, prompts included.", {"num_tokens": "tokens"}),
-    Chart("Wins so far", "Training games won since the start. It can only rise.", {"cumulative_wins": "won"}),
-    Chart("Seconds of a step", "Games included.", {"step_time": "seconds"}),
-    Chart("Memory", "Resident memory of the training process, in GiB.", {"resident_memory_gib": "GiB"}),
 )
+NUMBERS = {
+    "learning_rate": "learning rate",
+    "num_tokens": "tokens trained on",
+    "cumulative_wins": "training games won",
+    "step_time": "seconds of a step",
+    "resident_memory_gib": "resident memory, GiB",
+}
+"""Metrics that need no chart: their first and last values say enough."""
 _PREFIXED = (BY_TURN, PASS_AT, "reward/")
 _NOT_CURVES = {"step", "seconds", "epoch", "skipped_steps"}
 _FAR = 20
@@ -239,7 +242,7 @@ class StageCurves:
         num_steps: Steps logged.
         num_skipped: Steps that changed nothing because loss or gradient was not finite.
         charts: The charts.
-        constants: Metrics that never changed, or were logged once: name and value.
+        numbers: Metrics that never changed or need no chart: name, and value or first and last value.
         seconds: Mean seconds of the parts of a step.
     """
 
@@ -247,7 +250,7 @@ class StageCurves:
     num_steps: int
     num_skipped: int
     charts: list[Drawn]
-    constants: list[tuple[str, str]]
+    numbers: list[tuple[str, str]]
     seconds: list[tuple[str, float]]
 
 
@@ -264,13 +267,13 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
         if name.startswith("seconds/")
     ]
     drawn: list[Drawn] = []
-    constants: list[tuple[str, str]] = []
+    numbers = [(said, ends_text(series[name], percent=False)) for name, said in NUMBERS.items() if name in series]
     for chart in [*CHARTS, *_unknown(series)]:
         curves = _curves_of(chart, series)
         if all(curve.is_flat for curve in curves):
             for curve in curves:
                 name = chart.title + (f", {curve.name}" if len(chart.curves) > 1 or _prefix(chart) else "")
-                constants.append((name, format_value(float(curve.values[-1]), chart.percent)))
+                numbers.append((name, ends_text(curve, chart.percent)))
             continue
         drawn += [
             draw(chart, curves[first : first + len(COLORS)], "percent of the way" if stage == "blend" else "step")
@@ -278,7 +281,7 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
         ]
     num_skipped = int(sum(row.get("skipped_steps", 0) for row in rows))
     title = STAGE_NAMES.get(stage, stage)
-    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, constants, seconds)
+    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, numbers, seconds)
 
 
 def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple[int, int] = (340, 190)) -> Drawn:
@@ -288,16 +291,22 @@ def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple
     caption = chart.caption
     if any(curve.name == "validation" for curve in curves):
         caption += _TRAINING_AND_VALIDATION
-    legend = []
-    for place, curve in enumerate(curves):
-        first, last = (format_value(float(curve.bold[end]), chart.percent) for end in (0, -1))
-        legend.append((curve.name, " ".join(map(str, DASHES[place])), place, f"{first} → {last}"))
+    legend = [
+        (curve.name, " ".join(map(str, DASHES[place])), place, ends_text(curve, chart.percent))
+        for place, curve in enumerate(curves)
+    ]
     summary = "; ".join(
         f"{name} {ends} from step {curve.steps[0]:g} to {curve.steps[-1]:g}"
         for (name, _, _, ends), curve in zip(legend, curves, strict=True)
     )
     svg = line_chart(f"{chart.title}: {summary}", curves, percent=chart.percent, log=log, axis=axis, size=size)
     return Drawn(chart.title, f"{caption} On a logarithmic scale." if log else caption, svg, legend)
+
+
+def ends_text(curve: Series, percent: bool) -> str:
+    """Where the bold line begins and ends; one value if that is the same."""
+    first, last = (format_value(float(curve.bold[end]), percent) for end in (0, -1))
+    return first if curve.is_flat else f"{first} → {last}"
 
 
 def _curves_of(chart: Chart, series: Mapping[str, Series]) -> list[Series]:
@@ -318,7 +327,7 @@ def _prefix(chart: Chart) -> str:
 
 def _unknown(series: Mapping[str, Series]) -> list[Chart]:
     """A chart for each metric that no chart names."""
-    known = {name for chart in CHARTS for name in chart.curves}
+    known = {*NUMBERS, *(name for chart in CHARTS for name in chart.curves)}
     return [
         Chart(name.replace("_", " ").capitalize(), f"As logged: {name}.", {name: name}, percent=name.endswith("_rate"))
         for name in series

@@ -35,7 +35,7 @@ from wordle_rl.evaluate import (
 from wordle_rl.evaluate.stats import Estimate
 from wordle_rl.import_paths import is_import_path
 from wordle_rl.report.controls import control_table
-from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, stage_curves
+from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, ends_text, stage_curves
 from wordle_rl.report.page_games import games_payload, json_for_script
 from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
 from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
@@ -300,8 +300,7 @@ def _stories(run: RunRecord) -> list[dict[str, Any]]:
             labels |= {name: f"wins, {label}" for name, label in _WINS.items()}
         ends = []
         for name, curve in found.items():
-            first, final = (format_value(float(curve.bold[place]), name in _WINS) for place in (0, -1))
-            ends.append((labels[name], first if len(curve.steps) == 1 else f"{first} → {final}"))
+            ends.append((labels[name], ends_text(curve, name in _WINS)))
         steps = int(max(row["step"] for row in run.metrics[stage]))
         spent = run.facts.get("seconds", {}).get(stage)
         settings = run.config.get(stage, {})
