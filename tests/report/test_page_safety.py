@@ -50,6 +50,11 @@ def structure(page: Page) -> list[tuple[str, list[str]]]:
     return [(tag, list(attrs)) for tag, attrs in page.tags]
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return read_page(named_run(tmp_path_factory.mktemp("calm") / "run", "calm"))
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -63,8 +68,7 @@ def structure(page: Page) -> list[tuple[str, list[str]]]:
         "&lt;b&gt;",
     ],
 )
-def test_names_and_settings_become_text(tmp_path: Path, name: str) -> None:
-    calm = read_page(named_run(tmp_path / "calm", "calm"))
+def test_names_and_settings_become_text(tmp_path: Path, calm: Page, name: str) -> None:
     page = read_page(named_run(tmp_path / "run", name))
     assert structure(page) == structure(calm)
     assert page.text.count("calm") == 0

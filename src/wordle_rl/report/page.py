@@ -47,6 +47,7 @@ from wordle_rl.runs.progress import elapsed, in_percent
 WATCH_PAGE = "watch.html"
 """The page that `wordle-rl watch RUN --export RUN/watch.html` writes; a report beside it links to its games."""
 _PARTS = ("all", "train", "held_out", *STRATA, "strict", CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
+_TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
 _NUM_BOARDS = 4
 _NUM_WORDS = 8
 _MISSING = "–"
@@ -347,6 +348,7 @@ def _comparison(run: RunRecord, last: str | None, start: str | None) -> dict[str
     if last is None or start is None:
         return None
     before, after = run.evaluations[start], run.evaluations[last]
+    title, start_title = _TITLES[last], _TITLES[start]
     quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
     rows: dict[str, dict[str, Any]] = {}
     notes: dict[str, list[str]] = {}  # and the parts they hold for
@@ -368,7 +370,13 @@ def _comparison(run: RunRecord, last: str | None, start: str | None) -> dict[str
         rows[part] = {"found": found, "wins": wins, "guesses": guesses}
     if not rows:
         return None
-    return {"error": "", "rows": rows, "notes": [(", ".join(parts), note) for note, parts in notes.items()]}
+    return {
+        "error": "",
+        "title": f"{title[0].upper()}{title[1:]} against {start_title}",
+        "minus": f"{title} minus {start_title}",
+        "rows": rows,
+        "notes": [(", ".join(parts), note) for note, parts in notes.items()],
+    }
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:
