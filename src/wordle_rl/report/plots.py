@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -141,7 +142,8 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
         num_panels = 2 if by_turn else 1
         figure, axes = _figure((640, 250 * num_panels), num_panels, right=80, above=36)
         axes[0].set_title(f"{title}\n{stage}: training games won since the start", loc="left", fontsize=11)
-        _curve(axes[0], found["cumulative_wins"], 1)
+        wins = found["cumulative_wins"]
+        axes[0].plot(wins.steps, wins.values, color=list(COLORS)[1], linewidth=2, clip_on=False)
         _scale(axes[0], from_zero=True)
         if by_turn:
             heading = "share of a step's games won by this turn, of those whose secret is an answer"
@@ -233,6 +235,7 @@ def _style(label: str) -> Any:
     """Settings of matplotlib for one chart; its ids depend on `label` alone, so a chart is the same each time."""
     import matplotlib
 
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports the making of its font cache as a warning
     return matplotlib.rc_context(
         {
             "svg.fonttype": "none",
