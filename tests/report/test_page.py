@@ -46,7 +46,7 @@ def test_what_is_played_comes_first_and_before_stands_beside_now(tmp_path: Path)
     html = write_report(make_run(tmp_path / "run")).read_text()
     places = [html.index(f'<section id="{name}">') for name in ("plays", "training", "results", "more")]
     assert places == sorted(places)
-    boards = _boards(read_run(tmp_path / "run"), "grpo", "sft")
+    boards = _boards(read_run(tmp_path / "run"), ["sft", "grpo"])
     assert boards["counts"] == [("only grpo found", 2)]
     assert [secret for secret, _ in boards["secrets"]] == ["grape", "speed"], "held-out ones"
     (before, now) = boards["secrets"][0][1]
@@ -60,7 +60,7 @@ def test_boards_show_each_outcome_whoever_it_favours(tmp_path: Path) -> None:
     lost = [game("grape", *["fuzzy"] * 6), game("speed", "speed")]
     evaluation("sft", [game("grape", "grape"), game("speed", *["fuzzy"] * 6)]).save(run_dir / "eval" / "sft.json")
     evaluation("grpo", lost).save(run_dir / "eval" / "grpo.json")
-    boards = _boards(read_run(run_dir), "grpo", "sft")
+    boards = _boards(read_run(run_dir), ["sft", "grpo"])
     assert boards["counts"] == [("only grpo found", 1), ("only sft found", 1)]
     assert [secret for secret, _ in boards["secrets"]] == ["speed", "grape"]
 
@@ -69,7 +69,7 @@ def test_a_run_without_evaluations_shows_its_newest_training_games(tmp_path: Pat
     run_dir = make_run(tmp_path / "run")
     for path in [run_dir / "results.json", *(run_dir / "eval").iterdir()]:
         path.unlink()
-    boards = _boards(read_run(run_dir), None, None)
+    boards = _boards(read_run(run_dir), [])
     assert boards["newest"]
     assert [secret for secret, _ in boards["secrets"]] == ["crane"] * 3
     assert 'id="results"' not in write_report(run_dir).read_text()

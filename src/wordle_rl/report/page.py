@@ -96,9 +96,10 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         watch_page: Beginning of addresses that replay a game, up to and with the `#` or `&`; empty: there are none.
     """
     script = _asset("page.js")
-    last = next((name for name in (*reversed(ALGORITHM_NAMES), "sft") if name in run.evaluations), None)
-    last = last or next(iter(run.evaluations), None)
+    last = next((name for name in (*reversed(ALGORITHM_NAMES), "sft", *run.results) if name in run.results), None)
     start = _stage_before(last, run)
+    players = [name for name in (start, last) if name is not None]
+    played = [name for name in players if name in run.evaluations]
     return from_template(
         _asset("page.html"),
         run=run,
@@ -107,14 +108,14 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         # Only this script may run, whatever gets into the page.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=_facts(run),
-        players=[name for name in (start, last) if name is not None],
+        players=players,
         tiles=_tiles(run, last, start),
-        boards=_boards(run, last, start),
+        boards=_boards(run, played),
         wins=_wins_chart(run),
         stories=_stories(run),
         results=_results(run),
         has_sampled=any(map(is_sampled_part, chain.from_iterable(run.results.values()))),
-        comparison=_comparison(run, last, start),
+        comparison=_comparison(run, *played) if len(played) == 2 else None,
         controls=control_table(run),
         has_controls=bool(run.controls),
         kept=kept_weights(run),
@@ -170,11 +171,11 @@ def _facts(run: RunRecord) -> list[str]:
 
 
 def _stage_before(player: str | None, run: RunRecord) -> str | None:
-    """The model that a stage started from, if it was evaluated."""
+    """The model that a stage started from, if there are figures of it."""
     if player not in ("sft", *ALGORITHM_NAMES):
         return None
     starts = ("base",) if player == "sft" else ("sft", "base")
-    return next((name for name in starts if name in run.evaluations), None)
+    return next((name for name in starts if name in run.results), None)
 
 
 def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str, Any]]:
@@ -206,18 +207,17 @@ def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str
     return tiles
 
 
-def _boards(run: RunRecord, last: str | None, start: str | None) -> dict[str, Any] | None:
+def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
     """Finished games of a few secrets, each before and after training, by a rule that favours neither.
 
     Of the secrets that both played, held-out ones if there are any: by alphabet the first of each outcome (only the
     trained model won, only its start did, both, neither), then further ones of the most frequent outcome. A run that
     was not evaluated yet shows its newest training games.
     """
-    if last is None:
+    if not players:
         newest = [row for row in run.games if row.get("stage") != "validation" and row["turns"]][-_NUM_BOARDS:]
         boards = [(str(row["secret"]), [_board("", bool(row.get("won")), row["turns"])]) for row in newest]
         return {"secrets": boards, "counts": [], "newest": True, "held_out": False} if boards else None
-    players = [name for name in (start, last) if name is not None]
     games = {name: _first_games(run.evaluations[name]) for name in players}
     shared = set.intersection(*map(set, games.values()))
     held_out = shared & run.secrets_of("held_out")
@@ -225,8 +225,8 @@ def _boards(run: RunRecord, last: str | None, start: str | None) -> dict[str, An
     for secret in sorted(held_out or shared):
         outcomes.setdefault(tuple(games[name][secret].won for name in players), []).append(secret)
     names = {
-        (False, True): f"only {last} found",
-        (True, False): f"only {start} found",
+        (False, True): f"only {players[-1]} found",
+        (True, False): f"only {players[0]} found",
         (True, True): "both found",
         (False, False): "neither found",
         (True,): "found",
@@ -323,7 +323,7 @@ def _results(run: RunRecord) -> list[dict[str, Any]]:
     """The figures of every part of the secrets that was played, with those of each player, greedy and sampled."""
 
     def played(figures: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        return {**figures, "interval": _interval(figures)} if figures and figures.get("num_games") else None
+        return {**figures, "interval": _interval(figures)} if figures and is_number(figures.get("win_rate")) else None
 
     parts = []
     for part in _parts(run):
@@ -331,7 +331,7 @@ def _results(run: RunRecord) -> list[dict[str, Any]]:
             {"name": name, "greedy": played(found.get(part)), "sampled": played(found.get(sampled_part(part)))}
             for name, found in run.results.items()
         ]
-        games = [player["greedy"]["num_games"] for player in players if player["greedy"]]
+        games = [player["greedy"].get("num_games", 0) for player in players if player["greedy"]]
         if games:
             parts.append({"part": part, "num_games": max(games), "players": players})
     return parts
@@ -343,10 +343,8 @@ def _parts(run: RunRecord) -> list[str]:
     return [part for part in _PARTS if not (is_twice and part == "never_said")]
 
 
-def _comparison(run: RunRecord, last: str | None, start: str | None) -> dict[str, Any] | None:
+def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
     """The last model against the one it started from on the same secrets, separately for each part of the split."""
-    if last is None or start is None:
-        return None
     before, after = run.evaluations[start], run.evaluations[last]
     title, start_title = _TITLES[last], _TITLES[start]
     quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
