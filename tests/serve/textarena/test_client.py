@@ -112,12 +112,3 @@ def test_sessions_play_beside_each_other(address: str) -> None:
 
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(guesses_left, range(6))) == [6, 5, 4, 3, 2, 1]
-
-
-def test_a_refusal_names_its_reason_and_leaves_the_session_open(address: str) -> None:
-    with TextArenaEnv(base_url=address).sync() as env:
-        with pytest.raises(RuntimeError, match="no game has begun"):
-            env.step(TextArenaAction(message="[crane]"))
-        with pytest.raises(RuntimeError, match="style"):
-            env.reset(style="english")
-        assert env.reset(seed=1).done is False
