@@ -181,20 +181,3 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     assert audit(directory).num_secrets["traces.jsonl"] == len(split.train) - 1
     assert not audit(directory).leaks
     assert (directory / "sft" / "model.safetensors").is_file()
-
-
-def test_a_run_whose_budgets_cut_what_it_is_to_learn_writes_nothing(word_directory, sixty, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from rich.console import Console
-    from training_fixtures import write_config
-
-    from wordle_rl.pipeline import Pipeline
-
-    first, second = split_secrets(sixty).train[:2]
-    thoughtful = game(first, second, first, thinking="many words before a guess")
-    write_jsonl(tmp_path / "bought.jsonl", [thoughtful.to_row()])
-    changes = {"traces__file": json.dumps(str(tmp_path / "bought.jsonl")), "game__thinking": '"optional"'}
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than max_completion_tokens"):
-        Pipeline(config, tmp_path / "run", Console(quiet=True))()
-    assert not (tmp_path / "run").exists()

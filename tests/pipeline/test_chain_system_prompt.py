@@ -145,18 +145,6 @@ def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, t
     assert "conditions" not in out
 
 
-def test_games_by_another_text_are_not_gone_on_with(evaluated, tmp_path: Path) -> None:
-    assert evaluated("m")[0] == 0
-    code, err, messages = evaluated("m", "--system-prompt", TEXT)
-    assert (code, err.count("\n"), messages) == (2, 1, [])
-    assert "with system_prompt 'Find {word_length} letters in {max_turns" in err
-    assert "instead of the style's own; name another --out" in err
-    (tmp_path / "m.json").unlink()
-    code, err, messages = evaluated("m", "--system-prompt", TEXT)
-    assert (code, err.count("\n"), messages) == (2, 1, [])
-    assert "m.games.jsonl holds games with system_prompt null, not " in err
-
-
 def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:
     secret = split.train[0]
     trace = Trace(secret, (TraceTurn(secret, score_guess(secret, secret)),))

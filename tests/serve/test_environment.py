@@ -7,7 +7,6 @@ import pytest
 from wordle_rl.config import WordSettings
 from wordle_rl.reward import COMPONENTS, PRESETS
 from wordle_rl.serve.app import Service
-from wordle_rl.serve.environment import WordleEnvironment
 from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.types import WordleAction
@@ -33,15 +32,6 @@ def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service)
     assert greens == observation.marks.count("G") / 5
     sent = json.dumps(observation.model_dump())
     assert not [name for name in COMPONENTS if f'"{name}"' in sent]
-
-
-def test_every_session_of_the_same_seed_plays_the_same_game(service) -> None:
-    def game(environment: WordleEnvironment) -> list[object]:
-        seen = [environment.reset(seed=9, episode_id="e", max_given=2, reward="strict_xml")]
-        seen += [environment.step(guess(word)) for word in ("slips", "mould", "zzzzz")]
-        return [*seen, environment.state.model_copy(update={"task_id": None})]
-
-    assert game(service.environment()) == game(Service.of(ServeSettings()).environment())
 
 
 def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:
