@@ -168,6 +168,7 @@ class TorchLearner:
         codec: Its tokenizer and chat template.
         precision: `bf16` autocast, `fp32`, or `auto`.
         gradient_checkpointing: Compute layers again in the backward pass, to save memory.
+        compiled: Train with layers fused by torch.compile.
         temperature: Logits are divided by it, as in sampling.
         seed: Of dropout.
     """
@@ -181,6 +182,7 @@ class TorchLearner:
         *,
         precision: Precision = "auto",
         gradient_checkpointing: bool = False,
+        compiled: bool = False,
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
@@ -198,6 +200,7 @@ class TorchLearner:
             bf16=self._bf16,
             temperature=temperature,
             checkpointing=gradient_checkpointing,
+            compiled=compiled,
             sharded=self.is_sharded,
         )
         self.shares_prefixes = scorer.shares_prefixes
@@ -381,7 +384,9 @@ class TorchLearner:
         """See `Learner`."""
         device = self.model.device.type
         # A processor is slower in bfloat16 at products of one token a row.
-        with torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu"):
+        # Compiled layers are for training: a cache that grows would have them compiled again and again.
+        play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu")
+        with play, torch.compiler.set_stance("force_eager"):
             yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
 
     def save_checkpoint(self, directory: Path) -> None:
