@@ -125,8 +125,8 @@ def test_search_works_from_the_file_system(site: Path) -> None:
         browser.driver.get((site / "index.html").as_uri())
         browser.run("document.querySelector('#__search').click()")
         browser.run(
-            "arguments[0].value = 'hindsight'; arguments[0].dispatchEvent(new Event('input'))",
-            browser.run("return document.querySelector('[data-md-component=search-query]')"),
+            "const query = document.querySelector('[data-md-component=search-query]');"
+            "query.value = 'hindsight'; query.dispatchEvent(new Event('keyup'))"
         )
         browser.until("return document.querySelector('.md-search-result__item')")
         assert browser.complaints() == []
