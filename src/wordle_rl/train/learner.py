@@ -36,7 +36,7 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.batch import FILLER, Batch
 from wordle_rl.train.capabilities import ALL
-from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 
@@ -193,8 +193,14 @@ class TorchLearner:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
-        if self._bf16 and self.is_sharded:
-            self.accelerator.state.fsdp_plugin.set_mixed_precision("bf16")
+        if self.is_sharded:
+            plugin = self.accelerator.state.fsdp_plugin
+            if self._bf16:
+                plugin.set_mixed_precision("bf16")
+            # The unit that is gathered at once is a layer, whatever else the launch file leaves open.
+            plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or [
+                type(layers_of(model)[0]).__name__
+            ]
         scorer = Scorer(
             model,
             bf16=self._bf16,

@@ -90,10 +90,6 @@ class Scorer(nn.Module):
         self._longest_shared = getattr(whole.config.get_text_config(), "sliding_window", None) or math.inf
 
     # accelerate asks these of the module that FSDP shards
-    @property
-    def _no_split_modules(self) -> Any:
-        return self.model._no_split_modules
-
     def get_input_embeddings(self) -> nn.Module:
         """Of the model."""
         return self.model.get_input_embeddings()
@@ -234,10 +230,16 @@ def compile_layers(model: PreTrainedModel) -> None:
 
     Weights keep their names. Batches differ in shape, so sizes are symbols from the first.
     """
-    num_layers = model.config.get_text_config().num_hidden_layers
-    stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == num_layers]
-    for layer in stacks[0]:
+    for layer in layers_of(model):
         layer.compile(dynamic=True)
+
+
+def layers_of(model: PreTrainedModel) -> nn.ModuleList:
+    """The stack of a model's layers."""
+    num_layers = model.config.get_text_config().num_hidden_layers
+    return next(
+        part for part in model.get_decoder().modules() if isinstance(part, nn.ModuleList) and len(part) == num_layers
+    )
 
 
 def _body_and_head(model: PreTrainedModel) -> tuple[Any, Any]:
