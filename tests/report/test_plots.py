@@ -154,6 +154,14 @@ def test_a_metric_that_nobody_knows_is_drawn_and_one_that_never_changes_is_named
     assert found.numbers == [("learning rate", "0.5"), ("Gradient norm", "2")]
 
 
+def test_training_and_validation_share_a_chart_and_either_may_be_missing() -> None:
+    both = [{"step": step, "loss": 3 / step} for step in (2, 4)]
+    validated = [{"step": step, "validation_loss": 2 / step} for step in (4, 8)]
+    for rows, names in ((both + validated, ["training", "validation"]), (validated, ["validation"])):
+        [loss] = stage_curves({"sft": rows}, "sft").charts
+        assert [name for name, *_ in loss.legend] == names
+
+
 def test_weights_on_the_way_are_drawn_between_its_ends() -> None:
     metrics = {
         "validation": [
