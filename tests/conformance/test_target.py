@@ -1,5 +1,6 @@
 """Laws of module targets: any environment with reset and step is one, and what it raises is a refusal."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ from faulty_games import WORDS, RightGame
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.conformance.checks import examine
 from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.own import OwnGame
 from wordle_rl.conformance.play import Examiner
 from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, as_sent, module_target, text_of
 from wordle_rl.integrations.games import LoopSettings
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from conformance_peers import OwnGame
 
 
 class FiveValues(RightGame):
@@ -122,5 +126,5 @@ def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Pa
 
 
 def test_our_own_game_comes_with_the_embedded_words() -> None:
-    session = module_target("wordle_rl.conformance.own:OwnGame").open(0)
+    session = module_target("conformance_peers:OwnGame").open(0)
     assert "5-letter" in session.opening.text
