@@ -15,6 +15,7 @@ Next: 07_hindsight.py learns from losses as well.
 import torch
 from classroom import REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
+from wordle_rl.data.dataset import Example
 from wordle_rl.train.expert_iteration import best_games, examples_of
 from wordle_rl.train.games import Scored
 from wordle_rl.train.logprobs import Scorer
@@ -32,7 +33,7 @@ def main(steps: int = 10) -> float:
 
     for step in range(steps):
         groups = play_groups(model, seed=step)
-        rows = []
+        rows: list[Example] = []
         for group in groups:
             scored = [Scored(game, REWARD.score(game.transcript, SOLVER), ()) for game in group]
             for game in best_games(scored, KEPT):

@@ -17,7 +17,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.prompt import Prompter
+from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
 from wordle_rl.samplers.transformers import TransformersSampler
@@ -33,7 +33,7 @@ WORDS = WordList("twelve words", SECRETS, LISTED)
 SOLVER = Solver(WORDS, use_cache=False)
 REWARD = Rubric({"win": 1.0, "speed": 0.5, "rule_break": -0.2}, keep_order=False)
 """A win earns 1, a quick one up to 0.5 more; the first broken rule of a game costs 0.2."""
-PROMPTER = Prompter(style="compact", thinking="off", rules=Rules(max_turns=3))
+PROMPTER = Prompter(style=Style.COMPACT, thinking=Thinking.OFF, rules=Rules(max_turns=3))
 CODEC = ChatCodec(make_tokenizer())
 SAMPLING = SamplingSettings(max_completion_tokens=8)  # <guess>, five letters, </guess>, end of turn
 GROUP_SIZE = 16
@@ -46,7 +46,7 @@ def beginner() -> PreTrainedModel:
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
     scorer, rng = Scorer(model), random.Random(0)
     for _ in range(80):
-        rows = []
+        rows: list[Example] = []
         while len(rows) < 16:
             env = WordleEnv(rng.choice(LISTED), WORDS, PROMPTER)
             for guess in rng.sample(LISTED, len(LISTED)):

@@ -56,9 +56,11 @@ def show_figures(
 def power_line(figures: Mapping[str, Figures]) -> str:
     """The difference that the largest part can show; '' where secrets were played more than once."""
     part = max(figures, key=lambda name: figures[name].num_games, default="")
-    if not part or figures[part].win_rate is None or figures[part].pass_at:
+    if not part:
         return ""
     rate, num_games = figures[part].win_rate, figures[part].num_games
+    if rate is None or figures[part].pass_at:
+        return ""
     # Towards one half, where games vary most: no smaller one shows in the other direction either.
     rise = smallest_difference(min(rate, 1 - rate), num_games)
     if rise is None:

@@ -35,7 +35,7 @@ from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 TOLERANCE = 1e-4
 GROUP_SIZE = 3
 LONGEST = 48  # most learnt tokens of a game, by which `dr_grpo` divides
-CLIP = {"epsilon": 0.2, "epsilon_high": 0.28}
+CLIP: dict[str, Any] = {"epsilon": 0.2, "epsilon_high": 0.28}
 
 
 @dataclass(frozen=True)

@@ -125,4 +125,5 @@ def formula_model(tokenizer: PreTrainedTokenizerBase, scale: float = 0.12) -> Pr
         for _, weight in sorted(model.named_parameters()):
             values = torch.from_numpy(drawn.standard_normal(tuple(weight.shape)).astype(np.float32))
             weight.copy_(values * scale if weight.dim() > 1 else 1 + values * 0.1)
-    return model.eval()
+    model.eval()
+    return model
