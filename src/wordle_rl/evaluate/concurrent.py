@@ -62,7 +62,7 @@ def evaluate_concurrently(
         game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
         record = records[secret, occurrence] = record_of(game, scorer=scorer)
         if journal is not None and not record.failed:
-            journal.add(secret, occurrence, record)
+            journal.store(secret, occurrence, record)
         if on_finished is not None:
             on_finished(record)
         return not record.failed

@@ -81,7 +81,7 @@ def evaluate(
 
     def keep(index: int) -> None:
         if journal is not None and not records[index].failed:
-            journal.add(*keys[index], records[index])
+            journal.store(*keys[index], records[index])
 
     def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
         index = batch[place]

@@ -13,11 +13,11 @@ from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.distributed import num_cores
+from wordle_rl.runs.store import unfinished
 from wordle_rl.solver import Solver, decode_marks
 from wordle_rl.teachers.invented_words import Inventor
 from wordle_rl.teachers.pseudo_secrets import pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
-from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -174,16 +174,17 @@ def write_solver_traces(
         "reserved": sorted(solver.words.reserved),
         "secrets": secrets,
     }
-    unfinished = UnfinishedGames(path, asked, _CHUNK)
-    with unfinished.held():
-        if validation is not None and not (validation.is_file() and unfinished.num_chunks):
+    with unfinished(path, asked) as store:
+        done = store.keep_multiple(_CHUNK)
+        if validation is not None and not (validation.is_file() and done):
             write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
         with teacher.helped_by(_num_helpers(settings.num_games)):
-            for chunk in range(unfinished.num_chunks, _num_chunks(secrets)):
+            for chunk in range(done // _CHUNK, _num_chunks(secrets)):
                 on_progress(min(chunk * _CHUNK, len(secrets)))
-                unfinished.add(_chunk_of(solver.words, secrets, teacher, settings, seed, chunk))
+                games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk)
+                store.add(*(trace.to_row() for trace in games))
         on_progress(len(secrets))
-        unfinished.finish()
+        store.finish(path)
     return len(secrets)
 
 

@@ -12,8 +12,8 @@ from wordle_rl.env import PlayedTurn
 from wordle_rl.import_paths import source_mark
 from wordle_rl.prompt import Guess
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs.store import unfinished
 from wordle_rl.samplers.simple import OwnSampler
-from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
 
 _CHUNK = 256
@@ -82,15 +82,14 @@ def write_own_teacher_traces(
         "words": words.fingerprint,
         "secrets": list(secrets),
     }
-    unfinished = UnfinishedGames(path, asked, _CHUNK)
-    with unfinished.held():
-        finished = count(unfinished.num_chunks * _CHUNK + 1)
-        for start in range(unfinished.num_chunks * _CHUNK, len(secrets), _CHUNK):
+    with unfinished(path, asked) as store:
+        done = store.keep_multiple(_CHUNK)
+        finished = count(done + 1)
+        for start in range(done, len(secrets), _CHUNK):
             chunk = secrets[start : start + _CHUNK]
-            unfinished.add(
-                own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
-            )
-        unfinished.finish()
+            games = own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
+            store.add(*(trace.to_row() for trace in games))
+        store.finish(path)
     return len(secrets)
 
 

@@ -28,7 +28,7 @@ from wordle_rl.game import Turn
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, mask_without_overlong, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
-from wordle_rl.runs.logs import rewind
+from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver.boards import fitting_answers
