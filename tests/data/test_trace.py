@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn, read_traces
+from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord, read_traces
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
@@ -235,48 +235,47 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
         {"secret": "crane", "turns": ["crane"]},
         {"secret": "crane", "turns": {}},
         {"secret": "crane", "turns": [{"guess": 3, "marks": ""}]},
-        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": 1}]},
-        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "remaining": True}]},
-        {"secret": "crane", "turns": [], "seed": "0"},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": "maybe"}]},
+        {"secret": "crane", "turns": [], "seed": "zero"},
         {"secret": "crane", "turns": [], "teacher": None},
         {"secret": "crane", "turns": [], "error": False},
         {"secret": None, "turns": []},
     ],
 )
 def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
-    sound = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
+    sound = GameRecord("crane", (TurnRecord("crane", "GGGGG"),)).to_row()
     write_jsonl(tmp_path / "traces.jsonl", [sound, row])
     with pytest.raises(RunError, match=r"traces\.jsonl:2 is no trace"):
         list(read_traces(tmp_path / "traces.jsonl"))
 
 
 def test_rows_hold_what_a_language_model_left_only_where_it_left_something() -> None:
-    row = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
-    assert set(row) == {"secret", "turns", "teacher", "seed"}
-    assert set(row["turns"][0]) == {"guess", "marks", "taught", "remaining", "thinking"}
-    broken = TraceTurn("", "", outcome=Outcome.MALFORMED, costs_turn=False, reply="no", finish="length")
-    trace = Trace("crane", (broken,), "m", 3, "down", 5, 6)
-    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    row = GameRecord("crane", (TurnRecord("crane", "GGGGG"),)).to_row()
+    assert row == {"secret": "crane", "won": True, "turns_used": 1, "turns": row["turns"]}
+    assert row["turns"] == [{"guess": "crane", "marks": "GGGGG", "outcome": "scored"}]
+    broken = TurnRecord(None, None, outcome=Outcome.MALFORMED, costs_turn=False, reply="no", finish="length")
+    trace = GameRecord("crane", (broken,), "m", 3, "down", 5, 6)
+    assert GameRecord.from_row(json.loads(json.dumps(trace.to_row()))) == trace
     assert trace.board() == [Turn(None, None, Outcome.MALFORMED, costs_turn=False)]
 
 
 def test_a_trace_that_names_no_teacher_is_nobodys() -> None:
-    row = Trace("crane", (), "solver").to_row()
-    assert Trace.from_row(row).teacher == "solver"
+    row = GameRecord("crane", (), "solver").to_row()
+    assert GameRecord.from_row(row).teacher == "solver"
     del row["teacher"]
-    assert Trace.from_row(row).teacher == UNKNOWN_TEACHER
+    assert GameRecord.from_row(row).teacher == UNKNOWN_TEACHER
 
 
 def test_a_trace_is_won_only_by_its_last_guess() -> None:
-    hit, miss = TraceTurn("crane", "GGGGG"), TraceTurn("crate", "GGGXG")
-    assert Trace("crane", (miss, hit)).won
-    assert not Trace("crane", (miss,)).won
-    assert not Trace("crane", ()).won
-    assert [turn.guess for turn in replace(Trace("crane", (miss, hit)), seed=3).board(1)] == ["crate"]
+    hit, miss = TurnRecord("crane", "GGGGG"), TurnRecord("crate", "GGGXG")
+    assert GameRecord("crane", (miss, hit)).won
+    assert not GameRecord("crane", (miss,)).won
+    assert not GameRecord("crane", ()).won
+    assert [turn.guess for turn in replace(GameRecord("crane", (miss, hit)), seed=3).board(1)] == ["crate"]
 
 
 def test_a_trace_is_read_from_every_file_of_the_row_form() -> None:
-    """Games of games.jsonl and of evaluations use the names of a trace, and more, which are passed over."""
+    """Games of games.jsonl and of evaluations are of the same form; their place in a training is passed over."""
     game = {
         "secret": "crane", "won": True, "turns_used": 2, "reward": 1.2, "stop_reason": "solved", "step": 3,
         "turns": [
@@ -285,12 +284,12 @@ def test_a_trace_is_read_from_every_file_of_the_row_form() -> None:
             {"reply": "<guess>crane</guess>", "guess": "crane", "marks": "GGGGG", "regret": 0.0, "repeated": False},
         ],
     }  # fmt: skip
-    trace = Trace.from_row(game)
+    trace = GameRecord.from_row(game)
     assert (trace.secret, trace.teacher, trace.won) == ("crane", "unknown", True)
     assert [(turn.guess, turn.marks, turn.taught) for turn in trace.turns] == [
-        ("slate", "XXGXG", False), ("", "", True), ("crane", "GGGGG", True),
+        ("slate", "XXGXG", False), (None, None, True), ("crane", "GGGGG", True),
     ]  # fmt: skip
     assert trace.to_row()["turns"][1]["guess"] is None
-    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
-    with pytest.raises(TypeError, match="nonsense"):
-        Trace.from_row({**game, "nonsense": 1})
+    assert GameRecord.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    with pytest.raises(ValueError, match="nonsense"):
+        GameRecord.from_row({**game, "nonsense": 1})

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_files import COLUMNS, read_games, write_csv_files
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.runs import RunError, write_jsonl
 
 
-def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str | None = None) -> Trace:
-    turns = [TraceTurn(g, score_guess(secret, g), thinking=f"say\n{g},", reply=f'"{g}"') for g in guesses]
-    return Trace(secret, tuple(turns), model, seed, error)
+def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str | None = None) -> GameRecord:
+    turns = [TurnRecord(g, score_guess(secret, g), thinking=f"say\n{g},", reply=f'"{g}"') for g in guesses]
+    return GameRecord(secret, tuple(turns), model, seed, error)
 
 
-BROKEN = TraceTurn("", "", False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", finish="length", costs_turn=False)
+BROKEN = TurnRecord(None, None, False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", finish="length", costs_turn=False)
 GAMES = [
     replace(game("crane", 0, "crane"), turns=(BROKEN, *game("crane", 0, "crane").turns)),
     replace(game("crane", 1, "crate", "crane"), prompt_tokens=200, completion_tokens=31),
@@ -26,7 +26,7 @@ GAMES = [
 ]
 
 
-def written(path: Path, games: list[Trace]) -> None:
+def written(path: Path, games: list[GameRecord]) -> None:
     write_jsonl(path, (one.to_row() for one in games))
 
 

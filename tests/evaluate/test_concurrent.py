@@ -289,7 +289,7 @@ def test_a_damaged_line_is_named(small_words, tmp_path: Path) -> None:
     path = tmp_path / "eval.games.jsonl"
     play(Server(wins), small_words, ["crane", "crane"], Journal(path, SETTINGS))
     lines = path.read_text().splitlines(keepends=True)
-    for damaged in ("{\n", "[]\n", '{"occurrence": 0}\n', lines[1].replace('"won":true', '"won":"?"')):
+    for damaged in ("{\n", "[]\n", '{"occurrence": 0}\n', lines[1].replace('"GGGGG"', "3")):
         path.write_text(lines[0] + damaged + lines[2])
         with pytest.raises(ValueError, match=r"games\.jsonl:2 "):
             Journal(path, SETTINGS)

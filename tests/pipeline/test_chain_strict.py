@@ -16,7 +16,7 @@ from wordle_rl.cli import main
 from wordle_rl.config import ConfigError, RunConfig, TeacherSettings, TraceSettings, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.trace import read_traces
+from wordle_rl.data.game_record import read_traces
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, write_jsonl

@@ -17,7 +17,7 @@ from template_checks import codec_of, levels
 from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate import EvalConditions, Evaluation, compare
 from wordle_rl.game import score_guess
 from wordle_rl.models.loading import load_numbers
@@ -194,7 +194,7 @@ def test_the_solver_is_not_compared_by_what_it_was_told(evaluated, tmp_path: Pat
 
 def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:
     secret = split.train[0]
-    trace = Trace(secret, (TraceTurn(secret, score_guess(secret, secret)),))
+    trace = GameRecord(secret, (TurnRecord(secret, score_guess(secret, secret)),))
     write_jsonl(tmp_path / "t.jsonl", [trace.to_row()])
 
     def said(*more: object) -> list[str]:

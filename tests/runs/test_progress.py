@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import GameRecord
+from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
 from wordle_rl.runs.progress import LINE_EVERY_S, elapsed, show_progress
 
@@ -90,8 +90,8 @@ def test_a_terminal_gets_a_bar_with_rate_and_time_left_and_no_lines() -> None:
 
 
 def test_games_kept_from_before_took_no_time(clock) -> None:
-    won = GameRecord("crane", True, 3, StopReason.SOLVED, ())
-    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "down")
+    won = GameRecord("crane", (TurnRecord("crane", "GGGGG"),), stop_reason=StopReason.SOLVED)
+    failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="down")
     shown = console()
     with game_progress(shown, "m plays", 100, [won] * 40) as tell:
         clock.now += 60

@@ -14,7 +14,7 @@ from fake_endpoint import KEY, chat
 from llm_games import SECRETS, play, teacher, winner
 
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Thinking
 from wordle_rl.runs import append_jsonl, read_jsonl
@@ -36,9 +36,9 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     tally, [game] = play(teacher(endpoint, small_words))
     assert [(t.guess, t.marks, t.outcome) for t in game.turns] == [
         ("crate", "GGGXG", Outcome.SCORED),
-        ("", "", Outcome.MALFORMED),
-        ("zzzzz", "", Outcome.UNLISTED),
-        ("cranes", "", Outcome.WRONG_LENGTH),
+        (None, None, Outcome.MALFORMED),
+        ("zzzzz", None, Outcome.UNLISTED),
+        ("cranes", None, Outcome.WRONG_LENGTH),
         ("crane", "GGGGG", Outcome.SCORED),
     ]
     assert [turn.taught for turn in game.turns] == [True, False, False, False, True]
@@ -49,14 +49,14 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     assert (game.teacher, game.seed, game.error) == ("m", 0, None)
     assert (game.prompt_tokens, game.completion_tokens) == (500, 50)
     assert (tally.num_games, tally.num_wins, tally.num_errors, tally.tokens) == (1, 1, 0, 550)
-    assert Trace.from_row(json.loads(json.dumps(game.to_row()))) == game
+    assert GameRecord.from_row(json.loads(json.dumps(game.to_row()))) == game
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6, 8, 10]
 
 
 def test_a_teacher_plays_inside_a_running_loop_too_as_in_a_notebook(serve, small_words) -> None:
     endpoint = serve(lambda *_: chat("<guess>crane</guess>"))
 
-    async def notebook() -> tuple[Tally, list[Trace]]:
+    async def notebook() -> tuple[Tally, list[GameRecord]]:
         return play(teacher(endpoint, small_words))
 
     tally, [game] = asyncio.run(notebook())
@@ -233,7 +233,7 @@ def test_an_error_with_half_a_surrogate_pair_can_be_written_to_a_file(serve, sma
     _, [game] = play(teacher(endpoint, small_words))
     assert "too long" in (game.error or "")
     append_jsonl(tmp_path / "games.jsonl", game.to_row())
-    assert [Trace.from_row(row) for row in read_jsonl(tmp_path / "games.jsonl")] == [game]
+    assert [GameRecord.from_row(row) for row in read_jsonl(tmp_path / "games.jsonl")] == [game]
 
 
 @pytest.mark.parametrize("limit", ["timeout_s", "game_timeout_s"])
@@ -259,7 +259,7 @@ def test_time_is_bounded(limit: str, serve, small_words) -> None:
 )
 def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: dict, serve, small_words) -> None:
     endpoint = serve(lambda number, asked: winner(number, asked) if number < 2 else (status, body))
-    games: list[Trace] = []
+    games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1)
     with pytest.raises(ConfigError, match="what was finished is kept") as caught:
         asked.play([Job(secret, i) for i, secret in enumerate(SECRETS)], games.append)
@@ -269,7 +269,7 @@ def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: di
 
 def test_a_run_in_which_every_game_fails_stops(serve, small_words) -> None:
     endpoint = serve(lambda *_: (400, SLOW_DOWN))
-    games: list[Trace] = []
+    games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1, max_failures=3)
     with pytest.raises(ConfigError, match="3 games in a row failed"):
         asked.play([Job("crane", i) for i in range(5)], games.append)
@@ -277,7 +277,7 @@ def test_a_run_in_which_every_game_fails_stops(serve, small_words) -> None:
 
 
 def test_trouble_with_the_file_stops_the_run_as_it_is(serve, small_words) -> None:
-    def full(_game: Trace) -> None:
+    def full(_game: GameRecord) -> None:
         raise OSError("disk full")
 
     asked = teacher(serve(winner), small_words, max_concurrent=2)

@@ -1,6 +1,6 @@
 """Games as training data: stored, filtered, checked, turned into rows and token sequences.
 
-trace.py            `Trace`: one teacher game as a row
+game_record.py      `GameRecord`: one finished game, in every file that holds games
 trace_files.py      traces on disk, CSV tables
 trace_filter.py     a run's teacher games from a file: which may be trained on
 summaries.py        figures of teachers

@@ -6,12 +6,12 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from wordle_rl.config import ConfigError
-from wordle_rl.data.trace import Trace, TraceTurn, read_traces
+from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.game import Outcome
 from wordle_rl.runs import RunError, read_object, write_json, write_text_atomically
 
 COLUMNS = (
@@ -78,7 +78,7 @@ class SettingsFile:
             write_json(self.path, self._by_model)
 
 
-def read_games(path: Path) -> Iterator[Trace]:
+def read_games(path: Path) -> Iterator[GameRecord]:
     """Read teacher games from a traces file, or from a directory of `wordle_data_<WORD>.csv`.
 
     Raises:
@@ -100,7 +100,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
     Raises:
         RunError: If the traces cannot be read or a file cannot be written.
     """
-    games: dict[str, list[Trace]] = defaultdict(list)
+    games: dict[str, list[GameRecord]] = defaultdict(list)
     for trace in read_traces(path) if path.is_file() else ():
         if trace.error is None:
             games[trace.secret].append(trace)
@@ -114,7 +114,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
     return len(games)
 
 
-def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
+def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
     for number, turn in enumerate(trace.turns, start=1):
         game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
         said = (turn.reply, turn.thinking, turn.guess, turn.marks)
@@ -141,7 +141,7 @@ def _bounded(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _read_csv(path: Path) -> Iterator[Trace]:
+def _read_csv(path: Path) -> Iterator[GameRecord]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = wide_csv(file)
         try:
@@ -151,7 +151,7 @@ def _read_csv(path: Path) -> Iterator[Trace]:
                 first = turns[0]
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
-                yield Trace(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
+                yield GameRecord(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
         except RunError:
             raise
         except (ValueError, TypeError, csv.Error) as error:
@@ -170,7 +170,15 @@ def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield game
 
 
-def _turn_of(row: dict[str, Any]) -> TraceTurn:
-    names = ("guess", "marks", "thinking", "outcome", "reply", "finish")
-    turn = TraceTurn.from_row({**{name: row[name] for name in names}, "costs_turn": bool(int(row["costs_turn"]))})
-    return replace(turn, taught=not turn.outcome.broke_rules)
+def _turn_of(row: dict[str, Any]) -> TurnRecord:
+    outcome = Outcome(row["outcome"])
+    texts = {name: row[name] for name in ("thinking", "reply", "finish")}
+    costs_turn = bool(int(row["costs_turn"]))
+    return TurnRecord(
+        row["guess"] or None,
+        row["marks"] or None,
+        not outcome.broke_rules,
+        outcome=outcome,
+        costs_turn=costs_turn,
+        **texts,
+    )

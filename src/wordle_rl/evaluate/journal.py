@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from wordle_rl.evaluate.records import EvaluationError, GameRecord, occurrences
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.records import EvaluationError, occurrences
 from wordle_rl.runs.store import OtherSettingsError, Row, Store
-
-_GAME = TypeAdapter(GameRecord)
 
 
 class Journal(Store):
@@ -40,9 +37,9 @@ class Journal(Store):
             unusable.callback(self.close)
             for number, row in enumerate(self, start=2):
                 try:
-                    game = _GAME.validate_python(row["game"])
+                    game = GameRecord.from_row(row)
                     self.games.setdefault((game.secret, int(row["occurrence"])), game)
-                except (KeyError, TypeError, ValueError):  # pydantic's error is a ValueError
+                except (KeyError, TypeError, ValueError):
                     raise EvaluationError(f"{path}:{number} is no game; delete the line to play it again") from None
             unusable.pop_all()
 
@@ -52,7 +49,7 @@ class Journal(Store):
         Raises:
             RunError: If it cannot be written.
         """
-        self.add({"occurrence": occurrence, "game": _GAME.dump_python(game, mode="json")})
+        self.add({**game.to_row(), "occurrence": occurrence})
         self.games[secret, occurrence] = game
 
     def kept(self, secrets: Sequence[str]) -> list[GameRecord]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
-from wordle_rl.data.trace import UNKNOWN_TEACHER
+from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.models.directory import find_model
 from wordle_rl.report import card_sections as sections

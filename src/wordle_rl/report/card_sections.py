@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES, TRAININGS
-from wordle_rl.data.trace import UNKNOWN_TEACHER
+from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.read import RunRecord, has_sft, kept_weights

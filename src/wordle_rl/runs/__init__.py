@@ -4,7 +4,6 @@ files.py        files that are whole or absent: atomic writes, JSON read with bo
 store.py        append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
-game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
 game_traces.py  games as conversations, for trackers

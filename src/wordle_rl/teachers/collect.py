@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
-from wordle_rl.data.trace import Trace, read_traces
+from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.runs.store import Store
@@ -152,7 +152,7 @@ def _play(
 ) -> None:
     with show_progress(console, served_name(teacher.settings.model).alias, len(jobs)) as advance:
 
-        def keep(trace: Trace) -> None:
+        def keep(trace: GameRecord) -> None:
             if trace.error is None:
                 on_finished()
             store.add(trace.to_row())

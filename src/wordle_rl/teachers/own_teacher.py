@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from wordle_rl.config import GameSettings, TeacherSettings
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.import_paths import source_mark
 from wordle_rl.prompt import Guess
@@ -35,7 +35,7 @@ def own_teacher_traces(
     teacher: OwnSampler,
     seed: int,
     on_finished: Callable[[], None] | None = None,
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     """Play one game per secret, all at once; lost games are among them.
 
     Args:
@@ -52,7 +52,7 @@ def own_teacher_traces(
     ended = None if on_finished is None else lambda _place, _game: on_finished()
     for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
         found = trajectory.transcript
-        yield Trace(found.secret, tuple(_turn_of(played) for played in found.turns), teacher=teacher.path, seed=seed)
+        yield GameRecord(found.secret, tuple(map(_turn_of, found.turns)), teacher.path, seed)
 
 
 def write_own_teacher_traces(
@@ -93,14 +93,7 @@ def write_own_teacher_traces(
     return len(secrets)
 
 
-def _turn_of(played: PlayedTurn) -> TraceTurn:
-    turn, parsed = played.turn, played.parsed
-    return TraceTurn(
-        guess=turn.guess or "",
-        marks=turn.marks or "",
-        taught=not turn.outcome.broke_rules,
-        thinking=parsed.thinking if isinstance(parsed, Guess) else "",
-        outcome=turn.outcome,
-        costs_turn=turn.costs_turn,
-        reply="" if isinstance(parsed, Guess) else played.reply,
-    )
+def _turn_of(played: PlayedTurn) -> TurnRecord:
+    parsed = played.parsed
+    said = {"thinking": parsed.thinking, "reply": ""} if isinstance(parsed, Guess) else {"reply": played.reply}
+    return TurnRecord.of(played, taught=not played.turn.outcome.broke_rules, **said)
