@@ -10,9 +10,8 @@ import errno
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -234,10 +233,13 @@ def _lock(path: Path, written: Path) -> FileLock | None:
 
 
 def _release(lock: FileLock | None, path: Path) -> None:
-    if lock is not None:
-        if sys.platform != "win32":  # where an open file cannot be removed, and filelock does so after the release
-            path.unlink(missing_ok=True)  # before the release: another process may make it anew at once
-        lock.release()
+    if lock is None:
+        return
+    # Removed while it is held, as another process may make it anew once it is not. What cannot be removed (a disk that
+    # became read-only, Windows) keeps nobody out.
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+    lock.release()
 
 
 def _cannot_write(path: Path, error: OSError) -> RunError:
