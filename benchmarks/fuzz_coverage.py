@@ -17,7 +17,7 @@ import atheris
 
 with atheris.instrument_imports(include=["wordle_rl"]):
     from wordle_rl.config import ConfigError, load_config
-    from wordle_rl.data.trace import read_traces
+    from wordle_rl.data.game_record import read_traces
     from wordle_rl.prompt import Guess, Thinking, parse_reply
     from wordle_rl.runs import RunError, read_jsonl
     from wordle_rl.words import WordListError

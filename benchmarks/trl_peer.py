@@ -164,7 +164,7 @@ class Peer:
         def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
             words, prompter = self.context.words, self.context.prompter
             played = [open_game(n, InitialState(s), words, prompter, codec) for n, s in enumerate(prompts)]
-            firsts = [list(game.token_log.prompt_ids) for game in played]
+            firsts = [list(game.prompt_ids) for game in played]
             active = played
             while active:
                 for game, ids in zip(active, self._generate(trainer.model, codec, active), strict=True):
@@ -212,7 +212,7 @@ class Peer:
     @torch.no_grad()
     def _generate(self, model: Any, codec: ChatCodec, games: list[Any]) -> list[list[int]]:
         """One sampled reply for each game, all in one left-padded batch."""
-        prompts = [game.token_log.all_ids() for game in games]
+        prompts = [game.all_ids() for game in games]
         width = max(map(len, prompts))
         ids = torch.tensor([[codec.pad_id] * (width - len(prompt)) + prompt for prompt in prompts])
         mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])

@@ -67,18 +67,23 @@ class Trajectory:
 
 
 @dataclass
-class TokenLog:
-    """The tokens of a running game, finished sequences and the one in progress."""
+class ActiveGame:
+    """A game in play, and for token samplers the sequence in progress; those that ended are in `segments`."""
 
+    game_id: int
+    secret: str
+    env: WordleEnv
+    own_turns: int = 0
+    error: str | None = None
     prompt_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)
     sampler_logprobs: list[float] = field(default_factory=list)
     spans: list[tuple[int, int, int]] = field(default_factory=list)
-    finished: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
 
     def all_ids(self) -> list[int]:
-        """All tokens so far: the next prompt."""
+        """All tokens of the sequence so far: the next prompt."""
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
@@ -87,18 +92,19 @@ class TokenLog:
         self.loss_mask += [0] * len(ids)
         self.sampler_logprobs += [0.0] * len(ids)
 
-    def add_completion(self, completion: Completion, turn: int) -> None:
-        """Append a reply."""
+    def add_completion(self, completion: Completion) -> None:
+        """Append the reply of the next own turn."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [1] * len(completion.token_ids)
         self.sampler_logprobs += completion.sampler_logprobs
-        self.spans.append((turn, start, len(self.token_ids)))
+        self.spans.append((self.own_turns, start, len(self.token_ids)))
+        self.own_turns += 1
 
     def close_segment(self) -> None:
         """End the sequence in progress with its last reply."""
         stop = self.spans[-1][2]  # an observation after which no reply was sampled is left out
-        self.finished.append(
+        self.segments.append(
             Segment(
                 tuple(self.prompt_ids),
                 tuple(self.token_ids[:stop]),
@@ -109,23 +115,11 @@ class TokenLog:
         )
         self.prompt_ids, self.token_ids, self.loss_mask, self.sampler_logprobs, self.spans = [], [], [], [], []
 
-
-@dataclass
-class ActiveGame:
-    """A game in play, with the player's side of it as tokens."""
-
-    game_id: int
-    secret: str
-    env: WordleEnv
-    token_log: TokenLog
-    own_turns: int = 0
-    error: str | None = None
-
     def close(self) -> Trajectory:
         """The record of the finished game."""
-        if self.token_log.spans:
-            self.token_log.close_segment()
-        return Trajectory(self.env.transcript(), tuple(self.token_log.finished), self.error)
+        if self.spans:
+            self.close_segment()
+        return Trajectory(self.env.transcript(), tuple(self.segments), self.error)
 
 
 def play(
@@ -158,7 +152,7 @@ def play(
     while active:
         asked = [running for running in active if not truncate_if_too_long(running, max_prompt_tokens)]
         requests = [
-            Request(running.game_id, running.env.conversation, running.env.turns, running.token_log.all_ids())
+            Request(running.game_id, running.env.conversation, running.env.turns, running.all_ids())
             for running in asked
         ]
         for running, completion in zip(asked, sampler.sample(requests) if requests else [], strict=True):
@@ -212,7 +206,7 @@ async def play_tokens(
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
     """
     while running.env.stop_reason is None and not truncate_if_too_long(running, max_prompt_tokens):
-        ids, logprobs = await sample(running.token_log.all_ids())
+        ids, logprobs = await sample(running.all_ids())
         overlong = ids[-1] not in codec.stop_ids
         advance(running, Completion(codec.text_of(ids), tuple(ids), tuple(logprobs), overlong), codec)
     return running.close()
@@ -271,18 +265,17 @@ def open_game(
 ) -> ActiveGame:
     """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
     env = WordleEnv(start.secret, words, prompter, start.prefix_guesses)
-    running = ActiveGame(game_id, start.secret, env, TokenLog())
+    running = ActiveGame(game_id, start.secret, env)
     if codec is not None:
         conversation = running.env.conversation
-        running.token_log.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
-        running.token_log.add_environment(codec.prompt_ids(conversation)[len(running.token_log.prompt_ids) :])
+        running.prompt_ids = codec.prompt_ids(conversation[: opening_length(conversation)])
+        running.add_environment(codec.prompt_ids(conversation)[len(running.prompt_ids) :])
     return running
 
 
 def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> bool:
     """Truncate a game whose next prompt is longer than its bound; whether it was."""
-    token_log = running.token_log
-    if max_prompt_tokens is None or len(token_log.prompt_ids) + len(token_log.token_ids) <= max_prompt_tokens:
+    if max_prompt_tokens is None or len(running.prompt_ids) + len(running.token_ids) <= max_prompt_tokens:
         return False
     running.env.truncate(StopReason.TOKEN_BUDGET)
     return True
@@ -298,13 +291,12 @@ def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None
     observation = running.env.step(completion.text, num_tokens=num_tokens, overlong=completion.overlong)
     if codec is None:
         return
-    running.token_log.add_completion(completion, running.own_turns)
-    running.own_turns += 1
+    running.add_completion(completion)
     if observation.stop_reason is not None:
         return
     if running.env.prompter.shape is Shape.STATE:
-        running.token_log.close_segment()
-        running.token_log.prompt_ids = codec.prompt_ids(observation.messages)
+        running.close_segment()
+        running.prompt_ids = codec.prompt_ids(observation.messages)
     else:
         answer = codec.bridge_ids(observation.messages[0])
-        running.token_log.add_environment([*codec.closed(completion.token_ids), *answer])
+        running.add_environment([*codec.closed(completion.token_ids), *answer])

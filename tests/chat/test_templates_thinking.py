@@ -14,15 +14,15 @@ from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.lengths import longest_reply
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
 from wordle_rl.words import WordList
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
 GUESSES = (("crane", "YGGXG"), ("grace", "XGGYG"), ("trace", "GGGGG"))
-TRACE = Trace(
+TRACE = GameRecord(
     "trace",
-    tuple(TraceTurn(guess, marks, thinking=said) for (guess, marks), said in zip(GUESSES, THOUGHTS, strict=True)),
+    tuple(TurnRecord(guess, marks, thinking=said) for (guess, marks), said in zip(GUESSES, THOUGHTS, strict=True)),
 )
 STYLES = (Style.ENGLISH, Style.COMPACT, Style.TEXTARENA)
 # Templates by which models think, and whether their prompts open the thought.
@@ -181,7 +181,7 @@ def test_conversations_of_others_stay_as_they_were_written() -> None:
         Message(role="assistant", content="<think>as I write</think><guess>trace</guess>"),
     )
     codec = trained_codec("qwen3", {})
-    trace = Trace("trace", (TraceTurn("trace", "GGGGG"),), messages=messages)
+    trace = GameRecord("trace", (TurnRecord("trace", "GGGGG"),), messages=messages)
     (example,) = encode_traces([trace], Prompter(), codec, 10**6).examples
     (reply,) = sampled_runs(example.token_ids, example.loss_mask)
     assert codec.text_of(reply) == messages[-1]["content"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from training_fixtures import rows
 
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_files import SettingsFile
 from wordle_rl.game import score_guess
 from wordle_rl.runs import write_jsonl
@@ -17,7 +17,7 @@ def games(split, tmp_path: Path) -> Path:
     """A traces file: a game of one guess, and one of two."""
     first, second = split.train[:2]
     boards = [(first, (first,)), (second, (first, second))]
-    traces = [Trace(secret, tuple(TraceTurn(g, score_guess(secret, g)) for g in said)) for secret, said in boards]
+    traces = [GameRecord(secret, tuple(TurnRecord(g, score_guess(secret, g)) for g in said)) for secret, said in boards]
     write_jsonl(tmp_path / "t.jsonl", (trace.to_row() for trace in traces))
     return tmp_path / "t.jsonl"
 

@@ -14,8 +14,6 @@ pytest.importorskip("torch")
 
 from training_fixtures import write_config
 
-from wordle_rl.runs import LOCK_FILE
-
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
 RUN = "run {here}/mini.toml --out {here}/out"
@@ -296,5 +294,5 @@ def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
     assert "free space" in errors[0]
     assert not [path for path in run.rglob("*") if path.name.endswith((".partial", ".safetensors"))]
     logs = {"validation_traces.jsonl", "metrics.jsonl"}
-    whole = {"config.json", "manifest.json", "timings.json", "sft", LOCK_FILE} | logs
+    whole = {"config.json", "manifest.json", "timings.json", "sft"} | logs
     assert {path.name for path in run.glob("*")} - before <= whole

@@ -9,7 +9,7 @@ from training_fixtures import compact
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.chat_rows import chat_trace, holds_chat
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import write_jsonl
@@ -36,7 +36,7 @@ def split(small_words):
 def taken(small_words, split, tmp_path: Path):
     """Read rows through a file, as a run does."""
 
-    def run(*rows: object, name: str = "chat.jsonl", num_games: int = 100) -> tuple[TracesFromFile, list[Trace]]:
+    def run(*rows: object, name: str = "chat.jsonl", num_games: int = 100) -> tuple[TracesFromFile, list[GameRecord]]:
         lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
         (tmp_path / name).write_text("\n".join(lines))
         settings = TraceSettings(file=tmp_path / name, num_games=num_games)
@@ -101,7 +101,7 @@ def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: 
 
 def test_a_conversation_is_kept_and_read_back(small_words, split) -> None:
     trace = chat_trace(chat(split.train[1], split.train[0]), small_words, Prompter())
-    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
+    assert GameRecord.from_row(json.loads(json.dumps(trace.to_row()))) == trace
 
 
 def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -> None:
@@ -109,7 +109,7 @@ def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -
     talk = [*prompter.opening(), reply(b), {"role": "user", "content": "XXXXX"}, reply(a)]
     trace = chat_trace({"messages": talk}, small_words, prompter)
     (example,) = encode_traces([trace], prompter, codec, 1000).examples
-    played = Trace(a, (TraceTurn(b, "XXXXX"), TraceTurn(a, "GGGGG")))
+    played = GameRecord(a, (TurnRecord(b, "XXXXX"), TurnRecord(a, "GGGGG")))
     (expected,) = encode_traces([played], prompter, codec, 1000).examples
     assert sum(example.loss_mask) == sum(expected.loss_mask) == 2 * len(codec.reply_ids(f"<guess>{a}</guess>"))
     assert encode_traces([trace], prompter, codec, 5).rejected == {"too_long": 1}

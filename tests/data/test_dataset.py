@@ -17,15 +17,15 @@ from wordle_rl.data.dataset import (
     turn_conversations,
     write_dataset,
 )
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.summaries import summarise, summarise_teachers
-from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Guess, Shape, Style, Thinking
 
 
-def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> Trace:
-    turns = [TraceTurn(g, score_guess(secret, g), i not in untaught, 1, thinking) for i, g in enumerate(guesses)]
-    return Trace(secret, tuple(turns), completion_tokens=50)
+def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> GameRecord:
+    turns = [TurnRecord(g, score_guess(secret, g), i not in untaught, 1, thinking) for i, g in enumerate(guesses)]
+    return GameRecord(secret, tuple(turns), "solver", completion_tokens=50)
 
 
 # Three turns; the second guess contradicts the first one's marks, so the teacher disowns it.
@@ -117,10 +117,10 @@ FAULTS = {
     "unlisted_secret": game("zzzzz", "zzzzz"),
     "wrong_marks": replace(SOUND, turns=(replace(SOUND.turns[0], marks="GGGYG"), SOUND.turns[1])),
     "violates_clues": game("crane", "crate", "pesto", "crane"),
-    "no_turns": Trace("crane", ()),
+    "no_turns": GameRecord("crane", ()),
     "error": replace(SOUND, error="down"),
-    "malformed_turn": replace(SOUND, turns=(TraceTurn("", "", outcome=Outcome.MALFORMED), *SOUND.turns)),
-    "unlisted_turn": replace(SOUND, turns=(TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED), *SOUND.turns)),
+    "malformed_turn": replace(SOUND, turns=(TurnRecord(None, None, outcome=Outcome.MALFORMED), *SOUND.turns)),
+    "unlisted_turn": replace(SOUND, turns=(TurnRecord("zzzzz", None, outcome=Outcome.UNLISTED), *SOUND.turns)),
     "too_many_tokens": replace(SOUND, completion_tokens=101),
     "unknown_tokens": replace(SOUND, completion_tokens=0),
     "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
@@ -142,7 +142,7 @@ def test_a_sound_game_has_no_fault_and_a_disowned_guess_is_none(small_words) -> 
 
 
 def test_a_free_refusal_is_no_guess(small_words) -> None:
-    refused = TraceTurn("zzzzz", "", outcome=Outcome.UNLISTED, costs_turn=False)
+    refused = TurnRecord("zzzzz", None, outcome=Outcome.UNLISTED, costs_turn=False)
     asked_again = replace(SOUND, turns=(refused, refused, *SOUND.turns))
     assert fault_of(asked_again, small_words, LIMITS) == "unlisted_turn", "four turns, two of them guesses"
     charged = replace(asked_again, turns=(replace(refused, costs_turn=True),) * 2 + SOUND.turns)

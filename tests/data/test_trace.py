@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn, read_traces
+from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord, read_traces
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
@@ -202,23 +202,22 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
         {"secret": "crane", "turns": ["crane"]},
         {"secret": "crane", "turns": {}},
         {"secret": "crane", "turns": [{"guess": 3, "marks": ""}]},
-        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": 1}]},
-        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "remaining": True}]},
-        {"secret": "crane", "turns": [], "seed": "0"},
+        {"secret": "crane", "turns": [{"guess": "crane", "marks": "GGGGG", "taught": "maybe"}]},
+        {"secret": "crane", "turns": [], "seed": "zero"},
         {"secret": "crane", "turns": [], "teacher": None},
         {"secret": "crane", "turns": [], "error": False},
         {"secret": None, "turns": []},
     ],
 )
 def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
-    sound = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
+    sound = GameRecord("crane", (TurnRecord("crane", "GGGGG"),)).to_row()
     write_jsonl(tmp_path / "traces.jsonl", [sound, row])
     with pytest.raises(RunError, match=r"traces\.jsonl:2 is no trace"):
         list(read_traces(tmp_path / "traces.jsonl"))
 
 
 def test_a_trace_that_names_no_teacher_is_nobodys() -> None:
-    row = Trace("crane", (), "solver").to_row()
-    assert Trace.from_row(row).teacher == "solver"
+    row = GameRecord("crane", (), "solver").to_row()
+    assert GameRecord.from_row(row).teacher == "solver"
     del row["teacher"]
-    assert Trace.from_row(row).teacher == UNKNOWN_TEACHER
+    assert GameRecord.from_row(row).teacher == UNKNOWN_TEACHER

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings, load_config
-from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn
+from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Thinking
@@ -16,14 +16,14 @@ from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.words.split import split_secrets
 
 
-def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> Trace:
-    turns = tuple(TraceTurn(guess, score_guess(secret, guess), thinking=thinking) for guess in guesses)
-    return Trace(secret, turns, teacher)
+def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> GameRecord:
+    turns = tuple(TurnRecord(guess, score_guess(secret, guess), thinking=thinking) for guess in guesses)
+    return GameRecord(secret, turns, teacher)
 
 
 @pytest.fixture
 def given(sixty, tmp_path):
-    def make(*traces: Trace, rules: GameSettings | None = None, **settings) -> TracesFromFile:
+    def make(*traces: GameRecord, rules: GameSettings | None = None, **settings) -> TracesFromFile:
         path = tmp_path / "games.jsonl"
         write_jsonl(path, (trace.to_row() for trace in traces))
         return TracesFromFile(
@@ -47,7 +47,7 @@ def test_games_of_secrets_not_to_be_taught_are_left_out(given, sixty) -> None:
 def test_a_language_models_games_are_checked_and_the_solvers_probes_are_kept(given, sixty) -> None:
     secret, other = split_secrets(sixty).train[:2]
     lost, probing = game(secret, other), game(secret, other, other, secret)
-    mismarked = Trace(secret, (TraceTurn(other, "GGGGG"), TraceTurn(secret, "GGGGG")), "solver")
+    mismarked = GameRecord(secret, (TurnRecord(other, "GGGGG"), TurnRecord(secret, "GGGGG")), "solver")
     sound = game(secret, secret)
     solvers = game(secret, other, other, secret, teacher="solver")
     games = given(lost, probing, mismarked, sound, solvers)
@@ -99,7 +99,7 @@ def strays(secret: str, first: str, second: str) -> bool:
 def test_a_game_is_learnt_only_if_the_rules_of_the_run_make_it_come_out_as_told(given, sixty) -> None:
     secret = split_secrets(sixty).train[0]
     first, second = next(pair for pair in permutations(sixty.guesses, 2) if strays(secret, *pair))
-    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED)
+    refused = TurnRecord("zzzzz", None, taught=False, outcome=Outcome.UNLISTED)
     won = game(secret, secret, teacher="solver")
     slip = replace(won, turns=(refused, *won.turns))
     free = replace(won, turns=(replace(refused, costs_turn=False), *won.turns))
@@ -117,19 +117,21 @@ def test_a_game_is_learnt_only_if_the_rules_of_the_run_make_it_come_out_as_told(
 @pytest.mark.parametrize(
     ("fault", "turn", "error"),
     [
-        ("unlisted_guess", TraceTurn("letters", "XXXXXXX"), None),
-        ("unlisted_guess", TraceTurn("zzzzz", "XXXXX"), None),
-        ("wrong_marks", TraceTurn("{other}", ""), None),
-        ("wrong_rules", TraceTurn("{other}", "", outcome=Outcome.UNLISTED), None),
-        ("error", TraceTurn("{other}", "{marks}"), "down"),
+        ("unlisted_guess", TurnRecord("letters", "XXXXXXX"), None),
+        ("unlisted_guess", TurnRecord("zzzzz", "XXXXX"), None),
+        ("wrong_marks", TurnRecord("{other}", None), None),
+        ("wrong_rules", TurnRecord("{other}", None, outcome=Outcome.UNLISTED), None),
+        ("error", TurnRecord("{other}", "{marks}"), "down"),
     ],
 )
-def test_the_solvers_name_is_no_pass(fault: str, turn: TraceTurn, error: str | None, given, sixty) -> None:
+def test_the_solvers_name_is_no_pass(fault: str, turn: TurnRecord, error: str | None, given, sixty) -> None:
     secret, other = split_secrets(sixty).train[:2]
     filled = replace(
-        turn, guess=turn.guess.format(other=other), marks=turn.marks.format(marks=score_guess(secret, other))
+        turn,
+        guess=turn.guess.format(other=other),
+        marks=turn.marks and turn.marks.format(marks=score_guess(secret, other)),
     )
-    odd = Trace(secret, (filled, TraceTurn(secret, "GGGGG")), "solver", error=error)
+    odd = GameRecord(secret, (filled, TurnRecord(secret, "GGGGG")), "solver", error=error)
     sound = game(secret, secret, teacher="solver")
     games = given(odd, replace(sound, turns=()), replace(sound, turns=sound.turns * 7), sound)
     assert list(games) == [sound]
@@ -160,7 +162,7 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
         for secret in sixty.answers
         if secret != split.train[0]
     ]
-    refused = TraceTurn("zzzzz", "", taught=False, outcome=Outcome.UNLISTED, costs_turn=False)
+    refused = TurnRecord("zzzzz", None, taught=False, outcome=Outcome.UNLISTED, costs_turn=False)
     won = game(split.train[0], split.train[0], teacher="solver")
     other_rules = replace(won, turns=(refused, *won.turns))
     write_jsonl(bought, (trace.to_row() for trace in [*games, other_rules]))

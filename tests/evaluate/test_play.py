@@ -15,6 +15,7 @@ from wordle_rl.evaluate import (
     EvaluationError,
     Figures,
     GameRecord,
+    TurnRecord,
     evaluate,
     figures_by_split,
     measure,
@@ -104,13 +105,13 @@ def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
 
 
 def test_whatever_stopped_a_game_with_an_error_it_is_no_loss() -> None:
-    stopped = GameRecord("crane", False, 0, StopReason.OUT_OF_TURNS, (), error="the server was restarted")
+    stopped = GameRecord("crane", (), stop_reason=StopReason.OUT_OF_TURNS, error="the server was restarted")
     assert (measure([stopped], max_turns=6).num_games, measure([stopped], max_turns=6).num_errors) == (0, 1)
 
 
 def test_a_spent_token_budget_is_a_loss() -> None:
     won = play_script(GAMES[:1]).records[0]
-    cut_short = GameRecord("crane", False, 1, StopReason.TOKEN_BUDGET, won.turns)
+    cut_short = GameRecord("crane", (TurnRecord("crate", "GGGXG"),), stop_reason=StopReason.TOKEN_BUDGET)
     figures = measure([won, cut_short], max_turns=6)
     assert (figures.num_games, figures.num_errors, figures.win_rate) == (2, 0, 0.5)
     assert figures.mean_guesses_with_losses == (1 + 7) / 2

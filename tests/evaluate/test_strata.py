@@ -126,7 +126,7 @@ def test_strata_of_a_run_are_those_counted_from_its_games_by_hand(finished_run, 
             labels += [
                 place
                 for place, turn in enumerate(turns)
-                if turn["guess"] == secret and turn["taught"]
+                if turn["guess"] == secret and turn.get("taught", True)
                 and [(t["guess"], t["marks"]) for t in turns[:place]] == list(boards.get(secret, ("none",)))
             ]  # fmt: skip
         assert (secret in strata.board_shown) == bool(labels)

@@ -118,7 +118,7 @@ def test_helpers_of_a_killed_teacher_end_too(fork_server, word_directory, tmp_pa
     marker = f"WORDLE_RL_KILLED={tmp_path.name}"
     name, _, value = marker.partition("=")
     told = f"import os; os.environ[{name!r}] = {value!r}"
-    moment = "wordle_rl.teachers.unfinished:UnfinishedGames.add:after:2"
+    moment = "wordle_rl.runs.store:Store.add:after:2"
     assert fork_server.run([*arguments, "--teacher.opener", "None"], tmp_path, kill_at=moment, before=told).code is None
     assert [name for name in tmp_path.iterdir() if name.suffix == ".unfinished"]
     for _ in range(200):

@@ -129,7 +129,7 @@ def test_candidates_of_a_turn_share_what_was_played(both, codec, sixty) -> None:
         lambda *_: float(next(values) % 3),
     )  # fmt: skip
     for game in games:
-        segments = [segment for turn in game.candidates for segment in turn]
+        segments = game.trajectory.segments
         assert stored(segments) == pytest.approx(scored(whole, segments), abs=1e-4)
 
 

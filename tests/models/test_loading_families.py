@@ -21,7 +21,7 @@ from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError, changes_of, training_template
 from wordle_rl.config import ModelSettings, SamplingSettings
 from wordle_rl.data.dataset import conversation, encode_traces
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Rules
 from wordle_rl.models.loading import load_codec, load_model, save_model
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
@@ -67,12 +67,12 @@ def trained(request, tmp_path_factory) -> Trained:
     return Trained(request.param, model, codec, root / "trained")
 
 
-TRACE = Trace(
+TRACE = GameRecord(
     "trace",
     (
-        TraceTurn("crane", "YGGXG", thinking="r and a?\nSo crane."),
-        TraceTurn("grace", "XGGYG"),
-        TraceTurn("trace", "GGGGG", thinking="Only trace fits."),
+        TurnRecord("crane", "YGGXG", thinking="r and a?\nSo crane."),
+        TurnRecord("grace", "XGGYG"),
+        TurnRecord("trace", "GGGGG", thinking="Only trace fits."),
     ),
 )
 PROMPTERS = {

@@ -129,7 +129,7 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     config, directory = mini(tmp_path, word_directory, grpo__steps="0"), tmp_path / "run"
     assert Pipeline(config, directory, QUIET)("traces") is None
     assert sorted(path.name for path in directory.iterdir()) == [
-        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "config.json", "manifest.json", "timings.json", "traces.jsonl",
         "validation_traces.jsonl",
     ]  # fmt: skip
     traces = tree(directory)["traces.jsonl"]
@@ -170,7 +170,7 @@ def test_a_run_begun_anew_has_nothing_of_the_last(finished_run, tmp_path: Path) 
     directory = copied(finished_run, tmp_path / "run")
     Pipeline(load_config(directory / "config.json"), directory, QUIET, overwrite=True)("traces")
     assert sorted(path.name for path in directory.iterdir()) == [
-        ".lock", "config.json", "manifest.json", "timings.json", "traces.jsonl",
+        "config.json", "manifest.json", "timings.json", "traces.jsonl",
         "validation_traces.jsonl",
     ]  # fmt: skip
 
@@ -321,6 +321,6 @@ def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Pa
     (run / "notes.txt").write_text("mine")
     pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, overwrite=True)
     pipeline("traces")
-    made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
+    made = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
     assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
     assert (run / "notes.txt").read_text() == "mine"

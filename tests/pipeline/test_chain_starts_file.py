@@ -56,7 +56,7 @@ def begun(finished_run: Path, directory: Path) -> Path:
 
 
 def given_in(game: dict) -> tuple[tuple[str, str], ...]:
-    return tuple((turn["guess"], turn["marks"]) for turn in game["turns"] if turn["given"])
+    return tuple((turn["guess"], turn["marks"]) for turn in game["turns"] if turn.get("given"))
 
 
 def training_games(run: Path, stage: str) -> list[dict]:

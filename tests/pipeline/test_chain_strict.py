@@ -16,7 +16,7 @@ from wordle_rl.cli import main
 from wordle_rl.config import ConfigError, RunConfig, TeacherSettings, TraceSettings, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.trace import read_traces
+from wordle_rl.data.game_record import read_traces
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, write_jsonl
@@ -146,7 +146,7 @@ def test_no_record_of_any_stage_names_a_strict_word(
         path = directory / record
         if path.is_file():
             assert not strict & set(words_of_text(path.read_text())), record
-    given = [t for row in rows(directory / "games.jsonl") for t in row["turns"] if t["given"]]
+    given = [t for row in rows(directory / "games.jsonl") for t in row["turns"] if t.get("given")]
     assert not strict & {turn["guess"] for turn in given}
     assert (directory / "labels.jsonl").is_file() == (algorithm != "grpo")
     found = audit(directory)

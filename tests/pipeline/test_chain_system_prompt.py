@@ -16,7 +16,7 @@ from template_checks import codec_of, levels
 from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.models.loading import load_numbers
@@ -147,7 +147,7 @@ def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, t
 
 def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:
     secret = split.train[0]
-    trace = Trace(secret, (TraceTurn(secret, score_guess(secret, secret)),))
+    trace = GameRecord(secret, (TurnRecord(secret, score_guess(secret, secret)),))
     write_jsonl(tmp_path / "t.jsonl", [trace.to_row()])
 
     def said(*more: object) -> list[str]:

@@ -94,7 +94,8 @@ def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampl
         run(sampled_run)
     journal = evaluation.journal_path(sampled_run / "eval" / "sft-sampled.json")
     assert num_kept(journal) == 20
-    kept = [json.loads(line)["game"] for line in journal.read_text().splitlines()[1:]]
+    kept = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
+    assert all(row.pop("occurrence") == 0 for row in kept)
     run(sampled_run)
     assert seeds == [0, 20, 0]
     stored = json.loads((sampled_run / "eval" / "sft-sampled.json").read_text())["records"]

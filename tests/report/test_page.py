@@ -178,7 +178,7 @@ def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
 
 def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
     some = [game(secret, secret) for secret in ANSWERS if secret not in ("crane", "grape")]
     evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
     text = read_page(run_dir).text
@@ -239,7 +239,7 @@ def test_a_sample_game_is_as_long_as_the_turns_it_spent(tmp_path: Path) -> None:
 
 def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
     evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
     payload = games_payload(read_run(run_dir))
     assert payload["sources"][1]["games"] == [

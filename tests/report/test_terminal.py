@@ -39,9 +39,9 @@ def rendered(item: RenderableType, *, colors: Literal["standard", "truecolor"] |
 
 
 def game(secret: str, *guesses: str) -> GameRecord:
-    turns = tuple(TurnRecord(g, g, score_guess(secret, g), Outcome.SCORED, False, False) for g in guesses)
+    turns = tuple(TurnRecord(g, score_guess(secret, g), reply=g) for g in guesses)
     won = guesses[-1] == secret
-    return GameRecord(secret, won, len(turns), StopReason.SOLVED if won else StopReason.OUT_OF_TURNS, turns)
+    return GameRecord(secret, turns, stop_reason=StopReason.SOLVED if won else StopReason.OUT_OF_TURNS)
 
 
 def evaluation(name: str, records: Sequence[GameRecord]) -> Evaluation:
@@ -85,8 +85,8 @@ def test_a_free_refusal_takes_no_row_of_the_game() -> None:
     lines = [line.split()[0] for line in rendered(board(turns, num_free=1)).splitlines()]
     assert lines == ["Q", "1", "2", "3", "4", "5", "6"], "only the first refusal was free"
     record = game("crane", "qqqqq", "slate", "crane")
-    unlisted = replace(record.turns[0], marks=None, outcome=Outcome.UNLISTED)
-    text = rendered(game_panel(replace(record, turns=(unlisted, *record.turns[1:]), turns_used=2)))
+    unlisted = replace(record.turns[0], marks=None, outcome=Outcome.UNLISTED, costs_turn=False)
+    text = rendered(game_panel(replace(record, turns=(unlisted, *record.turns[1:]))))
     assert [line.split()[0] for line in text.splitlines()] == ["Q", "1", "2", "3", "4", "5", "6", "CRANE"]
 
 

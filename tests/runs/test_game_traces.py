@@ -3,11 +3,11 @@
 import pytest
 
 from wordle_rl.config import GameSettings
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs.game_traces import facts_of, messages_of
-from wordle_rl.train.games import transcript_row
 
 REPLIES = ("<think>a</think><guess>crane</guess>", "no guess", "<guess>zzzzz</guess>", "<guess>speed</guess>")
 
@@ -21,7 +21,7 @@ def played(words, prompter: Prompter, given: tuple[str, ...] = ()) -> tuple[dict
         sent.append({"role": "assistant", "content": reply})
         if observation.messages:
             sent.append(dict(observation.messages[-1]))
-    return transcript_row(env.transcript()), sent
+    return GameRecord.of(env.transcript()).to_row(), sent
 
 
 @pytest.mark.parametrize("style", list(Style))

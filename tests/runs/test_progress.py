@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import GameRecord
+from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
 from wordle_rl.runs.progress import LINE_EVERY_S, show_progress
 
@@ -50,8 +50,8 @@ def test_a_log_gets_a_line_every_half_minute_at_most_and_a_last_one() -> None:
 
 
 def test_games_kept_from_before_took_no_time(clock) -> None:
-    won = GameRecord("crane", True, 3, StopReason.SOLVED, ())
-    failed = GameRecord("crane", False, 0, StopReason.REQUEST_FAILED, (), "down")
+    won = GameRecord("crane", (TurnRecord("crane", "GGGGG"),), stop_reason=StopReason.SOLVED)
+    failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="down")
     shown = console()
     with game_progress(shown, "m plays", 100, [won] * 40) as tell:
         clock.now += 60

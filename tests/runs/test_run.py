@@ -1,6 +1,5 @@
 """Laws of the run directory: every file is whole or absent, and damage is named."""
 
-import errno
 import json
 import os
 import resource
@@ -19,7 +18,6 @@ from wordle_rl.runs import (
     Run,
     RunError,
     exclusive_lock,
-    lock_file,
     read_jsonl,
     read_object,
     reset_run,
@@ -199,20 +197,6 @@ def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) ->
     assert (tmp_path / "config.json").is_file()
 
 
-def test_a_file_system_that_cannot_lock_keeps_nobody_out(tmp_path: Path, monkeypatch) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(RunError, match="cannot lock"):
-        lock_file(tmp_path / "file")
-    with exclusive_lock(tmp_path / "file"):
-        pass
-    with pytest.raises(KeyError) as caught, exclusive_lock(tmp_path / "file"):
-        raise KeyError("of the work itself")
-    assert caught.value.__context__ is None, "a lock that cannot be had is no cause of what fails later"
-
-
 def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on_with(
     tmp_path: Path, sixty, split, monkeypatch
 ) -> None:
@@ -256,6 +240,5 @@ def test_only_runs_are_removed(tmp_path: Path) -> None:
         reset_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     reset_run(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {LOCK_FILE, "thesis.txt"}, "what is not of the run stays"
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt"}, "what is not of the run stays"
     (tmp_path / "thesis.txt").unlink()
-    (tmp_path / LOCK_FILE).unlink()

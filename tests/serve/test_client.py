@@ -87,7 +87,7 @@ def test_a_group_shares_its_secret_and_its_start(server) -> None:
 def test_openenvs_generic_client_plays(server) -> None:
     with GenericEnvClient(base_url=server.address).sync() as env:
         env.reset(split="train", index=4)
-        secret = server.service.games.offered().tasks._split.train[4]
+        secret = server.service.games.offered().context.split.train[4]
         result = env.step({"message": f"<guess>{secret}</guess>"})
         assert result.done
         assert result.reward == pytest.approx(1.5)
@@ -104,9 +104,9 @@ def test_a_session_chooses_words_rules_wording_start_and_reward(word_directory) 
         assert result.observation.messages == [{"role": "user", "content": "5x6"}]
         state = env.state()
         assert (state.words, state.hard_mode, state.style, state.reward) == (name, True, "compact", "strict_xml")
-        tasks = running.service.games.offered(name).tasks
+        tasks = running.service.games.offered(name)
         secret = tasks.secret(tasks.pick("train", None, 1))
-        given = [word for word in running.service.games.offered(name).words.answers if word != secret][:2]
+        given = [word for word in running.service.games.offered(name).context.words.answers if word != secret][:2]
         result = env.reset(seed=1, words=name, given=given)
         assert result.observation.turns_left == 4
         assert [row["guess"] for row in env.state().board] == given

@@ -83,7 +83,7 @@ def test_no_training_session_has_a_strict_word_on_its_board() -> None:
 
 
 def test_the_secret_as_a_prefix_guess_is_refused_in_words_that_do_not_name_it(service) -> None:
-    tasks = service.games.offered().tasks
+    tasks = service.games.offered()
     secret = tasks.secret(tasks.pick("train", 0, 0))
     with pytest.raises(Refusal) as refused:
         service.environment().reset(split="train", index=0, given=[secret])

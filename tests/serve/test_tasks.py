@@ -7,13 +7,16 @@ from collections import Counter
 
 import pytest
 
+from wordle_rl.config.context import GameContext
+from wordle_rl.integrations.games import BoardTask
+from wordle_rl.prompt import Prompter
 from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.tasks import Difficulty, Task, WordTasks
+from wordle_rl.serve.tasks import Difficulty, WordTasks
 from wordle_rl.words.split import split_secrets
 
 
 def tasks_of(words, solver, key: bytes = b"key", allowed=()) -> WordTasks:
-    return WordTasks(words, split_secrets(words), solver, key, allowed)
+    return WordTasks(GameContext(words, split_secrets(words), Prompter(), solver), key, allowed)
 
 
 def test_a_seed_is_the_same_task_in_every_process_and_seeds_differ(small_words, small_solver) -> None:
@@ -75,7 +78,7 @@ def test_what_there_is_not_is_refused(small_words, small_solver) -> None:
 def test_difficulty_is_the_length_of_the_trees_path(small_words, small_solver) -> None:
     tasks, tree = tasks_of(small_words, small_solver), small_solver.tree()
     for row in tasks.list_tasks("train"):
-        secret = tasks.secret(Task("train", row["index"]))
+        secret = tasks.secret(BoardTask(split="train", index=row["index"]))
         assert row["difficulty"] == Difficulty.of(len(tree.path(secret)))
     assert [Difficulty.of(count).value for count in (1, 3, 4, 5, 7)] == ["easy", "easy", "medium", "hard", "hard"]
     assert Counter(row["difficulty"] for row in tasks.list_tasks("train"))["easy"] > 0

@@ -6,7 +6,7 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, FakeEndpoint, chat
 
 from wordle_rl.config import LLMTeacherSettings
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.samplers.endpoint.providers import Endpoint
 from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
 
@@ -28,7 +28,7 @@ def teacher(endpoint: FakeEndpoint, words, **settings: object) -> LLMTeacher:
     return LLMTeacher(words, Endpoint(endpoint.url, "OPENAI_API_KEY", KEY), LLMTeacherSettings(**fields))
 
 
-def play(teacher: LLMTeacher, count: int = 1) -> tuple[Tally, list[Trace]]:
-    games: list[Trace] = []
+def play(teacher: LLMTeacher, count: int = 1) -> tuple[Tally, list[GameRecord]]:
+    games: list[GameRecord] = []
     tally = teacher.play([Job(SECRETS[i % len(SECRETS)], i % len(SECRETS)) for i in range(count)], games.append)
     return tally, games

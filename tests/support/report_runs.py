@@ -15,7 +15,7 @@ from wordle_rl.evaluate import (
     TurnRecord,
     figures_by_split,
 )
-from wordle_rl.game import Outcome, Rules, score_guess
+from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
 from wordle_rl.words.split import Split
@@ -26,11 +26,10 @@ ANSWERS = SPLIT.named("all")
 
 def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
     turns = tuple(
-        TurnRecord(reply or f"<guess>{g}</guess>", g, score_guess(secret, g), Outcome.SCORED, False, False, 0.25)
-        for g in guesses
+        TurnRecord(g, score_guess(secret, g), reply=reply or f"<guess>{g}</guess>", regret=0.25) for g in guesses
     )
     won = guesses[-1] == secret
-    return GameRecord(secret, won, len(turns), StopReason.SOLVED if won else StopReason.OUT_OF_TURNS, turns)
+    return GameRecord(secret, turns, stop_reason=StopReason.SOLVED if won else StopReason.OUT_OF_TURNS)
 
 
 def evaluation(name: str, records: list[GameRecord]) -> Evaluation:

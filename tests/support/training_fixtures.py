@@ -18,7 +18,7 @@ from wordle_rl.config import (
     TraceSettings,
     load_config,
 )
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
@@ -80,7 +80,7 @@ def solver(sixty) -> Solver:
 
 
 @pytest.fixture(scope="session")
-def traces(sixty, split, solver) -> list[Trace]:
+def traces(sixty, split, solver) -> list[GameRecord]:
     """200 narrated games of a teacher that strays often."""
     settings = TraceSettings(
         num_games=200, narrate=True, teacher=TeacherSettings(stray_rate=0.3, noise_rate=0.3, random_opener_rate=0.5)
@@ -90,7 +90,7 @@ def traces(sixty, split, solver) -> list[Trace]:
 
 
 @pytest.fixture(scope="session")
-def plain_traces(sixty, split, solver) -> list[Trace]:
+def plain_traces(sixty, split, solver) -> list[GameRecord]:
     """64 games without thinking or strays."""
     settings = TraceSettings(num_games=64, teacher=TeacherSettings(stray_rate=0.0))
     secrets = draw_secrets(sixty, split, settings, 0)

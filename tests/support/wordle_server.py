@@ -71,5 +71,5 @@ def refusal(answered: dict[str, Any]) -> str:
 
 def secret_of(service: Service, seed: int, split: str = "train") -> str:
     """The secret of a seed, which no message of the server tells."""
-    tasks = service.games.offered().tasks
+    tasks = service.games.offered()
     return tasks.secret(tasks.pick(split, None, seed))

@@ -10,8 +10,8 @@ import pytest
 
 from wordle_rl.config import ModelSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.thinking_checks import false_claim
-from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, violates_clues
 from wordle_rl.models.loading import load_model
@@ -37,14 +37,14 @@ SETTINGS = TraceSettings(
 
 
 @pytest.fixture(scope="module")
-def played() -> list[Trace]:
+def played() -> list[GameRecord]:
     words = WORDS.reserving(SPLIT.strict).named
     teacher = SolverTeacher(Solver(words, use_cache=False))
     return list(solver_traces(words, draw_secrets(words, SPLIT, SETTINGS, 0), teacher, SETTINGS, 0))
 
 
 @pytest.fixture(scope="module")
-def of_invented(played) -> list[Trace]:
+def of_invented(played) -> list[GameRecord]:
     """The games that end with a word that is not listed."""
     return [trace for trace in played if trace.turns[-1].guess not in WORDS]
 

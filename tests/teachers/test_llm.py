@@ -13,7 +13,7 @@ from fake_endpoint import KEY, chat
 from llm_games import SECRETS, play, teacher, winner
 
 from wordle_rl.config import ConfigError, GameSettings
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Thinking
 from wordle_rl.teachers.llm import Job
@@ -33,9 +33,9 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     tally, [game] = play(teacher(endpoint, small_words))
     assert [(t.guess, t.marks, t.outcome) for t in game.turns] == [
         ("crate", "GGGXG", Outcome.SCORED),
-        ("", "", Outcome.MALFORMED),
-        ("zzzzz", "", Outcome.UNLISTED),
-        ("cranes", "", Outcome.WRONG_LENGTH),
+        (None, None, Outcome.MALFORMED),
+        ("zzzzz", None, Outcome.UNLISTED),
+        ("cranes", None, Outcome.WRONG_LENGTH),
         ("crane", "GGGGG", Outcome.SCORED),
     ]
     assert [turn.taught for turn in game.turns] == [True, False, False, False, True]
@@ -46,7 +46,7 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     assert (game.teacher, game.seed, game.error) == ("m", 0, None)
     assert (game.prompt_tokens, game.completion_tokens) == (500, 50)
     assert (tally.num_games, tally.num_wins, tally.num_errors, tally.tokens) == (1, 1, 0, 550)
-    assert Trace.from_row(json.loads(json.dumps(game.to_row()))) == game
+    assert GameRecord.from_row(json.loads(json.dumps(game.to_row()))) == game
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6, 8, 10]
 
 
@@ -158,7 +158,7 @@ def test_time_is_bounded(limit: str, serve, small_words) -> None:
 )
 def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: dict, serve, small_words) -> None:
     endpoint = serve(lambda number, asked: winner(number, asked) if number < 2 else (status, body))
-    games: list[Trace] = []
+    games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1)
     with pytest.raises(ConfigError, match="what was finished is kept") as caught:
         asked.play([Job(secret, i) for i, secret in enumerate(SECRETS)], games.append)
@@ -168,7 +168,7 @@ def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: di
 
 def test_a_run_in_which_every_game_fails_stops(serve, small_words) -> None:
     endpoint = serve(lambda *_: (400, SLOW_DOWN))
-    games: list[Trace] = []
+    games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1, max_failures=3)
     with pytest.raises(ConfigError, match="3 games in a row failed"):
         asked.play([Job("crane", i) for i in range(5)], games.append)
@@ -176,7 +176,7 @@ def test_a_run_in_which_every_game_fails_stops(serve, small_words) -> None:
 
 
 def test_trouble_with_the_file_stops_the_run_as_it_is(serve, small_words) -> None:
-    def full(_game: Trace) -> None:
+    def full(_game: GameRecord) -> None:
         raise OSError("disk full")
 
     asked = teacher(serve(winner), small_words, max_concurrent=2)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Game, Outcome, score_guess
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
@@ -54,7 +54,7 @@ def split() -> Split:
 
 
 @pytest.fixture(scope="module")
-def played(split) -> list[Trace]:
+def played(split) -> list[GameRecord]:
     words = WORDS.reserving(split.strict).named
     teacher = SolverTeacher(Solver(words, use_cache=False))
     return list(solver_traces(words, draw_secrets(words, split, PSEUDO, 0), teacher, PSEUDO, 0))

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Game, Outcome, Rules, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
@@ -21,7 +21,7 @@ TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3, stray_rate=0)
 
 def played(
     words: WordList, teacher: SolverTeacher, rate: float, *, narrate: bool = False, seed: int = 0
-) -> list[Trace]:
+) -> list[GameRecord]:
     settings = TraceSettings(num_games=600, slip_rate=rate, narrate=narrate, teacher=TEACHER)
     return list(
         solver_traces(words, draw_secrets(words, split_secrets(words), settings, seed), teacher, settings, seed)
@@ -34,7 +34,7 @@ def teacher(small_words: WordList) -> SolverTeacher:
 
 
 @pytest.fixture(scope="module")
-def traces(small_words: WordList, teacher: SolverTeacher) -> list[Trace]:
+def traces(small_words: WordList, teacher: SolverTeacher) -> list[GameRecord]:
     return played(small_words, teacher, 0.4)
 
 
@@ -64,7 +64,7 @@ def test_games_with_slips_are_games_by_the_rules(small_words, traces) -> None:
         for turn in trace.turns:
             happened = game.play(turn.guess)
             assert happened.outcome is turn.outcome
-            assert (happened.marks or "") == turn.marks
+            assert happened.marks == turn.marks
         assert game.won == trace.won
         assert len(trace.turns) <= 6
 

@@ -13,13 +13,14 @@ from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, Rubric
-from wordle_rl.rollout import ActiveGame, InitialState, open_game
+from wordle_rl.rollout import ActiveGame, InitialState, Segment, open_game
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Completion
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.candidates import play_branching, reward_judge
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import GroupRollouts
+from wordle_rl.train.scoring import PlayedGame
 
 
 class Spelling:
@@ -56,6 +57,12 @@ def branched(codec, sixty):
     return make
 
 
+def candidates_of(game: PlayedGame) -> list[list[Segment]]:
+    """The candidates of each turn."""
+    segments = iter(game.trajectory.segments)
+    return [[next(segments) for _ in values] for values in game.candidate_values]
+
+
 def words_of(sixty) -> tuple[str, str, str]:
     """A secret, an answer with a green letter of it, and one without."""
     secret = sixty.answers[0]
@@ -68,23 +75,25 @@ def words_of(sixty) -> tuple[str, str, str]:
 def test_the_best_candidate_goes_on_and_all_are_kept(shape, branched, sixty) -> None:
     secret, near, far = words_of(sixty)
     game, sampler = branched([far, near, near, far, far, secret], secret, shape)
-    assert [played.turn.guess for played in game.transcript.turns] == [near, near, secret]
-    assert game.transcript.won
-    assert [len(turn) for turn in game.candidates] == [2, 2, 2]
-    assert [values[0] < values[1] for values in game.values] == [True, False, True]
+    assert [played.turn.guess for played in game.trajectory.transcript.turns] == [near, near, secret]
+    assert game.trajectory.transcript.won
+    assert [len(turn) for turn in candidates_of(game)] == [2, 2, 2]
+    assert [values[0] < values[1] for values in game.candidate_values] == [True, False, True]
     assert [len(requests) for requests in sampler.asked] == [2, 2, 2]
 
 
 def test_candidates_of_a_turn_share_their_prompt_which_holds_what_was_played(branched, sixty, codec) -> None:
     secret, near, far = words_of(sixty)
     game, _ = branched([far, near, near, far, far, secret], secret)
-    for turn in game.candidates:
+    for turn in candidates_of(game):
         assert len({segment.prompt_ids for segment in turn}) == 1
         assert all(sum(segment.loss_mask) == len(segment.token_ids) for segment in turn)
-    numbers = [segment.spans[0][0] for turn in game.candidates for segment in turn]
+    numbers = [segment.spans[0][0] for turn in candidates_of(game) for segment in turn]
     assert numbers == [0, 1, 2, 3, 4, 5]
-    prompts = [turn[0].prompt_ids for turn in game.candidates]
-    chosen = [turn[values.index(max(values))] for turn, values in zip(game.candidates, game.values, strict=True)]
+    prompts = [turn[0].prompt_ids for turn in candidates_of(game)]
+    chosen = [
+        turn[values.index(max(values))] for turn, values in zip(candidates_of(game), game.candidate_values, strict=True)
+    ]
     for before, after, played in zip(prompts[:-1], prompts[1:], chosen[:-1], strict=True):
         assert after[: len(before) + len(played.token_ids)] == (*before, *played.token_ids)
 
@@ -92,8 +101,8 @@ def test_candidates_of_a_turn_share_their_prompt_which_holds_what_was_played(bra
 def test_weighing_a_candidate_leaves_the_game_as_it_was(branched, sixty) -> None:
     secret, near, _ = words_of(sixty)
     game, _ = branched([secret, near, near], secret, count=3)
-    assert [played.turn.outcome for played in game.transcript.turns] == [Outcome.SCORED]
-    assert game.transcript.turns_used == 1
+    assert [played.turn.outcome for played in game.trajectory.transcript.turns] == [Outcome.SCORED]
+    assert game.trajectory.transcript.turns_used == 1
 
 
 def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, sixty) -> None:
@@ -109,8 +118,8 @@ def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, six
         max_prompt_tokens=900,
     )
     for game in games:
-        assert len(game.candidates) == 3
-        assert all(len({segment.prompt_ids for segment in turn}) == 1 for turn in game.candidates)
+        assert len(candidates_of(game)) == 3
+        assert all(len({segment.prompt_ids for segment in turn}) == 1 for turn in candidates_of(game))
 
 
 @pytest.fixture

@@ -108,7 +108,9 @@ def test_with_clues_own_guesses_are_learnt_where_all_earlier_marks_allowed_them(
     assert sorted(learnt[start : start + size] for start in range(0, len(learnt), size)) == expected
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["labels"], row["own_guesses"]) == (4.0, float(len(allowed)))
-    taught = [turn["guess"] for game in rows(tmp_path / "labels.jsonl") for turn in game["turns"] if turn["taught"]]
+    taught = [
+        turn["guess"] for game in rows(tmp_path / "labels.jsonl") for turn in game["turns"] if turn.get("taught", True)
+    ]
     assert sorted(taught) == sorted(allowed)
     labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
     assert len({board for board, _ in labels}) == 3, "the empty board and those after the end are no labels"

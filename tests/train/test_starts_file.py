@@ -8,7 +8,7 @@ import pytest
 from wordle_rl.config import ConfigError, DistillTraining, DPOTraining, ExpertIterationTraining, GRPOTraining
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.external import import_rows
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState
@@ -49,7 +49,7 @@ def test_imported_rows_are_read(small_words, split, tmp_path: Path) -> None:
 
 def test_the_start_states_of_a_data_set_are_read(small_words, split, tmp_path: Path) -> None:
     a, b, c = split.train[:3]
-    game = Trace(a, tuple(TraceTurn(word, score_guess(a, word)) for word in (b, c, a)))
+    game = GameRecord(a, tuple(TurnRecord(word, score_guess(a, word)) for word in (b, c, a)))
     limits = DatasetLimits(consistent_only=False)
     write_dataset([game], small_words, split, Prompter(), limits, tmp_path / "data")
     found = read_start_boards(tmp_path / "data_rl_start_states.jsonl", small_words, split, Rules(), outside=True)

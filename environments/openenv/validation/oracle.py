@@ -7,20 +7,18 @@ It needs what no player has: the word list, the split and the seed together name
 
 import sys
 
+from wordle_rl.config import GameSettings, WordSettings
+from wordle_rl.config.context import GameContext
 from wordle_rl.serve.client import WordleClient
 from wordle_rl.serve.tasks import WordTasks
 from wordle_rl.serve.types import WordleAction
-from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
 SEED = 7
 
 
 def main() -> None:
     """Play one game as well as it can be played."""
-    words = load_words()
-    tasks = WordTasks(words, split_secrets(words), Solver(words), b"", ())
+    tasks = WordTasks(GameContext.from_settings(WordSettings(), GameSettings()), b"", ())
     secret = tasks.secret(tasks.pick("train", None, SEED))
     with WordleClient(sys.argv[1]).sync() as env:
         env.reset(seed=SEED)

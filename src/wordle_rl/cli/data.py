@@ -18,13 +18,12 @@ from wordle_rl.cli.options import Json, StrictFraction, Words
 from wordle_rl.config import ConfigError, StartSettings, TeacherSettings, TraceSettings, describe
 from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, write_dataset
 from wordle_rl.data.external import Format, import_rows
+from wordle_rl.data.game_record import GameRecord, board_row
 from wordle_rl.data.summaries import summarise, summarise_teachers
-from wordle_rl.data.trace import Trace
 from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.runs.game_rows import board_row
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import validation_traces
@@ -73,7 +72,7 @@ def analyze(
     console.out.print(_summary_table(rows[:top], "secret", f"{num_games:,} games, {won}"))
 
 
-def _games(path: Path) -> Iterator[Trace]:
+def _games(path: Path) -> Iterator[GameRecord]:
     games = read_games(path)
     first = next(games, None)
     if first is None:
@@ -198,7 +197,7 @@ def _within(limits: DatasetLimits, turns: int) -> DatasetLimits:
 
 def _validation_games(
     path: Path, words: WordList, split: Split, solver: Solver, limits: DatasetLimits, turns: int
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     """The solver's sound games of validation secrets, if a file has only its games and none of these."""
     narrate = False
     for trace in _games(path):

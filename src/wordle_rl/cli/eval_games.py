@@ -32,7 +32,7 @@ from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import name_of
 from wordle_rl.report import terminal
 from wordle_rl.reward import named_schedule
-from wordle_rl.runs.logs import repaired
+from wordle_rl.runs.store import repaired
 from wordle_rl.samplers.base import ConcurrentSampler
 from wordle_rl.samplers.endpoint.providers import bare_address
 from wordle_rl.samplers.simple import RANDOM_PLAYERS, is_own_player

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, Seed, StrictFraction, Words
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
-from wordle_rl.data.trace import read_traces
+from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, write_solver_traces

@@ -1,7 +1,7 @@
 """Games as training data: stored, filtered, checked, turned into rows and token sequences.
 
-trace.py            `Trace`: one teacher game as a row
-trace_files.py      traces on disk, CSV tables
+game_record.py      `GameRecord`: one finished game, in every file that holds games
+trace_files.py      settings of traces, CSV tables
 trace_filter.py     a run's teacher games from a file: which may be trained on
 summaries.py        figures of teachers
 thinking_checks.py  claims of a thought against the board

@@ -1,8 +1,8 @@
 """Rows of chat (`{"messages"}`) and of instructions (`{"instruction", "output"}`) as games to fine-tune on.
 
-Such a row becomes a `Trace` that carries its conversation, which is trained on word for word, every reply of it. A row
-need not name its secret (in a field `secret`, `answer` or `word`): the last guess is then taken for it, since it might
-have been right.
+Such a row becomes a `GameRecord` that carries its conversation, which is trained on word for word, every reply of it. A
+row need not name its secret (in a field `secret`, `answer` or `word`): the last guess is then taken for it, since it
+might have been right.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.data.external import OddRowError, messages_of_row
+from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord
 from wordle_rl.data.row_files import is_data_set, read_rows
-from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.words import WordList
@@ -38,7 +38,7 @@ def holds_chat(source: Path) -> bool:
     return any(fields <= row.keys() for row in rows for fields in _FIELDS if "turns" not in row)
 
 
-def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[Trace | str]:
+def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
     """The rows of a source as traces, or the reason why one is none.
 
     Args:
@@ -56,7 +56,7 @@ def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[T
             yield str(odd)
 
 
-def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompter) -> Trace:
+def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompter) -> GameRecord:
     """A row as a trace that carries its conversation.
 
     Raises:
@@ -71,9 +71,9 @@ def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompte
     secret = named.strip().lower() or guesses[-1]
     if secret not in words:
         raise OddRowError("unlisted_secret")
-    marks = [score_guess(secret, guess) if named.strip() else "" for guess in guesses]
-    turns = (TraceTurn(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
-    return Trace(secret, tuple(turns), UNKNOWN_TEACHER, messages=tuple(messages))
+    marks = [score_guess(secret, guess) if named.strip() else None for guess in guesses]
+    turns = (TurnRecord(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
+    return GameRecord(secret, tuple(turns), UNKNOWN_TEACHER, messages=tuple(messages))
 
 
 def _guess_of(reply: str, words: WordList, prompter: Prompter) -> str:
@@ -85,6 +85,6 @@ def _guess_of(reply: str, words: WordList, prompter: Prompter) -> str:
     return parsed.word
 
 
-def begins_otherwise(trace: Trace, opening: list[Message]) -> bool:
+def begins_otherwise(trace: GameRecord, opening: list[Message]) -> bool:
     """True if a conversation begins with other messages than the games of a run."""
     return [*trace.messages[: len(opening)]] != opening

@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.config import ConfigError
+from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
 from wordle_rl.data.thinking_checks import false_claim
-from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.game_rows import board_row, in_our_names
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -69,28 +68,28 @@ class Encoded:
     rejected: Counter[str] = field(default_factory=Counter)
 
 
-def conversation(trace: Trace, prompter: Prompter) -> list[Message]:
+def conversation(trace: GameRecord, prompter: Prompter) -> list[Message]:
     """A whole trace as one conversation (transcript shape)."""
     messages = prompter.opening()
     board = trace.board()
     for count, turn in enumerate(trace.turns, start=1):
-        messages.append(Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking)))
+        messages.append(Message(role="assistant", content=prompter.reply(turn.guess or "", turn.thinking)))
         if count < len(board):
             messages.append(prompter.feedback(board[:count]))
     return messages
 
 
-def turn_conversations(trace: Trace, prompter: Prompter) -> Iterator[list[Message]]:
+def turn_conversations(trace: GameRecord, prompter: Prompter) -> Iterator[list[Message]]:
     """Every taught turn of a trace as a separate conversation (state shape)."""
     board = trace.board()
     for count, turn in enumerate(trace.turns):
         if turn.taught:
-            reply = Message(role="assistant", content=prompter.reply(turn.guess, turn.thinking))
+            reply = Message(role="assistant", content=prompter.reply(turn.guess or "", turn.thinking))
             yield [*prompter.state(board[:count]), reply]
 
 
 def encode_traces(
-    traces: Iterable[Trace],
+    traces: Iterable[GameRecord],
     prompter: Prompter,
     codec: ChatCodec,
     max_length: int,
@@ -127,7 +126,7 @@ def encode_traces(
     return encoded
 
 
-def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
+def _dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
     if trace.messages:
         return [[*trace.messages]]
     if prompter.shape is Shape.STATE:
@@ -135,7 +134,7 @@ def _dialogues(trace: Trace, prompter: Prompter) -> list[list[Message]]:
     return [conversation(trace, prompter)] if trace.turns else []
 
 
-def _taught_dialogues(trace: Trace, prompter: Prompter, codec: ChatCodec) -> list[list[Message]]:
+def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -> list[list[Message]]:
     dialogues = _dialogues(trace, prompter)
     if not trace.messages:
         for message in (message for dialogue in dialogues for message in dialogue if message["role"] == "assistant"):
@@ -198,13 +197,13 @@ class DatasetLimits:
             raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
 
 
-def strict_words_of(trace: Trace, split: Split) -> frozenset[str]:
+def strict_words_of(trace: GameRecord, split: Split) -> frozenset[str]:
     """The strict words that a game names: as its secret, as a guess, or in a reply or its thinking."""
     texts = (text for turn in trace.turns for text in (turn.guess, turn.thinking, turn.reply))
     return split.strict_words_in(trace.secret, *texts, *(message["content"] for message in trace.messages))
 
 
-def unplayed(trace: Trace, words: WordList) -> str | None:
+def unplayed(trace: GameRecord, words: WordList) -> str | None:
     """Reason why a trace is no finished game of these words, or None."""
     if trace.error is not None:
         return "error"
@@ -215,7 +214,7 @@ def unplayed(trace: Trace, words: WordList) -> str | None:
     return None
 
 
-def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+def fault_of(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str | None:
     """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
     if fault := unplayed(trace, words):
         return fault
@@ -226,8 +225,8 @@ def fault_of(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None
     return _fault_of_length(trace, limits) or _fault_of_turns(trace, words, limits)
 
 
-def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
-    if limits.max_turns is not None and trace.num_guesses > limits.max_turns:
+def _fault_of_length(trace: GameRecord, limits: DatasetLimits) -> str | None:
+    if limits.max_turns is not None and trace.turns_used > limits.max_turns:
         return "too_many_turns"
     thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
     num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
@@ -238,12 +237,12 @@ def _fault_of_length(trace: Trace, limits: DatasetLimits) -> str | None:
     return "too_many_tokens" if 0 < limits.max_tokens < trace.completion_tokens else None
 
 
-def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str | None:
+def _fault_of_turns(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str | None:
     board = trace.board()
     for count, turn in enumerate(trace.turns):
         if turn.outcome.broke_rules:
             return f"{turn.outcome.value}_turn"
-        if len(turn.guess) != len(trace.secret) or turn.guess not in words:
+        if turn.guess is None or len(turn.guess) != len(trace.secret) or turn.guess not in words:
             return "unlisted_guess"
         if score_guess(trace.secret, turn.guess) != turn.marks:
             return "wrong_marks"
@@ -254,12 +253,12 @@ def _fault_of_turns(trace: Trace, words: WordList, limits: DatasetLimits) -> str
     return None
 
 
-def _fault_of_thinking(turn: TraceTurn, board: Sequence[Turn], words: WordList, limits: DatasetLimits) -> str | None:
+def _fault_of_thinking(turn: TurnRecord, board: Sequence[Turn], words: WordList, limits: DatasetLimits) -> str | None:
     if limits.thinking is Thinking.REQUIRED and turn.taught and not turn.thinking.strip():
         return "no_thinking"
     if limits.thinking is Thinking.OFF or not limits.check_thinking or not turn.thinking:
         return None
-    claim = false_claim(turn.thinking, turn.guess, board, words)
+    claim = false_claim(turn.thinking, turn.guess or "", board, words)
     return None if claim is None else claim.value
 
 
@@ -274,7 +273,7 @@ _ROWS = {
 
 
 def write_dataset(
-    traces: Iterable[Trace],
+    traces: Iterable[GameRecord],
     words: WordList,
     split: Split,
     prompter: Prompter,
@@ -304,7 +303,7 @@ def write_dataset(
     for name, path in paths.items():
         check_replaceable(path, _ROWS[name])
     rejected: Counter[str] = Counter()
-    accepted: list[Trace] = []
+    accepted: list[GameRecord] = []
     for trace in traces:
         fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
         if fault is None and strict_words_of(trace, split):
@@ -334,7 +333,7 @@ def write_dataset(
 
 
 def _sft_rows(
-    traces: Iterable[Trace], prompter: Prompter, form: SFTForm, distinct: set[int]
+    traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, distinct: set[int]
 ) -> Iterator[dict[str, Any]]:
     """The rows of some games; the hash of each goes into `distinct`."""
     for trace in traces:
@@ -359,7 +358,7 @@ def instruction_rows(messages: Sequence[Message]) -> Iterator[dict[str, str]]:
         said = f"{begun}{message['content']}<|im_end|>\n"
 
 
-def _start_row(trace: Trace) -> dict[str, Any]:
+def _start_row(trace: GameRecord) -> dict[str, Any]:
     return board_row(trace.secret, ((turn.guess, turn.marks) for turn in trace.turns[:-1]))
 
 

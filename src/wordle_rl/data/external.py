@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.dataset import CHAT_ROW, START_ROW, check_replaceable
+from wordle_rl.data.game_record import board_row
 from wordle_rl.data.row_files import Row, read_rows
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.game_rows import board_row
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Summary:
         return self.num_wins / self.num_games if self.num_games else 0.0
 
 
-def summarise(traces: Iterable[Trace]) -> list[Summary]:
+def summarise(traces: Iterable[GameRecord]) -> list[Summary]:
     """Count games, wins and guesses per secret and teacher, hardest first."""
     return sorted(
         _summaries(traces, lambda trace: (trace.secret, trace.teacher)),
@@ -39,12 +39,12 @@ def summarise(traces: Iterable[Trace]) -> list[Summary]:
     )
 
 
-def summarise_teachers(traces: Iterable[Trace]) -> list[Summary]:
+def summarise_teachers(traces: Iterable[GameRecord]) -> list[Summary]:
     """Figures per teacher over all secrets, in the order of their names."""
     return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
 
 
-def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]]) -> Iterator[Summary]:
+def _summaries(traces: Iterable[GameRecord], key: Callable[[GameRecord], tuple[str, str]]) -> Iterator[Summary]:
     guesses: dict[tuple[str, str], list[int]] = defaultdict(list)
     games: Counter[tuple[str, str]] = Counter()
     broken: Counter[tuple[str, str]] = Counter()
@@ -59,7 +59,7 @@ def _summaries(traces: Iterable[Trace], key: Callable[[Trace], tuple[str, str]])
         games[group] += 1
         broken[group] += sum(turn.outcome.broke_rules for turn in trace.turns)
         if trace.won:
-            guesses[group].append(trace.num_guesses)
+            guesses[group].append(trace.turns_used)
     errors = Counter(group for game, group in failed.items() if game not in finished)
     for group in dict.fromkeys([*games, *errors]):
         won = guesses[group]

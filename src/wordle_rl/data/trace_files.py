@@ -1,4 +1,4 @@
-"""Games that cost money, on disk: a file that is only appended to, a record of settings, and one CSV per word."""
+"""Games that cost money, on disk: a record of their settings, and one CSV per word."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from wordle_rl.config import ConfigError
-from wordle_rl.data.trace import Trace, TraceTurn, read_traces
-from wordle_rl.runs import RunError, append_jsonl, read_object, write_json, write_text_atomically
-from wordle_rl.runs.logs import NotOwnLineError, repair_end
+from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.game import Outcome
+from wordle_rl.runs import RunError, read_object, write_json, write_text_atomically
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
@@ -22,62 +21,6 @@ COLUMNS = (
 """Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Each row has the tokens of the whole game; 0,
 or a missing column, means not known."""
 _TOKENS = COLUMNS[-2:]
-
-
-_LINE_START = b'{"secret":'
-
-
-class TraceFile:
-    """An append-only file of traces. Opening it repairs an end that a crash left incomplete.
-
-    Attributes:
-        finished: Keys of the games that were played to their end; games that failed are not among them.
-        spent: Prompt and completion tokens of every game, including its failed tries.
-        repaired: Whether an incomplete last line was cut off.
-
-    Raises:
-        RunError: If the file holds something else, or cannot be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        new = not path.exists()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab"):
-                pass
-            if new:  # only a test that it can be made; the first game makes it
-                path.unlink()
-        except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-        self.repaired = not new and _repair(path)
-        self.finished: set[tuple[str, int, str]] = set()
-        self.spent: dict[tuple[str, int, str], tuple[int, int]] = {}
-        for trace in () if new else read_traces(path):
-            self._count(trace)
-
-    def append(self, trace: Trace) -> None:
-        """Add one game, whole or not at all.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
-        append_jsonl(self.path, trace.to_row())
-        self._count(trace)
-
-    def _count(self, trace: Trace) -> None:
-        if trace.error is None:
-            self.finished.add(trace.key)
-        prompt, completion = self.spent.get(trace.key, (0, 0))
-        self.spent[trace.key] = prompt + trace.prompt_tokens, completion + trace.completion_tokens
-
-
-def _repair(path: Path) -> bool:
-    """Make the file end after a whole line, and return whether part of a line was cut off."""
-    try:
-        return repair_end(path, lambda tail: tail.startswith(_LINE_START[: len(tail)])) > 0
-    except NotOwnLineError:
-        raise RunError(f"{path} is no traces file; name another --out") from None
 
 
 class SettingsFile:
@@ -135,7 +78,7 @@ class SettingsFile:
             write_json(self.path, self._by_model)
 
 
-def read_games(path: Path) -> Iterator[Trace]:
+def read_games(path: Path) -> Iterator[GameRecord]:
     """Read teacher games from a traces file, or from a directory of `wordle_data_<WORD>.csv`.
 
     Raises:
@@ -157,7 +100,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
     Raises:
         RunError: If the traces cannot be read or a file cannot be written.
     """
-    games: dict[str, list[Trace]] = defaultdict(list)
+    games: dict[str, list[GameRecord]] = defaultdict(list)
     for trace in read_traces(path) if path.is_file() else ():
         if trace.error is None:
             games[trace.secret].append(trace)
@@ -171,7 +114,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
     return len(games)
 
 
-def _csv_rows(trace: Trace) -> Iterator[tuple[Any, ...]]:
+def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
     for number, turn in enumerate(trace.turns, start=1):
         game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
         said = (turn.reply, turn.thinking, turn.guess, turn.marks)
@@ -198,7 +141,7 @@ def _bounded(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _read_csv(path: Path) -> Iterator[Trace]:
+def _read_csv(path: Path) -> Iterator[GameRecord]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = wide_csv(file)
         try:
@@ -208,7 +151,7 @@ def _read_csv(path: Path) -> Iterator[Trace]:
                 first = turns[0]
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
-                yield Trace(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
+                yield GameRecord(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
         except RunError:
             raise
         except (ValueError, TypeError, csv.Error) as error:
@@ -227,7 +170,15 @@ def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield game
 
 
-def _turn_of(row: dict[str, Any]) -> TraceTurn:
-    names = ("guess", "marks", "thinking", "outcome", "reply", "finish")
-    turn = TraceTurn.from_row({**{name: row[name] for name in names}, "costs_turn": bool(int(row["costs_turn"]))})
-    return replace(turn, taught=not turn.outcome.broke_rules)
+def _turn_of(row: dict[str, Any]) -> TurnRecord:
+    outcome = Outcome(row["outcome"])
+    texts = {name: row[name] for name in ("thinking", "reply", "finish")}
+    costs_turn = bool(int(row["costs_turn"]))
+    return TurnRecord(
+        row["guess"] or None,
+        row["marks"] or None,
+        not outcome.broke_rules,
+        outcome=outcome,
+        costs_turn=costs_turn,
+        **texts,
+    )

@@ -17,7 +17,7 @@ from pathlib import Path
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.chat_rows import begins_otherwise, chat_traces, holds_chat
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Game, Rules
 from wordle_rl.words import WordList
@@ -54,7 +54,7 @@ class TracesFromFile:
         taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
-    def __iter__(self) -> Iterator[Trace]:
+    def __iter__(self) -> Iterator[GameRecord]:
         """Read the file from its start.
 
         Raises:
@@ -71,7 +71,7 @@ class TracesFromFile:
         if not found:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
-    def of_validation(self) -> list[Trace]:
+    def of_validation(self) -> list[GameRecord]:
         """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never trained
         on.
 
@@ -91,21 +91,21 @@ class TracesFromFile:
         """The rejected games or rows by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
-    def _accepted(self) -> Iterator[Trace]:
+    def _accepted(self) -> Iterator[GameRecord]:
         for trace in self._games():
             fault = trace if isinstance(trace, str) else self._fault_of(trace)
-            if fault is None and isinstance(trace, Trace):
+            if fault is None and isinstance(trace, GameRecord):
                 yield trace
             else:
                 self.rejected[str(fault)] += 1
 
-    def _games(self) -> Iterator[Trace | str]:
+    def _games(self) -> Iterator[GameRecord | str]:
         """The games of the file; of a row of chat that is none, the reason."""
         if holds_chat(self.path):
             return chat_traces(self.path, self._words, self._prompter)
         return iter(read_games(self.path))
 
-    def _fault_of(self, trace: Trace) -> str | None:
+    def _fault_of(self, trace: GameRecord) -> str | None:
         fault = self._split.held_out_reason(trace.secret)
         if fault is None and trace.secret in self._rl_only:
             fault = "rl_only_secret"
@@ -113,7 +113,7 @@ class TracesFromFile:
             fault = "strict_word"
         return fault or self._fault_of_game(trace)
 
-    def _fault_of_game(self, trace: Trace) -> str | None:
+    def _fault_of_game(self, trace: GameRecord) -> str | None:
         """Fault of a game, whatever its secret; of chat, whose replies have been read already, there is none."""
         if trace.messages:
             return None
@@ -121,7 +121,7 @@ class TracesFromFile:
         return fault or replay_fault(trace, self._words, self._rules)
 
 
-def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
+def replay_fault(trace: GameRecord, words: WordList, rules: Rules) -> str | None:
     """The first difference between a game and the same guesses played again by these rules, or None.
 
     The solver's secrets may be letters that are no word, and its last guess may name them.
@@ -131,15 +131,15 @@ def replay_fault(trace: Trace, words: WordList, rules: Rules) -> str | None:
         return fault
     game = Game(trace.secret, words, rules)
     for number, turn in enumerate(trace.turns, start=1):
-        if made_up and turn == TraceTurn(trace.secret, "G" * words.word_length, thinking=turn.thinking):
+        if made_up and turn == TurnRecord(trace.secret, "G" * words.word_length, thinking=turn.thinking):
             return None if number == len(trace.turns) and not game.over else "plays_on_after_win"
         if game.over:
             return "plays_on_after_win" if game.won else "too_many_turns"
         if not turn.outcome.broke_rules and turn.guess not in words:
             return "unlisted_guess"
-        played = game.play(turn.guess or None)
+        played = game.play(turn.guess)
         if (played.outcome, played.costs_turn) != (turn.outcome, turn.costs_turn):
             return "wrong_rules"
-        if (played.marks or "") != turn.marks:
+        if played.marks != turn.marks:
             return "wrong_marks"
     return None

@@ -2,7 +2,7 @@
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     settings.py      EvalConditions: prompting and sampling of a player
-    records.py       GameRecord, Evaluation (every game, saved as JSON), Figures
+    records.py       Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation
     concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
     boards.py        boards with earlier turns, from which games may begin
@@ -21,6 +21,7 @@ A game that could not be finished because a request failed is an error: it is co
 other figure, and never counted as a loss. A game cut short by a token budget is a loss.
 """
 
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate.compare import Comparison, compare
 from wordle_rl.evaluate.compare_many import ComparedPlayer, MultiComparison, SharedGame, compare_all
 from wordle_rl.evaluate.concurrent import evaluate_concurrently
@@ -36,8 +37,6 @@ from wordle_rl.evaluate.records import (
     Evaluation,
     EvaluationError,
     Figures,
-    GameRecord,
-    TurnRecord,
     figures_by_split,
     is_sampled_part,
     measure,

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.config import PrefixChoice
-from wordle_rl.evaluate.records import GameRecord, occurrences
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wordle_rl.config import Constrain
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, occurrences
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, occurrences
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import (
     Estimate,

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from wordle_rl.config import PatienceSettings
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.play import Scorer, check_plan, record_of
-from wordle_rl.evaluate.records import Evaluation, GameRecord, not_played, occurrences
+from wordle_rl.evaluate.records import Evaluation, not_played, occurrences
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, play_alone
 from wordle_rl.samplers.base import Ask, ConcurrentSampler
@@ -62,7 +63,7 @@ def evaluate_concurrently(
         game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
         record = records[secret, occurrence] = record_of(game, scorer=scorer)
         if journal is not None and not record.failed:
-            journal.add(secret, occurrence, record)
+            journal.store(secret, occurrence, record)
         if on_finished is not None:
             on_finished(record)
         return not record.failed

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, GameRecord, TurnRecord, not_played, occurrences
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
 from wordle_rl.evaluate.time_limit import TimeLimit
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter
@@ -81,7 +82,7 @@ def evaluate(
 
     def keep(index: int) -> None:
         if journal is not None and not records[index].failed:
-            journal.add(*keys[index], records[index])
+            journal.store(*keys[index], records[index])
 
     def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
         index = batch[place]
@@ -182,29 +183,18 @@ class Scorer:
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
     """Record of a finished game."""
-    transcript = trajectory.transcript
-    board = [played.turn for played in transcript.turns]
+    record = GameRecord.of(trajectory.transcript)
+    board = record.board()
     turns = []
-    for place, played in enumerate(transcript.turns):
-        turn, earlier = played.turn, board[:place]
+    for place, turn in enumerate(record.turns):
+        earlier = board[:place]
         turns.append(
-            TurnRecord(
-                reply=played.reply,
-                guess=turn.guess,
-                marks=turn.marks,
-                outcome=turn.outcome,
+            replace(
+                turn,
                 repeated=turn.guess is not None and any(past.guess == turn.guess for past in earlier),
                 violates_clues=turn.guess is not None and violates_clues(turn.guess, earlier),
-                regret=None if meter is None else meter.regret(turn, earlier),
+                regret=None if meter is None else meter.regret(board[place], earlier),
             )
         )
-    return GameRecord(
-        secret=transcript.secret,
-        won=transcript.won,
-        turns_used=transcript.turns_used,
-        stop_reason=transcript.stop_reason,
-        turns=tuple(turns),
-        error=trajectory.error,
-        num_prefix=sum(played.is_prefix for played in transcript.turns),
-        reward=None if scorer is None else scorer(trajectory),
-    )
+    reward = None if scorer is None else scorer(trajectory)
+    return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)

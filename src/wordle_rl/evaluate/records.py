@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from wordle_rl.config import MODEL_NAMES, Constrain, Variant, evaluation_name
+from wordle_rl.data.game_record import GameRecord, StoredGame, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, mean_interval
@@ -75,59 +76,6 @@ def model_and_variant(stem: str) -> tuple[str, Variant]:
 
 class EvaluationError(ValueError):
     """An evaluation that cannot be made, read or compared; the message names it and the fix."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """One reply and what became of it.
-
-    `guess` is None if the reply was malformed; `marks` None if the guess was not scored. `repeated`: the word was
-    guessed before in this game. `violates_clues`: it has the right length and contradicts earlier marks, whether it
-    was scored or not. `regret`: expected guesses given away against the solver, None if not measured.
-    """
-
-    reply: str
-    guess: str | None
-    marks: str | None
-    outcome: Outcome
-    repeated: bool
-    violates_clues: bool
-    regret: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GameRecord:
-    """One evaluated game.
-
-    Attributes:
-        secret: The word to find.
-        won: Whether it was found.
-        turns_used: Turns that the game cost, prefix guesses included.
-        stop_reason: Reason why it ended.
-        turns: Every turn, prefix guesses first.
-        error: Reason why it could not be played to its end; it is then neither won nor lost.
-        num_prefix: How many of the turns were on the board before the player's first.
-        reward: Its reward under the evaluation's `reward_preset`; None: there is none, or the game is an error.
-    """
-
-    secret: str
-    won: bool
-    turns_used: int
-    stop_reason: StopReason
-    turns: tuple[TurnRecord, ...]
-    error: str | None = None
-    num_prefix: int = 0
-    reward: float | None = None
-
-    @property
-    def own_turns(self) -> tuple[TurnRecord, ...]:
-        """The turns that the player played, without prefix guesses."""
-        return self.turns[self.num_prefix :]
-
-    @property
-    def failed(self) -> bool:
-        """True if the game is an error and counts in no figure."""
-        return self.error is not None or self.stop_reason is StopReason.REQUEST_FAILED
 
 
 @dataclass(frozen=True)
@@ -216,7 +164,7 @@ class Evaluation:
     parts: tuple[SplitName, ...]
     rules: Rules
     fingerprint: str
-    records: tuple[GameRecord, ...] = field(repr=False)
+    records: tuple[StoredGame, ...] = field(repr=False)
     conditions: EvalConditions
     constrain: Constrain = "none"
     control: ControlFacts | None = None
@@ -287,7 +235,7 @@ def _fix_of(path: Path) -> str:
 
 def not_played(secret: str, reason: str) -> GameRecord:
     """The record of a game that was not played to its end, an error."""
-    return GameRecord(secret, False, 0, StopReason.REQUEST_FAILED, (), error=reason)
+    return GameRecord(secret, (), error=reason, stop_reason=StopReason.REQUEST_FAILED)
 
 
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.evaluate.records import GameRecord
+from wordle_rl.data.game_record import GameRecord
 
 NUM_BINS = 10
 

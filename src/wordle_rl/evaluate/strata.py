@@ -24,7 +24,8 @@ from typing import Any
 
 from wordle_rl.config import GameSettings, RunConfig, TeacherSettings, stored_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate.records import STRATA, Evaluation, GameRecord
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.records import STRATA, Evaluation
 from wordle_rl.game import Game
 from wordle_rl.models.directory import run_directory_around
 from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json

@@ -9,7 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.evaluate.records import Evaluation, GameRecord, is_invalid
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.records import Evaluation, is_invalid
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
@@ -90,7 +91,7 @@ def _row(record: GameRecord) -> dict[str, str | int | float]:
         "regrets": " ".join(_NONE if turn.regret is None else repr(turn.regret) for turn in turns),
         "repeats": " ".join(_plain(turn.repeated) for turn in turns),
         "clue_violations": " ".join(_plain(turn.violates_clues) for turn in turns),
-        "stop_reason": record.stop_reason.value,
+        "stop_reason": str(record.stop_reason),
         "error": record.error or "",
     }
 

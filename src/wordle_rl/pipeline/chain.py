@@ -24,7 +24,7 @@ from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
-from wordle_rl.runs.logs import repair_logs
+from wordle_rl.runs.store import repair_logs
 
 
 class Pipeline:

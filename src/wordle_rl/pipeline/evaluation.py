@@ -34,7 +34,7 @@ from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import write_json
-from wordle_rl.runs.logs import repaired
+from wordle_rl.runs.store import repaired
 from wordle_rl.samplers.base import Closable
 
 

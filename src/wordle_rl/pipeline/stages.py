@@ -25,8 +25,8 @@ from wordle_rl.config import (
     evaluation_name,
 )
 from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.spelling import spelling_examples
-from wordle_rl.data.trace import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
 from wordle_rl.models.backends import find_backend

@@ -9,7 +9,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.data.trace import Trace
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.own_teacher import own_teacher, own_teacher_traces
@@ -24,7 +24,7 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
     """The sequences that a few teacher games make."""
     context = context.for_training
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
-    traces: Iterable[Trace]
+    traces: Iterable[GameRecord]
     if settings.file is not None:
         traces = TracesFromFile(context.words, context.split, settings, config.game)
     elif settings.teacher.is_own:

@@ -8,7 +8,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from operator import add
 from string import ascii_lowercase
-from typing import TypedDict
+
+from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.import_paths import is_import_path

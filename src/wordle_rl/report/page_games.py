@@ -105,7 +105,7 @@ def _evaluated_game(record: GameRecord, split_of: Mapping[str, str]) -> Json:
     if record.secret in split_of:
         game["p"] = split_of[record.secret]
     if record.failed:
-        game["e"] = record.error or record.stop_reason.value
+        game["e"] = record.error or str(record.stop_reason)
     return game
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -23,12 +22,13 @@ from wordle_rl.evaluate import (
     GameRecord,
     MultiComparison,
     SharedGame,
+    TurnRecord,
     is_sampled_part,
     sampled_part,
     unlike,
 )
 from wordle_rl.evaluate.stats import Estimate
-from wordle_rl.game import Outcome
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.runs.progress import ProgressCallback, in_percent, show_progress
 
@@ -56,22 +56,6 @@ SHORT_NAMES = {"expert_iteration": "expert\niter."}
 _MISSING = "–"
 
 
-class BoardTurn(Protocol):
-    """A turn as a board shows it; `Turn` and `TurnRecord` both fit."""
-
-    @property
-    def guess(self) -> str | None:
-        """The word, if one was read."""
-
-    @property
-    def marks(self) -> str | None:
-        """Its marks, if it was scored."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """Outcome of the reply."""
-
-
 def tiles(guess: str, marks: str | None) -> Text:
     """A guess as coloured tiles, letters upper case; without marks the tiles stay plain.
 
@@ -86,7 +70,7 @@ def tiles(guess: str, marks: str | None) -> Text:
     return row
 
 
-def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
+def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
     """The turns so far and the rows still empty.
 
     Args:
@@ -111,11 +95,11 @@ def board(turns: Sequence[BoardTurn], *, word_length: int = 5, max_turns: int = 
 def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     """A finished game: its board, then how it ended."""
     if record.failed:
-        end = Text(f"not finished: {record.error or record.stop_reason.value}", "italic")
+        end = Text(f"not finished: {record.error or record.stop_reason}", "italic")
     elif record.won:
         end = Text(f"{record.secret.upper()} found in {record.turns_used}", "bold")
     else:
-        end = Text(f"lost: the word was {record.secret.upper()} ({record.stop_reason.value.replace('_', ' ')})", "bold")
+        end = Text(f"lost: the word was {record.secret.upper()} ({str(record.stop_reason).replace('_', ' ')})", "bold")
     num_free = len(record.turns) - record.turns_used
     shown = board(record.turns, word_length=len(record.secret), max_turns=max_turns, num_free=num_free)
     return Group(shown, end)

@@ -1,10 +1,9 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
-files.py        files that are whole or absent: atomic writes, JSON lines, locks
-logs.py         append-only files after a stop: repaired, and taken back to a checkpoint
+files.py        files that are whole or absent: atomic writes, JSON read with bounds
+store.py        append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
-game_rows.py    field names of games in files, one form for all
 lineage.py      what a model carries with it: its game, and the secrets it was trained on
 audit.py        proof that no held-out word was trained on
 game_traces.py  games as conversations, for trackers
@@ -15,14 +14,10 @@ distributed.py  several processes, one run: ranks, waiting, sharding
 
 from wordle_rl.runs.files import (
     MAX_OBJECT_BYTES,
-    NoLockError,
     RunError,
-    append_jsonl,
     bounded_lines,
-    exclusive_lock,
     is_number,
     json_line,
-    lock_file,
     parse_json,
     read_jsonl,
     read_jsonl_offsets,
@@ -54,6 +49,7 @@ from wordle_rl.runs.run import (
     reset_run,
     trained_model,
 )
+from wordle_rl.runs.store import append_jsonl, exclusive_lock
 
 __all__ = [
     "BOARDS_FILE",
@@ -70,7 +66,6 @@ __all__ = [
     "VALIDATION_GAMES_FILE",
     "VALIDATION_SECRETS_FILE",
     "BufferedRun",
-    "NoLockError",
     "Run",
     "RunError",
     "append_jsonl",
@@ -81,7 +76,6 @@ __all__ = [
     "is_number",
     "is_run",
     "json_line",
-    "lock_file",
     "parse_json",
     "parts_of",
     "read_jsonl",

@@ -1,14 +1,12 @@
-"""Files that are whole or absent: atomic writes, JSON lines, locks."""
+"""Files that are whole or absent: atomic writes, and JSON read with bounds."""
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeGuard
 
@@ -83,76 +81,6 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
             file.write(json_line(row))
             count += 1
     return count
-
-
-def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
-    """Append one JSON line, whole or not at all.
-
-    Raises:
-        RunError: If the file cannot be written.
-    """
-    line = json_line(row).encode()
-    try:
-        before = path.stat().st_size if path.exists() else 0
-        with path.open("ab", buffering=0) as file:
-            if file.write(line) < len(line):  # a full disk takes the first bytes without complaint
-                file.truncate(before)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}; free space and run again") from error
-
-
-class NoLockError(RunError):
-    """A file system that cannot lock."""
-
-
-@contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file, where the file system can lock; where it cannot, others are not kept out.
-
-    Raises:
-        RunError: If another process holds it, or it cannot be made.
-    """
-    descriptor = None
-    with suppress(NoLockError):
-        descriptor = lock_file(path)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def lock_file(path: Path) -> int:
-    """Lock a file for this process until the returned descriptor is closed; a missing file is made, empty.
-
-    Raises:
-        RunError: If another process holds it, or it cannot be made.
-        NoLockError: If the file system cannot lock.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # behind all content: what is locked here cannot be read
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError | PermissionError):
-            raise RunError(
-                f"{path} is being written by another process; wait for its end or name another --out"
-            ) from None
-        raise NoLockError(f"cannot lock {path}: {error.strerror or error}; choose a place on a local disk") from error
-    return descriptor
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:

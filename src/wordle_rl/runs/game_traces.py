@@ -7,7 +7,6 @@ from typing import Any
 
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import Message, Prompter, Shape
-from wordle_rl.runs.game_rows import GAME_FIELDS
 
 Game = Mapping[str, Any]
 
@@ -38,7 +37,7 @@ def messages_of(game: Game, prompter: Prompter) -> list[dict[str, str]]:
 
 def facts_of(game: Game) -> dict[str, Any]:
     """Result, reward and place of a game, and what each turn earned; `status` is `error` where it has no result."""
-    facts = {name: game[name] for name in GAME_FIELDS if name in game and name != "turns"}
+    facts = {name: value for name, value in game.items() if name != "turns"}
     kept = ("guess", "marks", "outcome", "given", "reward", "advantage", "components")
     facts["turns"] = [{name: turn[name] for name in kept if name in turn} for turn in game["turns"]]
     failed = "error" in game or game.get("stop_reason") == "request_failed"

@@ -170,7 +170,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
 
     @property
     def _tasks(self) -> WordTasks:
-        return self._games.offered().tasks
+        return self._games.offered()
 
     async def _in_solver_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         loop = asyncio.get_running_loop()

@@ -24,19 +24,6 @@ _SYSTEM_RANDOM = random.SystemRandom()
 
 
 @dataclass(frozen=True)
-class OfferedWords:
-    """A word list that sessions may play, with its split and solver, and its tasks."""
-
-    context: GameContext
-    tasks: WordTasks
-
-    @property
-    def words(self) -> WordList:
-        """The list."""
-        return self.context.words
-
-
-@dataclass(frozen=True)
 class NewGame:
     """A game that is about to be played.
 
@@ -74,21 +61,19 @@ class ServedGames:
         self.settings = settings
         key = settings.id_key()
         offers = [self._offer(source, key) for source in (settings.words.source, *settings.word_lists)]
-        self.default_words = offers[0].words.name
-        self._offers = {offer.words.name: offer for offer in offers}
+        self.default_words = offers[0].context.words.name
+        self._offers = {offer.context.words.name: offer for offer in offers}
         if len(self._offers) < len(offers):
-            names = ", ".join(offer.words.name for offer in offers)
+            names = ", ".join(offer.context.words.name for offer in offers)
             raise ConfigError(f"word lists need different names, not {names}; leave one of them out of word_lists")
         self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
         """The one thread in which solvers are asked, since they share what they remember; started when it is needed."""
         self._prompters: dict[tuple[object, ...], Prompter] = {}
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
 
-    def _offer(self, source: str, key: bytes) -> OfferedWords:
+    def _offer(self, source: str, key: bytes) -> WordTasks:
         words = self.settings.words.model_copy(update={"source": source})
-        context = GameContext.from_settings(words, self.settings.game)
-        held_out = self.settings.allow_held_out
-        return OfferedWords(context, WordTasks(context.words, context.split, context.solver, key, held_out))
+        return WordTasks(GameContext.from_settings(words, self.settings.game), key, self.settings.allow_held_out)
 
     def with_settings(self, settings: ServeSettings) -> ServedGames:
         """A copy with other rules and wording, which alone may differ; it shares words, tasks and solvers."""
@@ -96,8 +81,8 @@ class ServedGames:
         other.settings, other._prompters = settings, {}
         return other
 
-    def offered(self, name: str | None = None) -> OfferedWords:
-        """A word list by name; None: the default.
+    def offered(self, name: str | None = None) -> WordTasks:
+        """The tasks of a word list by name; None: of the default.
 
         Raises:
             Refusal: If it is not offered.
@@ -117,8 +102,8 @@ class ServedGames:
         """
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
-        task = offer.tasks.pick(options.split or self.settings.split, options.index, seed)
-        secret = offer.tasks.secret(task)
+        task = offer.pick(options.split or self.settings.split, options.index, seed)
+        secret = offer.secret(task)
         context = offer.context.for_part(task.split)
         prompter = self._prompter(context.words, options)
         given = self._given(context.words, secret, seed, prompter, options)
@@ -135,8 +120,8 @@ class ServedGames:
             rewards=TurnRewards(rubric, context.solver, secret, env),
             rubric=rubric,
             reward=reward,
-            words=offer.words.name,
-            task_id=offer.tasks.task_id(task),
+            words=offer.context.words.name,
+            task_id=offer.task_id(task),
             asks_solver=any(component.asks_solver for component in rubric.components.values()),
         )
 

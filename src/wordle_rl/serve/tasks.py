@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from wordle_rl.config.context import GameContext
+from wordle_rl.integrations.games import BoardTask
 from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.solver import Solver
-from wordle_rl.words import WordList
-from wordle_rl.words.split import Split
 
 SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
 """Parts of the answers, with OpenEnv's name of each one's type."""
@@ -35,35 +33,25 @@ class Difficulty(StrEnum):
         return cls.EASY if num_guesses <= 3 else cls.MEDIUM if num_guesses == 4 else cls.HARD
 
 
-@dataclass(frozen=True)
-class Task:
-    """One secret by its place: part of the answers, and number in it from 0."""
-
-    split: str
-    index: int
-
-
 class WordTasks:
     """The tasks of a word list, with the methods of OpenEnv's TaskProvider.
 
     Args:
-        words: The list.
-        split: Its parts; a task's index is the place in its part.
-        solver: Solver of the list, asked for difficulties alone.
+        context: The list, its split and its solver, which is asked for difficulties alone. A task's index is the place
+            in its part of the split.
         key: Key of the ids.
         allowed: Held-out parts that may be played and listed.
     """
 
-    def __init__(self, words: WordList, split: Split, solver: Solver, key: bytes, allowed: Collection[str]) -> None:
-        self._words, self._split, self._solver = words, split, solver
-        self._key = key
+    def __init__(self, context: GameContext, key: bytes, allowed: Collection[str]) -> None:
+        self.context, self._key = context, key
         self._open = {"train", *allowed}
 
-    def secret(self, task: Task) -> str:
+    def secret(self, task: BoardTask) -> str:
         """The secret of a task. For the game alone."""
         return self._part(task.split)[task.index]
 
-    def pick(self, split: str, index: int | None, seed: int) -> Task:
+    def pick(self, split: str, index: int | None, seed: int) -> BoardTask:
         """The task of an index, or of a seed where there is no index.
 
         Raises:
@@ -72,15 +60,15 @@ class WordTasks:
         self._check_open(split)
         count = self.num_tasks(split)
         if index is None:
-            digest = hashlib.sha256(f"{self._words.fingerprint}:{self._split.seed}:{split}:{seed}".encode()).digest()
+            digest = hashlib.sha256(f"{self._split_mark}:{split}:{seed}".encode()).digest()
             index = int.from_bytes(digest[:8], "big") % count
         if not 0 <= index < count:
             raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {count - 1}, not {index}")
-        return Task(split, index)
+        return BoardTask(split=split, index=index)
 
-    def task_id(self, task: Task) -> str:
+    def task_id(self, task: BoardTask) -> str:
         """Opaque id: a keyed hash of the place, which only who has the key can tell apart from another."""
-        place = f"{self._words.fingerprint}:{self._split.seed}:{task.split}:{task.index}"
+        place = f"{self._split_mark}:{task.split}:{task.index}"
         return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
 
     def list_splits(self) -> list[dict[str, Any]]:
@@ -121,21 +109,27 @@ class WordTasks:
             Refusal: If there is no such part, or it is held out here.
         """
         self._check_open(split)
-        return [self._described(Task(split, index)) for index in range(self.num_tasks(split))[start:stop]]
+        return [
+            self._described(BoardTask(split=split, index=index)) for index in range(self.num_tasks(split))[start:stop]
+        ]
 
-    def _described(self, task: Task) -> dict[str, Any]:
+    def _described(self, task: BoardTask) -> dict[str, Any]:
         difficulty = self._difficulties[self.secret(task)]
         return {"id": self.task_id(task), "split": task.split, "index": task.index, "difficulty": difficulty.value}
 
     @cached_property
     def _difficulties(self) -> dict[str, Difficulty]:
-        tree = self._solver.tree()
+        tree = self.context.solver.tree()
         return {secret: Difficulty.of(len(path) + (path[-1] != secret)) for secret, path in tree.paths.items()}
+
+    @property
+    def _split_mark(self) -> str:
+        return f"{self.context.words.fingerprint}:{self.context.split.seed}"
 
     def _part(self, split: str) -> tuple[str, ...]:
         if split not in SPLIT_TYPES:
             raise Refusal(Reason.UNKNOWN_TASK, f"no split {split!r}; there are {', '.join(SPLIT_TYPES)}")
-        return self._split.named(split)  # type: ignore[arg-type]  # one of the three
+        return self.context.split.named(split)  # type: ignore[arg-type]  # one of the three
 
     def _check_open(self, split: str) -> None:
         self._part(split)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
-from wordle_rl.data.trace import Trace
-from wordle_rl.data.trace_files import SettingsFile, TraceFile, write_csv_files
-from wordle_rl.runs import exclusive_lock
+from wordle_rl.data.game_record import GameRecord, read_traces
+from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.runs.progress import show_progress
+from wordle_rl.runs.store import Store
 from wordle_rl.samplers.endpoint.providers import find_endpoint
 from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
 from wordle_rl.words import WordList
@@ -112,24 +113,33 @@ def collect(
         raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
-    with exclusive_lock(path.parent / f".{path.name}.lock"):
-        file = TraceFile(path)
-        if file.repaired:
+    with closing(Store(path, begins=b'{"secret":')) as store:
+        if store.num_bytes_cut:
             console.print(
                 f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
             )
+        jobs = {
+            (secret, seed_after(seed, number), teacher_name): Job(secret, seed_after(seed, number))
+            for number in range(settings.games_per_word)
+            for secret in secrets
+        }
+        finished: set[tuple[str, int, str]] = set()
+        before = Tally()  # of the games wanted now, their failed tries included
+        for trace in read_traces(path) if path.exists() else ():
+            if trace.error is None:
+                finished.add(trace.key)
+            if trace.key in jobs:
+                before.prompt_tokens += trace.prompt_tokens
+                before.completion_tokens += trace.completion_tokens
         asked, record = {**_asked_for(words, settings), "model": served}, SettingsFile(path)
-        if any(model == teacher_name for _, _, model in file.finished):
+        if any(model == teacher_name for _, _, model in finished):
             record.check(teacher_name, asked)
-        jobs = [
-            Job(secret, seed_after(seed, number)) for number in range(settings.games_per_word) for secret in secrets
-        ]
-        missing = [job for job in jobs if (job.secret, job.seed, teacher_name) not in file.finished]
-        teacher = LLMTeacher(words, endpoint, settings, before=_spent_on(jobs, file, teacher_name))
+        missing = [job for key, job in jobs.items() if key not in finished]
+        teacher = LLMTeacher(words, endpoint, settings, before=before)
         try:
             if missing:
                 teacher.check()
-                _play(teacher, missing, file, lambda: record.keep(teacher_name, asked), console)
+                _play(teacher, missing, store, lambda: record.keep(teacher_name, asked), console)
         finally:
             if csv_directory is not None:
                 write_csv_files(path, csv_directory)
@@ -137,20 +147,15 @@ def collect(
         return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
 
 
-def _spent_on(jobs: Sequence[Job], file: TraceFile, model: str) -> Tally:
-    spent = [file.spent.get((job.secret, job.seed, model), (0, 0)) for job in jobs]
-    return Tally(prompt_tokens=sum(prompt for prompt, _ in spent), completion_tokens=sum(said for _, said in spent))
-
-
 def _play(
-    teacher: LLMTeacher, jobs: Sequence[Job], file: TraceFile, on_finished: Callable[[], None], console: Console
+    teacher: LLMTeacher, jobs: Sequence[Job], store: Store, on_finished: Callable[[], None], console: Console
 ) -> None:
     with show_progress(console, served_name(teacher.settings.model).alias, len(jobs)) as advance:
 
-        def keep(trace: Trace) -> None:
+        def keep(trace: GameRecord) -> None:
             if trace.error is None:
                 on_finished()
-            file.append(trace)
+            store.add(trace.to_row())
             tally = teacher.tally
             advance(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
 

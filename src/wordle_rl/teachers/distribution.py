@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from wordle_rl.config import TraceSettings
-from wordle_rl.data.trace import TraceTurn
+from wordle_rl.data.game_record import TurnRecord
 from wordle_rl.game import Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.solver import Solver
@@ -90,7 +90,7 @@ class SolverGuess:
             return None
         thinking = ""
         if self._narrates:
-            scored = [TraceTurn(turn.guess, turn.marks) for turn in board if turn.guess and turn.marks]
+            scored = [TurnRecord(turn.guess, turn.marks) for turn in board if turn.guess and turn.marks]
             probe = advice.guess not in self._words.answer_index or violates_clues(advice.guess, board)
             thinking = narration(scored, advice.guess, advice.remaining, advice.classes, probe=probe)
         return WordDistribution((advice.guess,), (1.0,), thinking)

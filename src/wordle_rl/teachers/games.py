@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from wordle_rl.config import TraceSettings
-from wordle_rl.data.trace import Trace, TraceTurn, board_of
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.distributed import num_cores
+from wordle_rl.runs.store import unfinished
 from wordle_rl.solver import Solver, decode_marks
 from wordle_rl.teachers.invented_words import Inventor
 from wordle_rl.teachers.pseudo_secrets import pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
-from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
@@ -65,7 +65,7 @@ def solver_traces(
     settings: TraceSettings,
     seed: int,
     on_progress: Callable[[int], None] | None = None,
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     """Play one teacher game per secret; with `pseudo_secrets` letters may replace words outside the answers.
 
     Args:
@@ -88,7 +88,7 @@ def _num_chunks(secrets: Sequence[str]) -> int:
 
 def _chunk_of(
     words: WordList, secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, chunk: int
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     """The games of one chunk, counted from 0; they depend on no other chunk."""
     start = chunk * _CHUNK
     drawn = list(secrets[start : start + _CHUNK])
@@ -126,17 +126,17 @@ def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[s
     return found[begin : begin + count]
 
 
-def _with_pseudo_secret(trace: Trace, words: WordList, rng: random.Random) -> Trace | None:
+def _with_pseudo_secret(trace: GameRecord, words: WordList, rng: random.Random) -> GameRecord | None:
     """The game with other letters as its secret, up to where it was won; None if it was not, or there are none."""
     *earlier, last = trace.turns
-    guesses = [turn.guess for turn in earlier if turn.marks]
+    guesses = [turn.guess for turn in earlier if turn.guess and turn.marks]
     letters = pseudo_secret(trace.secret, guesses, words, rng) if trace.won and guesses else None
-    if letters is None:
+    if letters is None or last.guess is None:
         return None
     return replace(trace, secret=letters, turns=(*earlier, replace(last, marks=score_guess(letters, last.guess))))
 
 
-def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[Trace]:
+def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[GameRecord]:
     """One game of the teacher per validation secret, for SFT's validation loss, never trained on.
 
     The teacher plays as in the training games, noise included: a part of every loss is irreducible,
@@ -174,16 +174,17 @@ def write_solver_traces(
         "reserved": sorted(solver.words.reserved),
         "secrets": secrets,
     }
-    unfinished = UnfinishedGames(path, asked, _CHUNK)
-    with unfinished.held():
-        if validation is not None and not (validation.is_file() and unfinished.num_chunks):
+    with unfinished(path, asked) as store:
+        done = store.keep_multiple(_CHUNK)
+        if validation is not None and not (validation.is_file() and done):
             write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
         with teacher.helped_by(_num_helpers(settings.num_games)):
-            for chunk in range(unfinished.num_chunks, _num_chunks(secrets)):
+            for chunk in range(done // _CHUNK, _num_chunks(secrets)):
                 on_progress(min(chunk * _CHUNK, len(secrets)))
-                unfinished.add(_chunk_of(solver.words, secrets, teacher, settings, seed, chunk))
+                games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk)
+                store.add(*(trace.to_row() for trace in games))
         on_progress(len(secrets))
-        unfinished.finish()
+        store.finish(path)
     return len(secrets)
 
 
@@ -194,10 +195,10 @@ def _num_helpers(num_games: int) -> int:
 
 def _as_traces(
     words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
     for secret, *rows in zip(games.secrets, *(column.tolist() for column in columns), strict=True):
-        turns: list[TraceTurn] = []
+        turns: list[TurnRecord] = []
         spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
         for guess, code, taught, remaining, classes in zip(*rows, strict=True):
             if guess < 0:
@@ -209,36 +210,36 @@ def _as_traces(
                 spare -= len(slips)
             thinking = ""
             if settings.narrate and taught:
-                probe = word not in words.answer_index or violates_clues(word, board_of(turns))
+                probe = word not in words.answer_index or violates_clues(word, [turn.turn for turn in turns])
                 thinking = narration(turns, word, remaining, classes, probe=probe)
-            turns.append(TraceTurn(word, decode_marks(code, words.word_length), taught, remaining, thinking))
+            turns.append(TurnRecord(word, decode_marks(code, words.word_length), taught, remaining, thinking))
         if secret not in words.guess_index and spare > 0:
             turns += _slips(secret, turns, words, _REFUSED_RATE, spare - 1, 0, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
-            turns.append(TraceTurn(secret, "G" * words.word_length, thinking=thinking))
-        yield Trace(secret, tuple(turns), seed=seed)
+            turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
+        yield GameRecord(secret, tuple(turns), "solver", seed)
 
 
 def _slips(
     word: str,
-    turns: Sequence[TraceTurn],
+    turns: Sequence[TurnRecord],
     words: WordList,
     rate: float,
     most: int,
     remaining: int,
     rng: random.Random,
-) -> list[TraceTurn]:
+) -> list[TurnRecord]:
     """Misspelt guesses before a word, usually none; each costs a turn and is not taught."""
-    slips: list[TraceTurn] = []
+    slips: list[TurnRecord] = []
     while len(slips) < most and rng.random() < rate:
-        slip = misspelt(word, board_of([*turns, *slips]), words, rng)
+        slip = misspelt(word, [turn.turn for turn in (*turns, *slips)], words, rng)
         if slip is None:
             break
-        slips.append(TraceTurn(slip, "", taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
+        slips.append(TurnRecord(slip, None, taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
     return slips
 
 
-def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
+def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
     """Thinking of the teacher: facts, number of candidates, reason for the guess; true by construction.
 
     Args:
@@ -248,7 +249,7 @@ def narration(turns: Sequence[TraceTurn], guess: str, remaining: int, classes: i
         classes: Into how many classes it splits them; 0: it was not chosen for that.
         probe: The guess is not a possible answer; it was chosen for its classes alone.
     """
-    known = describe_knowledge(knowledge_of(board_of(turns), len(guess)))
+    known = describe_knowledge(knowledge_of([turn.turn for turn in turns], len(guess)))
     if remaining == 0:
         return " ".join([*known, f"No word I know fits; {guess} is possible."])
     if remaining == 1:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Guess
 from wordle_rl.samplers.endpoint.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
@@ -123,7 +123,7 @@ class LLMTeacher:
         """
         check_endpoint(self.endpoint)
 
-    def play(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> Tally:
+    def play(self, jobs: Sequence[Job], on_game: Callable[[GameRecord], None]) -> Tally:
         """Play every game, as many at once as the settings allow.
 
         Args:
@@ -142,7 +142,7 @@ class LLMTeacher:
             raise ConfigError(self._fault)
         return self.tally
 
-    async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[Trace], None]) -> None:
+    async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[GameRecord], None]) -> None:
         self._stop = asyncio.Event()
         waiting, settings = iter(jobs), self.settings
         async with EndpointClient(
@@ -158,7 +158,9 @@ class LLMTeacher:
             workers = min(settings.max_concurrent, len(jobs))
             await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
 
-    async def _work(self, client: EndpointClient, waiting: Iterator[Job], on_game: Callable[[Trace], None]) -> None:
+    async def _work(
+        self, client: EndpointClient, waiting: Iterator[Job], on_game: Callable[[GameRecord], None]
+    ) -> None:
         while not self._stop.is_set() and (job := next(waiting, None)) is not None:
             trace = await self._play(client, job)
             if trace is None:
@@ -167,7 +169,7 @@ class LLMTeacher:
             self._count(trace)
             on_game(trace)
 
-    def _count(self, trace: Trace) -> None:
+    def _count(self, trace: GameRecord) -> None:
         if trace.error is None:
             self.tally.num_games += 1
             self.tally.num_wins += trace.won
@@ -179,7 +181,7 @@ class LLMTeacher:
         if self._failures_in_a_row >= self.settings.max_failures:
             self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
 
-    async def _play(self, client: EndpointClient, job: Job) -> Trace | None:
+    async def _play(self, client: EndpointClient, job: Job) -> GameRecord | None:
         """One game; None if the run ended first."""
         env = WordleEnv(job.secret, self.words, self._prompter)
         replies: list[_Reply] = []
@@ -201,7 +203,7 @@ class LLMTeacher:
             error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
         if error is not None:
             env.truncate(StopReason.REQUEST_FAILED)
-        return Trace(
+        return GameRecord(
             secret=job.secret,
             turns=_turns_of(env, replies),
             teacher=served_name(self.settings.model).alias,
@@ -264,7 +266,7 @@ class LLMTeacher:
         self._stop.set()
 
 
-def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TraceTurn, ...]:
+def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ...]:
     """The turns to be stored."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
@@ -272,13 +274,10 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TraceTurn, ...
         thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
         separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
         turns.append(
-            TraceTurn(
-                guess=played.turn.guess or "",
-                marks=played.turn.marks or "",
+            TurnRecord.of(
+                played,
                 taught=not played.turn.outcome.broke_rules,
                 thinking="\n\n".join(part for part in (separate, thought) if part),
-                outcome=played.turn.outcome,
-                costs_turn=played.turn.costs_turn,
                 reply=said.text,
                 finish="" if said.finish == "stop" else said.finish,
             )

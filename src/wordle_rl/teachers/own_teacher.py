@@ -7,13 +7,13 @@ from itertools import count
 from pathlib import Path
 
 from wordle_rl.config import GameSettings, TeacherSettings
-from wordle_rl.data.trace import Trace, TraceTurn
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.import_paths import source_mark
 from wordle_rl.prompt import Guess
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs.store import unfinished
 from wordle_rl.samplers.simple import OwnSampler
-from wordle_rl.teachers.unfinished import UnfinishedGames
 from wordle_rl.words import WordList
 
 _CHUNK = 256
@@ -35,7 +35,7 @@ def own_teacher_traces(
     teacher: OwnSampler,
     seed: int,
     on_finished: Callable[[], None] | None = None,
-) -> Iterator[Trace]:
+) -> Iterator[GameRecord]:
     """Play one game per secret, all at once; lost games are among them.
 
     Args:
@@ -52,7 +52,7 @@ def own_teacher_traces(
     ended = None if on_finished is None else lambda _place, _game: on_finished()
     for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
         found = trajectory.transcript
-        yield Trace(found.secret, tuple(_turn_of(played) for played in found.turns), teacher=teacher.path, seed=seed)
+        yield GameRecord(found.secret, tuple(map(_turn_of, found.turns)), teacher.path, seed)
 
 
 def write_own_teacher_traces(
@@ -82,26 +82,18 @@ def write_own_teacher_traces(
         "words": words.fingerprint,
         "secrets": list(secrets),
     }
-    unfinished = UnfinishedGames(path, asked, _CHUNK)
-    with unfinished.held():
-        finished = count(unfinished.num_chunks * _CHUNK + 1)
-        for start in range(unfinished.num_chunks * _CHUNK, len(secrets), _CHUNK):
+    with unfinished(path, asked) as store:
+        done = store.keep_multiple(_CHUNK)
+        finished = count(done + 1)
+        for start in range(done, len(secrets), _CHUNK):
             chunk = secrets[start : start + _CHUNK]
-            unfinished.add(
-                own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
-            )
-        unfinished.finish()
+            games = own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
+            store.add(*(trace.to_row() for trace in games))
+        store.finish(path)
     return len(secrets)
 
 
-def _turn_of(played: PlayedTurn) -> TraceTurn:
-    turn, parsed = played.turn, played.parsed
-    return TraceTurn(
-        guess=turn.guess or "",
-        marks=turn.marks or "",
-        taught=not turn.outcome.broke_rules,
-        thinking=parsed.thinking if isinstance(parsed, Guess) else "",
-        outcome=turn.outcome,
-        costs_turn=turn.costs_turn,
-        reply="" if isinstance(parsed, Guess) else played.reply,
-    )
+def _turn_of(played: PlayedTurn) -> TurnRecord:
+    parsed = played.parsed
+    said = {"thinking": parsed.thinking, "reply": ""} if isinstance(parsed, Guess) else {"reply": played.reply}
+    return TurnRecord.of(played, taught=not played.turn.outcome.broke_rules, **said)

@@ -7,38 +7,20 @@ credited with its own value alone. Playing the best keeps games near good play, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import ActiveGame, InitialState, Segment, advance, open_game, truncate_if_too_long
+from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, advance, open_game, truncate_if_too_long
 from wordle_rl.samplers.base import Completion, Request, Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
+from wordle_rl.train.scoring import PlayedGame
 from wordle_rl.words import WordList
 
 Judge = Callable[[ActiveGame, Completion], float]
 """The value of a reply in a running game; more is better."""
-
-
-@dataclass(frozen=True, slots=True)
-class BranchedGame:
-    """A game and all candidates of its turns.
-
-    Attributes:
-        transcript: The game as it was played.
-        candidates: Per own turn, every candidate as a sequence of its own: its prompt, and one reply sampled. A span's
-            first number is the candidate's index in the game, not a turn.
-        values: The judge's value of each candidate, in the same layout.
-        error: The reason why none of a turn's candidates could be sampled; the game is then no sample.
-    """
-
-    transcript: Transcript
-    candidates: tuple[tuple[Segment, ...], ...]
-    values: tuple[TurnValues, ...]
-    error: str | None = None
 
 
 def play_branching(
@@ -50,7 +32,7 @@ def play_branching(
     judge: Judge,
     *,
     max_prompt_tokens: int | None = None,
-) -> list[BranchedGame]:
+) -> list[PlayedGame]:
     """Play one game per start, sampling `num_candidates` replies for each turn and playing the best.
 
     Args:
@@ -63,7 +45,9 @@ def play_branching(
         max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
 
     Returns:
-        Games in the order of `starts`.
+        Games in the order of `starts`, each candidate a segment of its own: its prompt, and one reply sampled. A
+        span's first number is the candidate's index in the game, not a turn. A game of which no candidate of a turn
+        could be sampled has an error.
 
     Raises:
         ValueError: If the sampler has no codec, or there is nothing to choose from.
@@ -74,7 +58,8 @@ def play_branching(
         raise ValueError(f"num_candidates {num_candidates} leaves nothing to compare; give at least 2")
     sampler.begin()
     games = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
-    weighed: list[tuple[list[tuple[Segment, ...]], list[TurnValues]]] = [([], []) for _ in starts]
+    segments: list[list[Segment]] = [[] for _ in starts]
+    judged: list[list[TurnValues]] = [[] for _ in starts]
     active = games
     while active:
         asked = [game for game in active if not truncate_if_too_long(game, max_prompt_tokens)]
@@ -83,7 +68,7 @@ def play_branching(
                 game.game_id * num_candidates + candidate,
                 game.env.conversation,
                 game.env.turns,
-                game.token_log.all_ids(),
+                game.all_ids(),
             )
             for game in asked
             for candidate in range(num_candidates)
@@ -96,15 +81,15 @@ def play_branching(
                 advance(game, given[0], sampler.codec)
                 continue
             values = tuple(judge(game, reply) for reply in replies)
-            segments, judged = weighed[game.game_id]
-            first = sum(map(len, segments))
-            segments.append(tuple(_segment(game, reply, number) for number, reply in enumerate(replies, first)))
-            judged.append(values)
+            candidates = segments[game.game_id]
+            for reply in replies:
+                candidates.append(_segment(game, reply, len(candidates)))
+            judged[game.game_id].append(values)
             advance(game, replies[values.index(max(values))], sampler.codec)
         active = [game for game in active if game.env.stop_reason is None]
     return [
-        BranchedGame(game.env.transcript(), tuple(segments), tuple(judged), game.error)
-        for game, (segments, judged) in zip(games, weighed, strict=True)
+        PlayedGame(Trajectory(game.env.transcript(), tuple(candidates), game.error), tuple(values))
+        for game, candidates, values in zip(games, segments, judged, strict=True)
     ]
 
 
@@ -137,5 +122,5 @@ def reward_judge(rubric: Rubric, solver: Solver) -> Judge:
 def _segment(game: ActiveGame, reply: Completion, number: int) -> Segment:
     """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
     count = len(reply.token_ids)
-    prompt_ids = tuple(game.token_log.all_ids())
+    prompt_ids = tuple(game.all_ids())
     return Segment(prompt_ids, reply.token_ids, (1,) * count, reply.sampler_logprobs, ((number, 0, count),))

@@ -10,7 +10,7 @@ from typing import Any
 
 from wordle_rl.config import StartSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.env import Transcript
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, format_compliance
@@ -168,41 +168,9 @@ def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
     """
     rows = []
     for number, game in enumerate(games):
-        row = transcript_row(game.trajectory.transcript, game.reward)
-        own = [turn for turn in row["turns"] if not turn["given"]]
-        if len(game.advantages) == len(own):  # with candidates there is one for each of these instead
-            for turn, advantage in zip(own, game.advantages, strict=True):
-                turn["advantage"] = round(advantage, 4)
+        row = GameRecord.of(game.trajectory.transcript, game.reward, game.advantages).to_row()
         rows.append({"group": group, "game": number, "group_size": len(games), **row})
     return rows
-
-
-def transcript_row(transcript: Transcript, reward: RewardBreakdown | None = None) -> dict[str, Any]:
-    """A game as games.jsonl holds it; the reward may be left out."""
-    own = 0
-    turns = []
-    for played in transcript.turns:
-        row: dict[str, Any] = {
-            "reply": played.reply,
-            "guess": played.turn.guess,
-            "marks": played.turn.marks,
-            "outcome": played.turn.outcome.value,
-            "given": played.is_prefix,
-            **({} if played.turn.costs_turn else {"costs_turn": False}),
-        }
-        if reward is not None and not played.is_prefix:
-            row["reward"] = round(reward.turn_rewards[own], 4)
-            row["components"] = {name: round(s[own], 4) for name, s in reward.components.items()}
-            own += 1
-        turns.append(row)
-    return {
-        "secret": transcript.secret,
-        "won": transcript.won,
-        "turns_used": transcript.turns_used,
-        **({} if reward is None else {"reward": round(reward.total, 4)}),
-        "stop_reason": transcript.stop_reason.value,
-        "turns": turns,
-    }
 
 
 def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:

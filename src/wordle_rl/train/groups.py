@@ -26,9 +26,9 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import InitialState, Trajectory, groups_of, mask_without_overlong, pass_at, play, powers_of_two
+from wordle_rl.rollout import InitialState, groups_of, mask_without_overlong, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
-from wordle_rl.runs.logs import rewind
+from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver.boards import fitting_answers
@@ -202,7 +202,7 @@ class GroupRollouts:
         # Candidates are judged by the reward, unless it is the default one, which values a turn only at its end.
         by_reward = settings.reward != RewardSettings()
         solver = self._setup.solver
-        branched = play_branching(
+        games = play_branching(
             repeated,
             words,
             prompter,
@@ -211,12 +211,6 @@ class GroupRollouts:
             reward_judge(rubric, solver) if by_reward else regret_judge(solver),
             max_prompt_tokens=max_prompt_tokens,
         )
-        games = [
-            PlayedGame(
-                Trajectory(game.transcript, tuple(s for turn in game.candidates for s in turn), game.error), game.values
-            )
-            for game in branched
-        ]
         return [games[first : first + size] for first in range(0, len(games), size)]
 
     def _nothing_fits(self, secret: str, board: Sequence[Turn]) -> bool:

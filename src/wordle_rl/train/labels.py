@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from wordle_rl.data.game_record import TurnRecord
 from wordle_rl.env import PlayedTurn, Transcript
 from wordle_rl.game import Turn
 from wordle_rl.runs import LABELS_FILE, Run
@@ -35,7 +36,7 @@ def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence
 
     `others` are the other words of the distribution that is learnt there.
     """
-    named = {"guess": guess, "marks": None, "taught": True, **({"others": [*others]} if others else {})}
+    named = {"guess": guess, "marks": None, **({"others": [*others]} if others else {})}
     return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
 
 
@@ -64,4 +65,4 @@ def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, 
 
 
 def _turn_row(turn: Turn, *, taught: bool) -> dict[str, Any]:
-    return {"guess": turn.guess, "marks": turn.marks, "outcome": turn.outcome.value, "taught": taught}
+    return TurnRecord(turn.guess, turn.marks, taught, outcome=turn.outcome).to_row()

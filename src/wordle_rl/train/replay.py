@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.data.trace import Trace, read_traces
+from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.models.loading import context_length
 from wordle_rl.runs import Run
 from wordle_rl.train.games import GameSetup
@@ -62,14 +62,14 @@ class Replay:
         return encode_traces(chosen, self._prompter, self._codec, limit).examples
 
 
-def draw_games(path: Path, count: int, seed: int) -> list[Trace]:
+def draw_games(path: Path, count: int, seed: int) -> list[GameRecord]:
     """Draw up to `count` traces from a file, each as likely as any other, in one reading.
 
     Raises:
         RunError: If the file is missing or damaged.
     """
     rng = random.Random(seed)
-    drawn: list[Trace] = []
+    drawn: list[GameRecord] = []
     for place, trace in enumerate(read_traces(path)):
         if place < count:
             drawn.append(trace)

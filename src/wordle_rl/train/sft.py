@@ -23,8 +23,8 @@ from wordle_rl.config import ConfigError, SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
-from wordle_rl.runs.logs import rewind
 from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import drop_checkpoints, last_step
 from wordle_rl.train.interrupt import held_interrupt

@@ -9,9 +9,9 @@ import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import InitialState, play
@@ -19,7 +19,7 @@ from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver.boards import turn_regret
-from wordle_rl.train.games import GameSetup, transcript_row
+from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import OpenPolicy
 
 _TRAIN_PER_VALIDATION = 4
@@ -95,7 +95,7 @@ class Validation:
             shown = [greedy[place] for place in self._places(number)]
             reward_of = self._reward_of
             games = ((game, reward_of(game) if reward_of is not None else None) for game in shown)
-            self._log.add("validation", step, ({"alpha": alpha, **row} for row in starmap(transcript_row, games)))
+            self._log.add("validation", step, ({"alpha": alpha, **GameRecord.of(*game).to_row()} for game in games))
         figures = {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),

@@ -89,12 +89,12 @@ def test_verls_own_files_hold_goal_word_board_and_reward_of_every_validation_gam
 
 def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
     games = run_games(trained, str(trained / "sft"))
-    rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn["given"] for turn in row["turns"])]
+    rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn.get("given") for turn in row["turns"])]
     assert {row["stage"] for row in rows} == {"grpo", "validation"}
     for row in rows:
         env = WordleEnv(row["secret"], games.context.words, games.context.prompter)
         for turn in row["turns"]:
-            env.step(turn["reply"])
+            env.step(turn.get("reply", ""))
         reward = games.rubric.score(env.transcript(), games.context.solver)
         assert row["reward"] == pytest.approx(reward.total, abs=1e-3)
         assert [turn["reward"] for turn in row["turns"]] == pytest.approx(reward.turn_rewards, abs=1e-3)

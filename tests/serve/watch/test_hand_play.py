@@ -17,7 +17,8 @@ def games(solver, sixty) -> HandGames:
 
 
 def secret_of(games: HandGames, identity: str) -> str:
-    return games._games[identity].secret
+    env, _ = games._games[identity]
+    return env._secret
 
 
 def test_a_win_tells_the_secret_and_ends_the_game(games: HandGames, sixty) -> None:

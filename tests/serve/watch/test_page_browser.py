@@ -51,7 +51,7 @@ def made_run(directory: Path, word_directory: Path) -> Path:
     unlisted = training_game(1, HOSTILE) | {"won": False, "reward": -0.5}
     unlisted["turns"] = [unlisted["turns"][0] | {"guess": "zzzzz", "marks": None, "outcome": "unlisted"}]
     write_lines(run / "games.jsonl", [*GROUP, unlisted, training_game(2)])
-    failed = GameRecord("trace", False, 0, StopReason.REQUEST_FAILED, (), "timeout")
+    failed = GameRecord("trace", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
     records = [game("crane", "lymph", "crane"), game("crate", *["fuzzy"] * 6), game("grape", "speed", "grape"), failed]
     evaluation("sft", records).save(run / "eval" / "sft.json")
     words = load_words(str(word_directory))

@@ -19,10 +19,11 @@ from uuid import uuid4
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong
-from wordle_rl.train.games import Scored, transcript_row
+from wordle_rl.train.games import Scored
 
 # A loop is made for every game, and for each verl would warn that it does not know a model that is not asked about.
 logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
@@ -154,5 +155,5 @@ def reward_facts(trajectory: Trajectory, reward: RewardBreakdown) -> dict[str, A
         "won": float(transcript.won),
         "guesses": float(transcript.turns_used + (not transcript.won)),
         "secret": transcript.secret,
-        "game": json.dumps(transcript_row(transcript, reward)),
+        "game": json.dumps(GameRecord.of(transcript, reward).to_row()),
     }

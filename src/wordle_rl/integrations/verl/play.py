@@ -68,7 +68,7 @@ class RunGames:
             max_tokens: Most tokens of the game after its opening prompt. A game that may exceed them is truncated.
         """
         running = open_game(0, start, self.context.words, self.context.prompter, self.codec)
-        budget = len(running.token_log.prompt_ids) + max_tokens - self.training.sampling.max_completion_tokens
+        budget = len(running.prompt_ids) + max_tokens - self.training.sampling.max_completion_tokens
         return await play_tokens(running, self.codec, sample, budget)
 
     def score(self, trajectory: Trajectory) -> RewardBreakdown:

@@ -20,11 +20,12 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.integrations.verl.critic import CriticWorker
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
-from wordle_rl.train.games import Scored, measured, transcript_row
+from wordle_rl.train.games import Scored, measured
 
 OUR_NAMES: Mapping[str, str] = {
     "actor/pg_loss": "loss",
@@ -83,7 +84,7 @@ class WordleTrainer(PPOTrainerSync):
         self._run.append("metrics.jsonl", {"stage": "grpo", "step": global_steps, **row})
         num_shown = self._games.training.sample_games
         for game in games[:: max(1, len(games) // max(1, num_shown))][:num_shown]:
-            row = transcript_row(game.trajectory.transcript, game.reward)
+            row = GameRecord.of(game.trajectory.transcript, game.reward).to_row()
             self._run.append("games.jsonl", {"stage": "grpo", "step": global_steps, **row})
         secrets = sorted({game.trajectory.transcript.secret for game in games})
         self._run.append("secrets.jsonl", {"stage": "grpo", "step": global_steps - 1, "process": 0, "secrets": secrets})

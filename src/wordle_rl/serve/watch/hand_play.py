@@ -7,7 +7,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.config import LARGEST_SEED
@@ -26,13 +25,6 @@ _MAX_REFUSALS = 1000
 Json = dict[str, Any]
 
 
-@dataclass
-class _Game:
-    env: WordleEnv
-    secret: str
-    used: float
-
-
 class HandGames:
     """Games by hand over one word list.
 
@@ -48,7 +40,8 @@ class HandGames:
     ) -> None:
         self._reviewer, self._words = reviewer, reviewer.solver.words
         self._answers, self._max_turns, self._clock = answers, max_turns, clock
-        self._games: OrderedDict[str, _Game] = OrderedDict()
+        self._games: OrderedDict[str, tuple[WordleEnv, float]] = OrderedDict()
+        """By id a game and when it was played last; the one not played for the longest first."""
 
     def __len__(self) -> int:
         return len(self._games)
@@ -63,12 +56,12 @@ class HandGames:
         secret = random.Random(drawn).choice(self._answers)
         rules = Rules(self._max_turns, dictionary, hard_mode, max_refusals=_MAX_REFUSALS)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, self._words.word_length, rules)
-        game = _Game(WordleEnv(secret, self._words, prompter), secret, self._clock())
+        env = WordleEnv(secret, self._words, prompter)
         identity = secrets.token_urlsafe(16)
-        self._games[identity] = game
+        self._games[identity] = env, self._clock()
         while len(self._games) > MAX_GAMES:
             self._games.popitem(last=False)
-        return {"id": identity, "candidates": len(self._words.answers), **_board(game)}
+        return {"id": identity, "candidates": len(self._words.answers), **_board(env)}
 
     def guess(self, identity: str, word: str) -> Json:
         """Play a word: how it was judged, and the board; the secret with the last turn.
@@ -77,37 +70,35 @@ class HandGames:
             NotFoundError: If there is no such game, or it is over.
         """
         self._drop_idle()
-        game = self._games.get(identity)
-        if game is None:
+        if identity not in self._games:
             raise NotFoundError("this game is over, or was not played for an hour; begin another")
-        self._games.move_to_end(identity)
-        game.used = self._clock()
-        game.env.step(game.env.prompter.reply(word.strip().lower()))
-        turn = game.env.turns[-1]
+        env, _ = self._games.pop(identity)
+        env.step(env.prompter.reply(word.strip().lower()))
+        turn = env.turns[-1]
         answer = {
             "guess": turn.guess,
             "marks": turn.marks,
             "outcome": turn.outcome.value,
             "costs_turn": turn.costs_turn,
-            "left": self._reviewer.count(game.env.turns),
-            **_board(game),
+            "left": self._reviewer.count(env.turns),
+            **_board(env),
         }
-        if game.env.stop_reason is None:
+        if env.stop_reason is None:
+            self._games[identity] = env, self._clock()
             return answer
-        del self._games[identity]
-        return {**answer, "won": game.env.transcript().won, "secret": game.secret}
+        return {**answer, "won": env.transcript().won, "secret": env.transcript().secret}
 
     def _drop_idle(self) -> None:
         before = self._clock() - IDLE_S
-        while self._games and next(iter(self._games.values())).used < before:
+        while self._games and next(iter(self._games.values()))[1] < before:
             self._games.popitem(last=False)
 
 
-def _board(game: _Game) -> Json:
-    rules = game.env.prompter.rules
+def _board(env: WordleEnv) -> Json:
+    rules = env.prompter.rules
     return {
         "max_turns": rules.max_turns,
-        "word_length": game.env.prompter.word_length,
-        "turns_left": game.env.observation.turns_left,
-        "over": game.env.stop_reason is not None,
+        "word_length": env.prompter.word_length,
+        "turns_left": env.observation.turns_left,
+        "over": env.stop_reason is not None,
     }

@@ -65,7 +65,7 @@ def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
 
 def _reply(seat: Seat, game: ActiveGame) -> tuple[Completion, list[Json], float]:
     """One reply, the likeliest guesses where it opened its own, and the seconds that the reply took."""
-    prompt_ids = game.token_log.all_ids()
+    prompt_ids = game.all_ids()
     request = Request(0, game.env.conversation, game.env.turns, prompt_ids)
     with seat.lock:
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Laws of solver games while they are written: whole chunks are kept, the rest is played again, others keep out."""
+"""Laws of solver games while they are written: whole chunks are kept, the rest is played again."""
 
 from pathlib import Path
 
@@ -6,10 +6,7 @@ import pytest
 
 import wordle_rl.teachers.games as games_module
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.data.trace import Trace, TraceTurn
-from wordle_rl.runs import RunError
 from wordle_rl.teachers.games import write_solver_traces
-from wordle_rl.teachers.unfinished import UnfinishedGames
 
 CHUNK = 4
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))
@@ -83,19 +80,3 @@ def test_nothing_is_left_where_nothing_was_played(play, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         play(tmp_path / "t.jsonl", PLAIN, 0)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_second_process_is_refused_and_loses_the_first_one_nothing(tmp_path: Path) -> None:
-    path, game = tmp_path / "t.jsonl", Trace("crane", (TraceTurn("crane", "GGGGG"),))
-    first = UnfinishedGames(path, {"seed": 0}, 1)
-    with first.held():
-        first.add([game])
-        for asked in ({"seed": 0}, {"seed": 1}):
-            with (
-                pytest.raises(RunError, match="is being written by another process"),
-                UnfinishedGames(path, asked, 1).held(),
-            ):
-                pass
-    again = UnfinishedGames(path, {"seed": 0}, 1)
-    with again.held():
-        assert again.num_chunks == 1

@@ -1,0 +1,342 @@
+"""Append-only files of JSON lines: whole rows, one writer, repaired after a kill, rewound to a checkpoint.
+
+A killed process, or a machine that loses power, may leave the last line cut off in the middle. A training that resumes
+from a checkpoint goes through its later steps again, and would log them twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from wordle_rl.runs.files import RunError, bounded_lines, json_line, parse_json, read_jsonl, write_jsonl
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+LOG_FILES = ("metrics.jsonl", "games.jsonl", "secrets.jsonl", "labels.jsonl")
+"""Files of a run that are only appended to."""
+_BLOCK = 65536
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
+
+Row = Mapping[str, Any]
+
+
+class OtherSettingsError(RunError):
+    """A store whose rows were made with other settings."""
+
+
+class Store:
+    """One append-only file of JSON lines. Other processes are kept from writing it until `close`.
+
+    Opening a store cuts off a last line that a kill left incomplete. The file is made with its first row.
+
+    Args:
+        path: The file.
+        settings: All that the rows depend on, as JSON values; they become the first line. None: the file has none.
+        begins: How each row begins; a file whose cut last line begins otherwise is not ours.
+        overwrite: Discard whatever the file holds.
+
+    Attributes:
+        num_bytes_cut: Length of the incomplete last line; 0: there was none.
+
+    Raises:
+        OtherSettingsError: If the rows depend on other settings.
+        RunError: If another process writes the file, it is no such file, or it cannot be written.
+    """
+
+    def __init__(
+        self, path: Path, settings: Row | None = None, *, begins: bytes = b"", overwrite: bool = False
+    ) -> None:
+        self.path = path
+        self._has_settings = settings is not None
+        self._lock_path = path.with_name(f".{path.name.lstrip('.')}.lock")
+        self._lock = _lock(self._lock_path, path)
+        try:
+            if overwrite:
+                path.unlink(missing_ok=True)
+            if settings is not None and not _has_first_line(path, settings):
+                append_jsonl(path, {"settings": dict(settings)})
+            self.num_bytes_cut = repair_end(path, begins)
+        except OSError as error:
+            self.close()
+            raise _cannot_write(path, error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Read the rows.
+
+        Raises:
+            RunError: If a line is no JSON object.
+        """
+        rows = read_jsonl(self.path) if self.path.exists() else iter(())
+        return islice(rows, 1 if self._has_settings else 0, None)
+
+    def add(self, *rows: Row) -> None:
+        """Append rows, all or none of them.
+
+        Raises:
+            RunError: If they cannot be written.
+        """
+        append_jsonl(self.path, *rows)
+
+    def keep_multiple(self, count: int) -> int:
+        """Drop the last rows so that a multiple of `count` rows is left, and return how many rows that is.
+
+        Raises:
+            RunError: If the file cannot be written.
+        """
+        if not self.path.exists():
+            return 0
+        head = 1 if self._has_settings else 0
+        kept = end = offset = 0
+        with self.path.open("r+b") as file:
+            for number, line in enumerate(bounded_lines(file, self.path), start=1 - head):
+                offset += len(line)
+                if number >= 0 and number % count == 0:
+                    kept, end = number, offset
+            file.truncate(end)
+        return kept
+
+    def finish(self, path: Path) -> None:
+        """Give the file the name `path`, once all its rows are there.
+
+        Raises:
+            RunError: If that cannot be done.
+        """
+        try:
+            self.path.replace(path)
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+
+    def discard(self) -> None:
+        """Remove the file, once its rows are stored elsewhere, and close."""
+        self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes write."""
+        _release(self._lock, self._lock_path)
+        self._lock = None
+
+
+def _has_first_line(path: Path, settings: Row) -> bool:
+    """True if a store begins with these settings; False if it is empty, or if a kill cut off its first line.
+
+    Raises:
+        OtherSettingsError: If it begins with others.
+        RunError: If it begins with anything else.
+    """
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        line = next(bounded_lines(file, path), b"")
+    if not line.endswith(b"\n") and b'{"settings":'.startswith(line[:12]):
+        os.truncate(path, 0)
+        return False
+    try:
+        row = parse_json(line)
+    except ValueError:
+        row = None
+    before = row.get("settings") if isinstance(row, dict) else None
+    if not isinstance(before, dict):
+        raise RunError(f"{path} is no file of games, so it is left alone; name another --out")
+    now = json.loads(json.dumps(settings))
+    for name in [*now, *before]:
+        if now.get(name) != before.get(name):
+            was, wanted = (json.dumps(values.get(name)) for values in (before, now))
+            raise OtherSettingsError(
+                f"{path} holds games with {name} {was}, not {wanted}; "
+                "name another --out, or pass --overwrite to replace them"
+            )
+    return True
+
+
+@contextmanager
+def unfinished(path: Path, settings: Row) -> Iterator[Store]:
+    """A hidden store beside `path`, which it becomes with `Store.finish`; what other settings began there is removed.
+
+    Raises:
+        RunError: If another process writes it, or the directory cannot be written.
+    """
+    # The name carries the settings, as the finished file has no line for them.
+    mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    hidden = path.with_name(f".{path.name}.{mark}.unfinished")
+    for other in path.parent.glob(f".{path.name}.*.unfinished"):
+        if other != hidden:
+            Store(other).discard()
+    store = Store(hidden)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def append_jsonl(path: Path, *rows: Row) -> None:
+    """Append JSON lines, all or none of them.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    lines = "".join(map(json_line, rows)).encode()
+    try:
+        before = path.stat().st_size if path.exists() else 0
+        with path.open("ab", buffering=0) as file:
+            if file.write(lines) < len(lines):  # a full disk takes the first bytes without complaint
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if len(rows) > 1:  # minutes of work, which a loss of power shall not turn into zeros
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold a lock file. On a file system without locks nobody is kept out.
+
+    Raises:
+        RunError: If another process holds it, or it cannot be made.
+    """
+    lock = _lock(path, path)
+    try:
+        yield
+    finally:
+        _release(lock, path)
+
+
+def _lock(path: Path, written: Path) -> FileLock | None:
+    from filelock import FileLock, Timeout  # takes 0.1 s, which most commands need not pay
+
+    lock = FileLock(path, blocking=False, thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"{written} is being written by another process; wait for its end or name another --out"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise _cannot_write(written, error) from error
+        return None
+    return lock
+
+
+def _release(lock: FileLock | None, path: Path) -> None:
+    if lock is None:
+        return
+    # Removed while it is held, as another process may make it anew once it is not. What cannot be removed (a disk that
+    # became read-only, Windows) keeps nobody out.
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+    lock.release()
+
+
+def _cannot_write(path: Path, error: OSError) -> RunError:
+    return RunError(
+        f"cannot write {path}: {error.strerror or error}; free space and run again, or choose another place"
+    )
+
+
+def repair_end(path: Path, begins: bytes = b"") -> int:
+    """Make a file of JSON lines end after a whole line, and return how many bytes of an incomplete one were cut off.
+
+    A last line that lacks its line break alone gets it. A missing file stays missing.
+
+    Args:
+        path: The file.
+        begins: How an incomplete line must begin to be ours.
+
+    Raises:
+        RunError: If the incomplete line is not ours, or the file cannot be written.
+    """
+    if not path.exists():
+        return 0
+    try:
+        with path.open("r+b") as file:
+            start = _last_line_start(file, file.seek(0, os.SEEK_END))
+            file.seek(start)
+            tail = file.read()
+            if not tail:
+                return 0
+            if not begins.startswith(tail[: len(begins)]):
+                raise RunError(f"{path} is no file of games; name another --out")
+            try:
+                whole = isinstance(parse_json(tail), dict)
+            except ValueError:
+                whole = False
+            if whole:
+                file.write(b"\n")
+                return 0
+            file.truncate(start)
+            return len(tail)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _last_line_start(file: BinaryIO, size: int) -> int:
+    """Offset of the last line; the file's size if the file ends with a line break."""
+    end = size
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        file.seek(begin)
+        place = file.read(end - begin).rfind(b"\n")
+        if place >= 0:
+            return begin + place + 1
+        end = begin
+    return 0
+
+
+def repair_logs(directory: Path) -> list[str]:
+    """Repair all logs of a run directory; a sentence for each that ended in the middle of a line.
+
+    Files that a kill left half written beside their place are removed; none of them was read.
+    """
+    for partial in directory.glob(".*.partial"):
+        if partial.is_file():  # a directory is a model, which is written again
+            partial.unlink()
+    cut = {name: repair_end(directory / name) for name in LOG_FILES}
+    return [repaired(directory / name, count) for name, count in cut.items() if count]
+
+
+def repaired(path: Path, num_bytes: int) -> str:
+    """The report of a repair."""
+    return f"{path} ended in the middle of a line, which was cut off ({num_bytes} bytes)"
+
+
+def rewind(directory: Path, firsts: Mapping[str, Mapping[str, int]]) -> int:
+    """Remove from the logs of a run the rows that a resumed training will write again.
+
+    Args:
+        directory: The run directory.
+        firsts: By file, then by the stage that a row names: the first step whose rows are removed.
+
+    Returns:
+        How many rows were removed.
+
+    Raises:
+        RunError: If a line is no JSON object, or a file cannot be written.
+    """
+
+    def is_ahead(row: Row, by_stage: Mapping[str, int]) -> bool:
+        first, step = by_stage.get(str(row.get("stage"))), row.get("step")
+        return first is not None and isinstance(step, int | float) and step >= first
+
+    removed = 0
+    for name, by_stage in firsts.items():
+        path = directory / name
+        num_ahead = sum(is_ahead(row, by_stage) for row in read_jsonl(path)) if path.is_file() else 0
+        if num_ahead:  # else the file is not touched
+            write_jsonl(path, (row for row in read_jsonl(path) if not is_ahead(row, by_stage)))
+        removed += num_ahead
+    return removed

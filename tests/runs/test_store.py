@@ -1,0 +1,179 @@
+"""Laws of append-only files: one writer, a cut line is removed, a whole one stays, later steps are taken back."""
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.runs import RunError, append_jsonl, exclusive_lock, read_jsonl
+from wordle_rl.runs.store import OtherSettingsError, Store, repair_end, repair_logs, rewind, unfinished
+
+ROWS = [{"stage": "sft", "step": step, "text": "é" * step} for step in range(1, 4)]
+
+
+def written(path: Path, rows=ROWS) -> bytes:
+    path.unlink(missing_ok=True)
+    for row in rows:
+        append_jsonl(path, row)
+    return path.read_bytes()
+
+
+def test_a_line_cut_at_any_byte_is_removed_and_the_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    whole = written(path)
+    second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
+    for cut in range(second + 1, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        assert repair_end(path) == cut - second
+        assert path.read_bytes() == whole[:second]
+
+
+def test_a_line_that_lacks_its_break_alone_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    whole = written(path)
+    path.write_bytes(whole[:-1])
+    assert repair_end(path) == 0
+    assert path.read_bytes() == whole
+    assert repair_end(path) == 0
+
+
+def test_what_is_missing_stays_missing_and_another_kind_of_file_stays_as_it_is(tmp_path: Path) -> None:
+    assert repair_end(tmp_path / "none.jsonl") == 0
+    assert list(tmp_path.iterdir()) == []
+    path = tmp_path / "diary"
+    path.write_text("dear diary")
+    with pytest.raises(RunError, match="diary is no file of games"):
+        repair_end(path, b'{"secret":')
+    assert path.read_text() == "dear diary"
+
+
+def test_files_that_a_kill_left_half_written_are_removed(tmp_path: Path) -> None:
+    for name in (".timings.json.partial", "timings.json", ".lock"):
+        (tmp_path / name).write_text("{")
+    (tmp_path / ".dpo.partial").mkdir()
+    assert repair_logs(tmp_path) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"timings.json", ".lock", ".dpo.partial"}
+
+
+def test_each_repaired_log_is_named(tmp_path: Path) -> None:
+    for name in ("metrics.jsonl", "games.jsonl", "secrets.jsonl"):
+        written(tmp_path / name)
+    (tmp_path / "games.jsonl").write_bytes((tmp_path / "games.jsonl").read_bytes()[:-5])
+    [told] = repair_logs(tmp_path)
+    assert told.startswith(f"{tmp_path / 'games.jsonl'} ended in the middle of a line, which was cut off (")
+    assert repair_logs(tmp_path) == []
+
+
+def test_steps_past_the_checkpoint_are_taken_back_by_stage_and_file(tmp_path: Path) -> None:
+    rows = [
+        {"stage": "sft", "step": 9},
+        {"stage": "grpo", "step": 1},
+        {"stage": "validation", "step": 2},
+        {"stage": "grpo", "step": 2},
+        {"stage": "grpo", "step": 3},
+        {"stage": "blend", "step": 50.0},
+    ]
+    for name in ("metrics.jsonl", "games.jsonl"):
+        written(tmp_path / name, rows)
+    before = (tmp_path / "games.jsonl").stat().st_mtime_ns
+    count = rewind(tmp_path, {"metrics.jsonl": {"grpo": 3, "validation": 2, "blend": 0}, "games.jsonl": {"grpo": 4}})
+    assert count == 3
+    assert list(read_jsonl(tmp_path / "metrics.jsonl")) == [rows[0], rows[1], rows[3]]
+    assert list(read_jsonl(tmp_path / "games.jsonl")) == rows
+    assert (tmp_path / "games.jsonl").stat().st_mtime_ns == before, "nothing to take back: it is not written"
+
+
+def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(ROWS[0]) + "\n{oops\n" + json.dumps(ROWS[1]) + "\n")
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2 is no JSON"):
+        rewind(tmp_path, {path.name: {"sft": 2}})
+    assert path.read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize("settings", [None, {"player": "solver"}], ids=["plain", "with settings"])
+def test_rows_come_back_in_order_once_another_process_opens_the_store(settings, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "t.jsonl"
+    store = Store(path, settings)
+    store.add(ROWS[0])
+    store.add(*ROWS[1:])
+    with pytest.raises(RunError, match="another process"):
+        Store(path, settings)
+    store.close()
+    again = Store(path, settings)
+    assert list(again) == ROWS
+    again.close()
+    assert [each.name for each in path.parent.iterdir()] == ["t.jsonl"], "the lock is gone"
+
+
+def test_a_store_of_other_settings_is_refused_and_left_as_it_is_unless_it_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    store = Store(path, {"seed": 0})
+    store.add(ROWS[0])
+    store.close()
+    before = path.read_bytes()
+    with pytest.raises(OtherSettingsError, match="seed 0, not 1"):
+        Store(path, {"seed": 1})
+    assert path.read_bytes() == before
+    other = Store(path, {"seed": 1}, overwrite=True)
+    assert list(other) == []
+    other.close()
+
+
+def test_a_first_line_without_its_break_is_written_anew(tmp_path: Path) -> None:
+    """A kill may cut off the break alone, and what stands before it is then of settings that nobody compared."""
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"settings":{"seed":0}}')
+    store = Store(path, {"seed": 1})
+    store.close()
+    assert list(read_jsonl(path)) == [{"settings": {"seed": 1}}]
+
+
+@pytest.mark.parametrize("text", ["dear diary", "1,2\n3,4", '{"sx'])
+def test_a_file_of_another_kind_is_left_as_it_is(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    path.write_text(text)
+    for settings in (None, {"seed": 0}):
+        with pytest.raises(RunError, match="mine"):
+            Store(path, settings, begins=b'{"secret":')
+        assert path.read_text() == text
+
+
+def test_a_multiple_of_rows_is_kept(tmp_path: Path) -> None:
+    for settings in (None, {"seed": 0}):
+        path = tmp_path / f"{settings is None}.jsonl"
+        store = Store(path, settings)
+        store.add(*ROWS)
+        assert [store.keep_multiple(2), store.keep_multiple(2)] == [2, 2]
+        assert list(store) == ROWS[:2]
+        assert store.keep_multiple(4) == 0
+        assert list(store) == []
+        store.close()
+
+
+def test_an_unfinished_file_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with unfinished(path, {"seed": 0}) as store:
+        store.add(ROWS[0])
+        assert not path.exists()
+        for seed in (0, 1):
+            with pytest.raises(RunError, match="another process"), unfinished(path, {"seed": seed}):
+                pass
+    with unfinished(path, {"seed": 0}) as store:
+        assert list(store) == ROWS[:1]
+        store.finish(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert list(read_jsonl(path)) == ROWS[:1]
+
+
+def test_a_file_system_that_cannot_lock_keeps_nobody_out(tmp_path: Path, monkeypatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with exclusive_lock(tmp_path / "file"):
+        pass
+    with pytest.raises(KeyError) as caught, exclusive_lock(tmp_path / "file"):
+        raise KeyError("of the work itself")
+    assert caught.value.__context__ is None, "a lock that cannot be had is no cause of what fails later"
