@@ -3,7 +3,8 @@
 A turn costs one forward pass over the feedback message and one per new token; nothing is read twice.
 Works for every causal model of transformers whose layers attend to keys and values, since it only uses
 `attention_mask`, `position_ids` and a cache. A sliding window counts cached tokens, holes included; once a batch may
-outgrow the window, it is therefore read afresh each turn.
+outgrow the window, it is therefore read afresh each turn. Models with other layers are sampled by transformers' own
+`generate` (see `generate.py`), which reads the whole prompt each turn.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from wordle_rl.samplers.base import Completion, Request, word_beam
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
+from wordle_rl.samplers.generate import generate, needs_generate, read_alike
+from wordle_rl.samplers.kv_cache import GameCache, next_logits
 from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 _CPU_BATCH = 256
 """Rows at once on a CPU: enough for its matrix products to run at full speed, few enough for its caches."""
 _WORTH_A_PASS = 256
@@ -85,9 +86,6 @@ class TransformersSampler:
         seed: Seed of the sampler's own random stream, which runs on over all games.
         constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow. A greedy reply
             names the likeliest of them (`likeliest_word`).
-
-    Raises:
-        ValueError: If the model has layers that remember otherwise than by keys and values.
     """
 
     sampled_by: EngineName = "transformers"
@@ -106,10 +104,11 @@ class TransformersSampler:
         self._constraint = constraint
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         text_config = model.config.get_text_config()
-        self._num_layers = text_config.num_hidden_layers - num_shared_layers(text_config)
+        self._by_generate = needs_generate(model)
         self._window = _sliding_window(text_config)
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
+        self._size = size
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
         # A search has a cache of its own, beside that of the games.
         self._search_rows = size if model.device.type == "cpu" else size // 4
@@ -124,6 +123,8 @@ class TransformersSampler:
         """Sample one reply per request; games seen before continue from their cache."""
         completions: dict[int, Completion] = {}
         with sampling_mode(self.model):
+            if self._by_generate:
+                return self._generated(requests)
             for batch, asking in self._batches.arrange(requests).items():
                 completions.update(self._sample_batch(batch, asking))
         return [completions[request.game_id] for request in requests]
@@ -139,16 +140,43 @@ class TransformersSampler:
         for request, ids in zip(requests, replies.ids, strict=True):
             # The last sampled token was never fed back, so the cache ends one token before it.
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
+        return dict(zip((request.game_id for request in requests), self._completions(requests, replies), strict=True))
+
+    def _generated(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one reply per request by transformers' `generate`, each prompt read from its start."""
+        found: dict[int, Completion] = {}
+        stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
+        for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
+            for first in range(0, len(places), self._size):
+                part = [requests[place] for place in places[first : first + self._size]]
+                replies = _Replies(len(part), stops)
+                states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(part)
+
+                def choose(logits: Tensor, replies: _Replies = replies) -> Tensor:
+                    nonlocal states
+                    chosen, logprobs = self._choose(logits, states, replies.running)
+                    replies.add(chosen, logprobs)
+                    states = self._after(states, chosen)
+                    return chosen
+
+                prompts = [request.prompt_ids for request in part]
+                limit = self.settings.max_completion_tokens
+                generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
+                replies.finish()
+                found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
+        return [found[request.game_id] for request in requests]
+
+    def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
         self._name_likeliest(requests, replies)
-        completions = {}
-        for request, ids, logprobs in zip(requests, replies.ids, replies.logprobs, strict=True):
-            completions[request.game_id] = Completion(
+        return [
+            Completion(
                 text=self.codec.text_of(ids),
                 token_ids=tuple(ids),
                 sampler_logprobs=tuple(logprobs),
                 overlong=ids[-1] not in self.codec.stop_ids,
             )
-        return completions
+            for ids, logprobs in zip(replies.ids, replies.logprobs, strict=True)
+        ]
 
     def _name_likeliest(self, requests: Sequence[Request], replies: _Replies) -> None:
         """Let greedy replies that are limited to listed words name the likeliest, whatever their first letters."""
@@ -159,7 +187,7 @@ class TransformersSampler:
             if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
                 found[game] = opening
         words = WordSearch(
-            self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._num_layers, self._word_beam
+            self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam
         )
         endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
         for (game, opening), ending in zip(found.items(), endings, strict=True):
@@ -174,7 +202,7 @@ class TransformersSampler:
         longest = max(map(len, prompts)) + self.settings.max_completion_tokens
         if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
             shared = 0
-        cache = GameCache(self._num_layers, 1 if shared else len(prompts), device)
+        cache = GameCache.of_model(self.model, 1 if shared else len(prompts))
         if shared:
             self._read(cache, [prompts[0][:shared]])
             cache.keep(torch.zeros(len(prompts), dtype=torch.long, device=device))
@@ -281,8 +309,6 @@ def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
 def _sliding_window(text_config: PreTrainedConfig) -> int | None:
     """The width of the model's sliding window in tokens, None if every layer sees everything."""
     layer_types = getattr(text_config, "layer_types", None)
-    if unknown := set(layer_types or ()) - _KNOWN_LAYERS:
-        raise ValueError(f"a model with {', '.join(sorted(unknown))} layers cannot be sampled here; use vLLM instead")
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
     return getattr(text_config, "sliding_window", None)
