@@ -6,22 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chat_families import family_tokenizer
 from training_fixtures import compact, rows
 
-from wordle_rl.chat.codec import mask_picture
+from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.chat.templates import training_template
 from wordle_rl.config import ConfigError, GameSettings
 from wordle_rl.data.dataset import (
     DatasetLimits,
     conversation,
     encode_traces,
     fault_of,
+    instruction_rows,
     turn_conversations,
     write_dataset,
 )
 from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Outcome, score_guess
-from wordle_rl.prompt import Guess, Shape, Style, Thinking
+from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
 from wordle_rl.runs import write_jsonl
 
 
@@ -344,3 +347,17 @@ def test_rows_are_plain_json(sixty, split, traces, tmp_path: Path) -> None:
     assert json.loads(json.dumps(counts)) == counts
     system = rows(tmp_path / "set_sft_train.jsonl")[0]["messages"][0]
     assert system["role"] == "system"
+
+
+@pytest.mark.parametrize("family", ["llama3", "gemma3", "gpt-oss"])
+def test_instruction_rows_are_what_a_model_of_its_template_reads_and_writes(family: str) -> None:
+    tokenizer = family_tokenizer(family)
+    tokenizer.chat_template = training_template(tokenizer)
+    codec = ChatCodec(tokenizer)
+    messages = conversation(game("crane", "slate", "crane"), Prompter())
+    ids, loss_mask = codec.encode_game(messages)
+    found = list(instruction_rows(messages, codec))
+    assert len(found) == 2
+    last = codec.encode(found[-1]["instruction"]) + codec.encode(found[-1]["output"])
+    assert last == ids
+    assert len(codec.encode(found[-1]["output"])) == loss_mask[::-1].index(0)

@@ -124,7 +124,7 @@ def test_without_games_there_is_nothing_to_average() -> None:
     figures = play_script([("trace", [NOT_SENT])]).figures()
     assert (figures.num_games, figures.num_errors, figures.num_turns) == (0, 1, 0)
     rates = {name: value for name, value in asdict(figures).items() if "rate" in name or "mean" in name}
-    assert len(rates) == 10
+    assert len(rates) == 11
     assert set(rates.values()) == {None}
 
 

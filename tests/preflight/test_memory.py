@@ -16,15 +16,16 @@ from transformers import (
     Qwen3Config,
 )
 
-import wordle_rl.models.numbers as numbers_module
+import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config import GRPOSettings, ModelSettings, RLSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import ModelNumbers, main_memory_bytes
+from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.memory import Work, activation_bytes, cache_bytes, estimate, stage_works
 from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
+from wordle_rl.runs.provenance import main_memory_bytes
 
 
 def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_stages_follow_the_settings() -> None:
     assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (256, 80, 2)
     assert (stages["grpo"].rows, stages["grpo"].cached_games, stages["grpo"].group_size) == (4, 16, 8)
     assert (stages["grpo"].reference, stages["grpo"].compute_bytes) == (True, 4)
-    assert (stages["eval"].cached_games, stages["eval"].rows) == (60, 0)
+    assert (stages["eval"].cached_games, stages["eval"].rows) == (1, 0)
     assert estimate(SMALL, stages["grpo"]).reference == 4000
     no_grpo = works(RunConfig(grpo=GRPOSettings(steps=0)))
     assert set(no_grpo) == {"sft", "eval"}
@@ -198,7 +199,7 @@ def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
 def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Path, monkeypatch) -> None:
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(numbers_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    monkeypatch.setattr(provenance_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
     found = main_memory_bytes()
     assert found is not None
     assert found == expected if expected else found > GIB // 2

@@ -25,6 +25,8 @@ from wordle_rl.prompt import (
     parse_spelled,
     system_prompt,
 )
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
 
@@ -433,7 +435,7 @@ def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary
     assert "6-letter word" in text
     assert "at most 7 guesses" in text
     assert "hint" in text
-    assert ("[planet]" if style is Style.TEXTARENA else "<guess>planet</guess>") in text
+    assert ("[jujube]" if style is Style.TEXTARENA else "<guess>jujube</guess>") in text
     assert (T in text) == (thinking is not Thinking.OFF)
     assert ("refused" in text) == (dictionary is Dictionary.APP)
     assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)
@@ -469,3 +471,20 @@ def test_a_prompter_may_be_named_in_plain_words() -> None:
     for setting in ("style", "shape", "thinking"):
         with pytest.raises(ValueError, match="loud"):
             Prompter(**{setting: "loud"})
+
+
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.TEXTARENA, Style.LETTERS])
+def test_a_malformed_reply_is_answered_with_how_to_reply(style: Style) -> None:
+    prompter = Prompter(style=style)
+    assert prompter.example in prompter.feedback([Turn(None, None, Outcome.MALFORMED)])["content"]
+    assert prompter.example not in prompter.feedback([Turn("zzzzz", None, Outcome.UNLISTED)])["content"]
+
+
+def test_the_example_of_a_reply_helps_nobody_who_copies_it() -> None:
+    words = load_words("default")
+    example = Prompter().parse(Prompter().example).word
+    assert example in words, "a listed word, so that the form alone is at stake"
+    assert example not in words.answers
+    solver = Solver(words)
+    bits = solver.information(solver.candidates([]))
+    assert bits[words.guess_index[example]] < bits.mean() / 1.5

@@ -28,8 +28,10 @@ from transformers import (
     Qwen3_5TextConfig,
 )
 
+import wordle_rl.samplers.transformers as sampler_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
+from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, Trajectory, play
@@ -442,3 +444,51 @@ def test_words_are_searched_in_models_with_other_layers(codec: ChatCodec, small_
         expected = logprobs[range(len(ending.token_ids)), list(ending.token_ids)].tolist()
         assert ending.logprobs == pytest.approx(expected, abs=TOLERANCE)
         assert COMPACT.parse(whole.text_of(ending.token_ids)).word in small_words
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3.5"])
+def test_when_memory_runs_out_fewer_games_are_played_at_once_and_they_are_the_same(
+    architecture: str, codec: ChatCodec, small_words: WordList, monkeypatch
+) -> None:
+    if architecture in HYBRID:
+        model = hybrid_model(architecture, codec)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = sharpened(ARCHITECTURES[architecture](small_config(codec)))
+    expected = tokens_of(play(STARTS, small_words, COMPACT, TransformersSampler(model, codec, greedy(6))))
+    forward = type(model).forward
+    largest = []
+
+    def scarce(self, input_ids=None, **inputs):
+        if len(input_ids) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        largest.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **inputs)
+
+    monkeypatch.setattr(type(model), "forward", scarce)
+    sampler = TransformersSampler(model, codec, greedy(6))
+    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) == expected
+    assert 1 < max(largest) <= 3
+    monkeypatch.setattr(type(model), "forward", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(torch.OutOfMemoryError):
+        TransformersSampler(model, codec, greedy(6)).sample([Request(0, (), (), codec.encode("5x6"))])
+
+
+def test_an_evaluation_plays_as_many_games_at_once_as_memory_has_room_for(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, monkeypatch
+) -> None:
+    sampler = TransformersSampler(tiny_model, codec, greedy(6))
+    at_once = []
+    sample = sampler.sample
+    monkeypatch.setattr(sampler, "sample", lambda requests: at_once.append(len(requests)) or sample(requests))
+    for free, most in ((10**12, 8), (0, 1)):
+        at_once.clear()
+        monkeypatch.setattr(sampler_module, "free_memory", lambda _device, free=free: free)
+        conditions = EvalConditions.of(COMPACT, sampler)
+        planned = Evaluation("x", "x", (), COMPACT.rules, small_words.fingerprint, (), conditions)
+        evaluate(planned, [start.secret for start in STARTS], small_words, COMPACT, sampler)
+        assert max(at_once) == most

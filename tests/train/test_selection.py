@@ -208,8 +208,6 @@ def test_interpolated_weights_are_named_in_their_games_and_show_other_words(choo
 @pytest.mark.parametrize(
     "values",
     [
-        {"interpolation_alphas": (0.5, 1.0), "validate_every_steps": 0},
-        {"interpolation_alphas": (0.5,), "engine": "vllm"},
         {"interpolation_alphas": ()},
         {"interpolation_alphas": (0.0, 1.0)},
         {"interpolation_alphas": (1.5,)},

@@ -180,10 +180,6 @@ def test_a_missing_vllm_is_named_since_it_sends_the_weights(server, train, tmp_p
         ({"engine": "sglang"}, r"engine 'sglang' is none of transformers, vllm and the address of a vLLM server"),
         ({"engine": "localhost:8000"}, r"such as http://localhost:8000; give one of them"),
         ({"engine": "http://box:8000", "vllm": {"sleep": True}}, r"was started with options of its own; leave it out"),
-        (
-            {"engine": "http://box:8000", "interpolation_alphas": [0.5, 1.0], "validate_every_steps": 1},
-            r"interpolation_alphas other than 1 are played by transformers",
-        ),
     ],
 )
 def test_settings_that_no_engine_follows_are_refused(settings, named) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from wordle_rl.chat.codec import unwritable
@@ -238,13 +239,20 @@ def model_sampler(
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
+        from wordle_rl.models.adapters import is_adapter
+        from wordle_rl.models.export import merge
         from wordle_rl.models.loading import load_codec
         from wordle_rl.samplers.vllm import make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
-    return make_engine(Path(at_directory(model).path), codec, sampling, constraint, seed)
+    directory = Path(at_directory(model).path)
+    with TemporaryDirectory() as kept:  # the engine has read its weights once it is made
+        if is_adapter(directory):
+            merge(directory, Path(kept) / "merged")
+            directory = Path(kept) / "merged"
+        return make_engine(directory, codec, sampling, constraint, seed)
 
 
 def _own_sampler(

@@ -105,13 +105,13 @@ def game_of(model_directory: Path) -> GameSettings | None:
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """Settings that load a model: those of its run (dtype, 4 bits); elsewhere the defaults.
+    """Settings that load a model: those of its run (dtype, 4 bits); elsewhere the type its weights are stored in.
 
     Raises:
         ConfigError: If the run's settings are damaged.
     """
     run = run_around(model_directory)
-    settings = run.model if run is not None else ModelSettings()
+    settings = run.model if run is not None else ModelSettings(dtype="auto")
     return settings.model_copy(update={"path": str(model_directory)})
 
 

@@ -60,7 +60,7 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 @contextmanager
 def grouped(model: PreTrainedModel) -> Iterator[None]:
-    """Let a model whose attention is the plain formula use `grouped_attention` for a while; not torch's own on a GPU."""
+    """Let a model of plain attention use `grouped_attention` for a while; on a GPU torch's own attention stays."""
     if not _fits(model):
         yield
         return

@@ -24,7 +24,7 @@ from torch import Tensor
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.prompt import THINK_TAGS
 from wordle_rl.samplers.constrain import token_texts
-from wordle_rl.samplers.kv_cache import search_cache, next_logits
+from wordle_rl.samplers.kv_cache import next_logits, search_cache
 from wordle_rl.samplers.transformers import sampling_mode
 
 if TYPE_CHECKING:

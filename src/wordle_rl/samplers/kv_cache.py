@@ -200,6 +200,16 @@ def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)
 
 
+def bytes_per_token(model: PreTrainedModel) -> int:
+    """Bytes that a token of a game takes in a cache, the room kept free for the next ones included."""
+    text = model.config.get_text_config()
+    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)
+    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
+    head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
+    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys and values, and half as much room
+
+
 def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:
     """An empty cache for a search, for any model."""
     return RereadCache(rows) if needs_generate(model) else GameCache.of_model(model, rows)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from wordle_rl.samplers.constrain import State, TokenIds, WordConstraint
 from wordle_rl.samplers.generate import RereadCache
-from wordle_rl.samplers.kv_cache import GameCache, search_cache, next_logits
+from wordle_rl.samplers.kv_cache import GameCache, next_logits, search_cache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

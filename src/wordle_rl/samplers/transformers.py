@@ -9,6 +9,7 @@ outgrow the window, it is therefore read afresh each turn. Models with other lay
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,18 +19,23 @@ from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request, word_beam
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
 from wordle_rl.samplers.generate import generate, needs_generate, read_alike
-from wordle_rl.samplers.kv_cache import GameCache, next_logits
+from wordle_rl.samplers.kv_cache import GameCache, bytes_per_token, next_logits
 from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
+logger = logging.getLogger(__name__)
+
+_LOGITS = 24
+"""Bytes a game takes for each word of the vocabulary while a token is drawn."""
 _CPU_BATCH = 256
 """Rows at once on a CPU: enough for its matrix products to run at full speed, few enough for its caches."""
 _WORTH_A_PASS = 256
@@ -108,7 +114,7 @@ class TransformersSampler:
         self._window = _sliding_window(text_config)
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
-        self._size = size
+        self._size, self._keeps_caches = size, True
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
         # A search has a cache of its own, beside that of the games.
         self._search_rows = size if model.device.type == "cpu" else size // 4
@@ -118,16 +124,43 @@ class TransformersSampler:
         """Drop every cached game."""
         self._batches.clear()
 
+    def room_for(self, num_tokens: int) -> int:
+        """See `MemoryBound`."""
+        each = num_tokens * bytes_per_token(self.model) + _LOGITS * self.model.config.get_text_config().vocab_size
+        free = free_memory(self.model.device)
+        return self.settings.max_batch_size if free is None else max(1, free // each)
+
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one reply per request; games seen before continue from their cache."""
+        """Sample one reply per request; games seen before continue from their cache.
+
+        When memory runs out, every cache is dropped, and from then on batches of half the size are read from their
+        start each turn, one after the other.
+        """
         completions: dict[int, Completion] = {}
         with sampling_mode(self.model):
-            if self._by_generate:
-                return self._generated(requests)
-            for batch, asking in self._batches.arrange(requests).items():
-                completions.update(self._sample_batch(batch, asking))
+            while missing := [request for request in requests if request.game_id not in completions]:
+                try:
+                    self._sample_into(completions, missing)
+                except torch.OutOfMemoryError:
+                    if self._size == 1:
+                        raise
+                    self._size //= 2
+                    self._keeps_caches = False
+                    self._batches.clear()
+                    self._batches.size = self._size
+                    logger.warning("out of memory: %d games are played at once from now on", self._size)
         return [completions[request.game_id] for request in requests]
+
+    def _sample_into(self, completions: dict[int, Completion], requests: Sequence[Request]) -> None:
+        """Add the completion of each request."""
+        if self._by_generate:
+            self._generate_into(completions, requests)
+            return
+        for batch, asking in self._batches.arrange(requests).items():
+            completions.update(self._sample_batch(batch, asking))
+            if not self._keeps_caches:
+                batch.cache = None
 
     def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
@@ -142,9 +175,8 @@ class TransformersSampler:
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
         return dict(zip((request.game_id for request in requests), self._completions(requests, replies), strict=True))
 
-    def _generated(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one reply per request by transformers' `generate`, each prompt read from its start."""
-        found: dict[int, Completion] = {}
+    def _generate_into(self, found: dict[int, Completion], requests: Sequence[Request]) -> None:
+        """Add the completion of each request by transformers' `generate`, each prompt read from its start."""
         stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
         for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
             for first in range(0, len(places), self._size):
@@ -164,7 +196,6 @@ class TransformersSampler:
                 generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
                 replies.finish()
                 found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
-        return [found[request.game_id] for request in requests]
 
     def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
         self._name_likeliest(requests, replies)
@@ -186,9 +217,7 @@ class TransformersSampler:
         for game, (request, ids) in enumerate(zip(requests, replies.ids, strict=True)):
             if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
                 found[game] = opening
-        words = WordSearch(
-            self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam
-        )
+        words = WordSearch(self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam)
         endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
         for (game, opening), ending in zip(found.items(), endings, strict=True):
             if ending is not None:
@@ -312,3 +341,12 @@ def _sliding_window(text_config: PreTrainedConfig) -> int | None:
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
     return getattr(text_config, "sliding_window", None)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that games may take on a device; None if unknown. Of main memory a fifth stays free."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    total, taken = main_memory_bytes(), resident_memory_gib()
+    return None if total is None or taken is None else max(0, int(0.8 * (total - taken * 2**30)))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,6 +44,8 @@ from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
@@ -228,7 +231,13 @@ class TorchLearner:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
         else:
             self._optimizer = self.accelerator.prepare(optimizer)
-        self._measures_kl = measure_kl and sum(w.numel() for w in self._trained()) <= MOST_REMEMBERED
+        num_trained = sum(weight.numel() for weight in self._trained())
+        self._measures_kl = measure_kl and num_trained <= MOST_REMEMBERED
+        if measure_kl and not self._measures_kl:
+            logger.warning(
+                "kl_to_start is not measured: it takes a copy of all %.0f M trained weights, as grpo.beta above 0 does",
+                num_trained / 1e6,
+            )
         if self._measures_kl:
             self.remember_start()
 
