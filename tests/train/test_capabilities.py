@@ -16,6 +16,7 @@ ASKED = [
     ({"sft": {"precision": "bf16"}, "rl": {"precision": "bf16"}}, "autocast", "sft.precision and rl.precision"),
     ({"model": {"attn_implementation": "sdpa"}}, "kernels", "model.attn_implementation"),
     ({"model": {"liger_kernels": True}}, "liger", "model.liger_kernels"),
+    ({"model": {"path": "somewhere", "compile": True}}, "compile", "model.compile"),
     ({"grpo": {"engine": "vllm"}}, "vllm", "grpo.engine"),
     ({"eval": {"engine": "vllm"}}, "vllm", "eval.engine"),
 ]

@@ -134,10 +134,15 @@ class ModelSettings(Section):
     liger_kernels: bool = False
     """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
 
+    compile: bool = False
+    """Train with layers that torch.compile has fused; the first step takes a minute longer. Play stays as it is."""
+
     def check(self) -> None:
         """Refuse adapters without a base, and sizes that do not divide."""
         if self.lora.rank and self.path == "tiny":
             raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
+        if self.compile and self.path == "tiny":
+            raise ValueError("compile has nothing to fuse in the embedded model, whose forward pass is our own")
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
         if self.hidden_size % (2 * self.num_heads):

@@ -9,7 +9,7 @@ from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.runs.distributed import num_processes
 
 ALL = frozenset(
-    {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "liger", "vllm", "processes"}
+    {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "liger", "compile", "vllm", "processes"}
 )
 """Every capability."""
 
@@ -30,6 +30,7 @@ def needs(config: RunConfig) -> dict[str, tuple[str, str]]:
         "gradient checkpointing": (recomputing, "leave it out"),
         "autocast": (bf16 * (model.dtype == "float32"), 'leave it out, or set model.dtype to "bfloat16"'),
         "kernels": (["model.attn_implementation"] * (model.attn_implementation is not None), "leave it out"),
+        "compile": (["model.compile"] * model.compile, "leave it out"),
         "liger": (["model.liger_kernels"] * model.liger_kernels, "leave it out"),
         "vllm": (vllm, "leave it out"),
         "processes": ([f"a launch of {processes} processes"] * (processes > 1), "start one"),
