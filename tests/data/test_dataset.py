@@ -293,7 +293,10 @@ def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, 
 def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, traces, tmp_path: Path) -> None:
     """Whoever trains on a conversation learns all of its replies, marked or not."""
     prompter = compact()
-    disowned = {str(conversation(trace, prompter)) for trace in traces if not all(turn.taught for turn in trace.turns)}
+    texts: dict[bool, set[str]] = {True: set(), False: set()}
+    for trace in traces:
+        texts[all(turn.taught for turn in trace.turns)].add(str(conversation(trace, prompter)))
+    disowned = texts[False] - texts[True]  # by chance a stray guess is the one that another game teaches
     write_dataset(traces, sixty, split, prompter, DatasetLimits(won_only=False), tmp_path / "set")
     written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
     assert disowned

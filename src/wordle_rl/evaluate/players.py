@@ -266,8 +266,11 @@ def _own_sampler(
     device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
+        from wordle_rl.models.device import autocasts_to_bf16, device_kind
         from wordle_rl.models.loading import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
+    if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
+        model = model.model_copy(update={"dtype": "float32"})  # such processors emulate 16 bits, several times slower
     loaded, codec = load_model(model, seed, device_map)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None

@@ -96,7 +96,7 @@ class RereadCache:
         return torch.stack(found)
 
 
-class _Chosen(LogitsProcessor):  # type: ignore[misc]  # transformers leaves it untyped
+class _Chosen(LogitsProcessor):
     """Leaves a single token of each row, so that greedy search takes what was chosen here."""
 
     def __init__(self, choose: Choose) -> None:
@@ -110,7 +110,8 @@ class _Chosen(LogitsProcessor):  # type: ignore[misc]  # transformers leaves it 
 @contextmanager
 def _whole_model(model: PreTrainedModel, settings: GenerationConfig) -> Iterator[Any]:
     """The model itself, adapters inside, without its makers' settings of sampling, such as a repetition penalty."""
-    plain: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    unwrapped: Any = getattr(model, "get_base_model", None)
+    plain: Any = model if unwrapped is None else unwrapped()
     published = plain.generation_config
     plain.generation_config = settings
     try:
