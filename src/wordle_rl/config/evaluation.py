@@ -26,7 +26,7 @@ class PlaySettings(Section):
     max_games: int = Field(0, ge=0)
     """Play at most this many secrets of each part; 0: all."""
     max_batch_size: int = Field(1024, ge=1)
-    """Games played at once."""
+    """Most games played at once; fewer where memory has no room for them."""
     regret: bool = True
     """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
     engine: EngineName = "transformers"
