@@ -11,10 +11,9 @@ torch = pytest.importorskip("torch")
 
 import transformers.integrations.liger as liger_module
 from rich.console import Console
-from training_fixtures import TINY, small_model, weights_of, write_config
+from training_fixtures import small_model, weights_of, write_config
 from transformers import PreTrainedModel
 
-import wordle_rl.models.loading as modeling_module
 from wordle_rl.config import LoraSettings, ModelSettings, load_config
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.pipeline import Pipeline
@@ -69,18 +68,3 @@ def test_liger_is_given_the_base_model_of_adapters(tokenizer, codec, tmp_path: P
     assert model.get_base_model() is base
     load_model(settings.model_copy(update={"liger_kernels": False}), 0)
     assert len(liger.models) == 1, "only where it is asked for"
-
-
-@pytest.mark.parametrize("kind", ["tiny", "directory", "adapters"])
-def test_the_attention_asked_for_is_what_the_model_is_told(
-    kind: str, tokenizer, codec, tmp_path: Path, monkeypatch
-) -> None:
-    save_model(small_model(tokenizer), codec, tmp_path / "base")
-    told: list[str] = []
-    monkeypatch.setattr(modeling_module, "find_spec", lambda _name: ModuleSpec("flash_attn", None))
-    monkeypatch.setattr(PreTrainedModel, "set_attn_implementation", lambda _model, name: told.append(name))
-    settings = ModelSettings(**TINY) if kind == "tiny" else ModelSettings(path=str(tmp_path / "base"))
-    lora = LoraSettings(rank=2) if kind == "adapters" else LoraSettings()
-    wanted = {"attn_implementation": "flash_attention_2", "dtype": "bfloat16", "lora": lora}
-    load_model(settings.model_copy(update=wanted), 0)
-    assert told == ["flash_attention_2"]

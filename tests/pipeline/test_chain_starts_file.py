@@ -169,25 +169,3 @@ def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, w
     with pytest.raises(ConfigError, match=r"rl\.starts\.file .* lies in .*, which --overwrite would remove"):
         Pipeline(config, run, QUIET, overwrite=True)("traces")
     assert (run / name).read_bytes() == file.read_bytes()
-
-
-def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, sixty, file, tmp_path) -> None:
-    run = begun(finished_run, tmp_path / "run")
-    config = settings(tmp_path, word_directory, file)
-    Pipeline(config, run, QUIET)("grpo")
-    one = board(split_secrets(sixty).train[0], sixty.outside[5])
-    write_jsonl(file, [one])
-    config = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
-    config = config.model_copy(update={"sft": config.sft.model_copy(update={"epochs": 0.0})})
-    Pipeline(config, run, QUIET, overwrite=True)("grpo")
-    assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
-    assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
-
-
-def test_the_command_line_takes_a_file_and_a_fraction(cli, word_directory, file, tmp_path) -> None:
-    config = write_config(tmp_path / "cli.toml", word_directory)
-    command = ("run", config, "--out", tmp_path / "run", "--rl.starts.file", file)
-    assert "rl.starts.fraction" in cli(*command, "--rl.starts.fraction", "0")[2]
-    assert cli(*command, "--rl.starts.fraction", "0.25", "--until", "traces")[0] == 0
-    stored = load_config(tmp_path / "run" / "config.json")
-    assert (stored.rl.starts.file, stored.rl.starts.fraction) == (file, 0.25)

@@ -46,11 +46,6 @@ def test_other_settings_ask_for_nothing(changes) -> None:
     assert needs(RunConfig(**changes)) == {}
 
 
-def test_several_processes_are_a_capability(monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.train.capabilities.num_processes", lambda: 2)
-    assert "processes" in needs(RunConfig())
-
-
 @pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
 def test_mlx_takes_every_algorithm(algorithm) -> None:
     pytest.importorskip("mlx")

@@ -1,6 +1,5 @@
 """Laws of vLLM beside the trainer: it plays with the weights of the step, awake for a rollout; nobody waits in vain."""
 
-import inspect
 import sys
 import threading
 
@@ -10,9 +9,8 @@ torch = pytest.importorskip("torch")
 
 from fake_vllm import FakeLLM, SamplingParams, fake_vllm
 from grpo_training import SETTINGS, Training, train_fixture  # noqa: F401  # a fixture
-from training_fixtures import compact, rows, small_model, weights_of, write_config
+from training_fixtures import compact, rows, small_model, weights_of
 from transformers import AutoModelForCausalLM
-from trl.generation.vllm_generation import VLLMGeneration
 
 import wordle_rl.train.vllm as module
 from wordle_rl.chat.lengths import longest_game
@@ -28,8 +26,7 @@ from wordle_rl.models.adapters import add_adapters, has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.runs.distributed import check_sharded, check_sharded_play
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.vllm import SharedEngine, engine_length, open_engine
+from wordle_rl.train.vllm import SharedEngine, engine_length
 
 
 def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
@@ -155,18 +152,6 @@ def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_m
     assert all(game.trajectory.error is None for game in train.games[0])
 
 
-def test_an_engine_too_short_for_a_reply_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"vllm.max_length 512 leaves no prompt besides max_completion_tokens 512"):
-        GRPOTraining(engine="vllm", vllm=VLLMSettings(max_length=512))
-
-
-def test_tokens_are_weighed_where_vllm_plays_unless_that_is_turned_off() -> None:
-    assert GRPOTraining().importance_cap == 0
-    assert GRPOTraining(engine="vllm").importance_cap == 2
-    assert GRPOTraining(engine="vllm", max_importance_ratio=0).importance_cap == 0
-    assert GRPOTraining(max_importance_ratio=3).importance_cap == 3
-
-
 # --- several processes ----------------------------------------------------------------------------------------------
 
 
@@ -231,27 +216,6 @@ def test_an_engine_that_others_wait_with_is_kept(engine, monkeypatch) -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_vllm_is_named_before_anything_is_trained(train, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r'grpo.engine "vllm" needs .*wordle-rl\[vllm\]'):
-        train(tmp_path, VLLM)
-
-
-def test_a_run_is_refused_before_its_teacher_plays(word_directory, tmp_path, cli, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    config = write_config(tmp_path / "mini.toml", word_directory)
-    for setting in ("grpo", "eval"):
-        code, _, err = cli("run", config, "--out", tmp_path / "out", f"--{setting}.engine", "vllm")
-        assert code == 2
-        assert f'{setting}.engine "vllm" needs a package that is not installed' in err
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_engine_over_processes_that_it_does_not_divide_is_refused(engine) -> None:
-    with pytest.raises(ConfigError, match="tensor_parallel_size 2 must divide the 1 processes"):
-        engine(vllm=VLLMSettings(tensor_parallel_size=2))
-
-
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_packed, engine, monkeypatch) -> None:
     """On some processors vLLM keeps a form of its own of each linear layer, in `cpu_linear`, and empties the layer."""
@@ -273,12 +237,6 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
     assert FakeGeneration.last.llm.events == []
 
 
-def test_a_model_that_was_never_saved_is_refused(engine, train, codec, sixty) -> None:
-    learner = TorchLearner(small_model(train.tokenizer), codec)
-    with pytest.raises(ConfigError, match="directory"):
-        open_engine(learner, VLLM, sixty, compact())
-
-
 def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(tokenizer) -> None:
     model = small_model(tokenizer)
     check_sharded_play(VLLM, has_adapters(model))
@@ -292,12 +250,3 @@ def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_wh
             check_sharded_play(settings, has_adapters(policy))
     with pytest.raises(ConfigError, match=r"rl\.optimizer\.name 'muon' needs whole matrices"):
         check_sharded(OptimizerSettings(name="muon"), "rl")
-
-
-def test_trl_still_has_what_is_used_of_it() -> None:
-    source = inspect.getsource(VLLMGeneration)
-    for name in ("self.tp_group", "self.llm.sleep(level=2)", "self.enable_sleep_mode",
-                 "self.llm.llm_engine.model_executor.driver_worker.model_runner.model",
-                 'logprobs_mode="processed_logprobs"', "external_launcher"):  # fmt: skip
-        assert name in source, name
-    assert callable(VLLMGeneration.sync_weights)
