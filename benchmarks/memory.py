@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from matplotlib.figure import Figure
 
-from wordle_rl.report.html.charts import nice_ticks
 from wordle_rl.runs import RunError, read_jsonl
-
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 260, 52, 220, 20, 620
 
 
 @dataclass(frozen=True)
@@ -42,30 +40,14 @@ def read_memory(run: Path, stage: str) -> Memory:
     return Memory([row["step"] for row in rows], [row[name] for row in rows])
 
 
-def draw(memory: Memory, title: str) -> str:
-    """The plot as SVG; the axis of memory begins at zero, so that growth is not made to look larger than it is."""
-    ticks = nice_ticks(0.0, max(memory.gib))
-    last = memory.steps[-1]
-
-    def at(step: float, gib: float) -> tuple[float, float]:
-        return LEFT + (RIGHT - LEFT) * step / last, BOTTOM - (BOTTOM - TOP) * gib / ticks[-1]
-
-    curve = " ".join("{:.1f},{:.1f}".format(*at(s, g)) for s, g in zip(memory.steps, memory.gib, strict=True))
-    lines = "".join(
-        f'<path d="M{LEFT} {at(0, tick)[1]:.1f}H{RIGHT}" stroke="#ddd"/>'
-        f'<text x="{LEFT - 6}" y="{at(0, tick)[1] + 4:.1f}" text-anchor="end">{tick:g}</text>'
-        for tick in ticks
-    )
-    marks = "".join(
-        f'<text x="{at(step, 0)[0]:.1f}" y="{BOTTOM + 18}" text-anchor="middle">{step}</text>'
-        for step in (0, last // 2, last)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" '
-        f'font-family="sans-serif" font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{lines}{marks}'
-        f'<text x="{(LEFT + RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{title}</text>'
-        f'<polyline points="{curve}" fill="none" stroke="#1f6f43" stroke-width="2"/></svg>\n'
-    )
+def draw(memory: Memory, title: str, path: Path) -> None:
+    """Write the plot; the axis of memory begins at zero, so that growth is not made to look larger than it is."""
+    figure = Figure((8.9, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(memory.steps, memory.gib, color="#1f6f43")
+    axes.set(ylim=(0, None), title=title, xlabel="step")
+    axes.grid(axis="y", color="#dddddd")
+    figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def main(run: tyro.conf.Positional[Path], svg: Path | None = None, stage: str = "grpo", early: int = 50) -> None:
@@ -87,7 +69,7 @@ def main(run: tyro.conf.Positional[Path], svg: Path | None = None, stage: str = 
     before, after = memory.near(early), memory.near(last)
     print(f"step {early}: {before:.3f} GiB; step {last}: {after:.3f} GiB; ratio {after / before:.3f}")
     if svg is not None:
-        svg.write_text(draw(memory, f"GiB resident over {last} steps of {stage.upper()}"), encoding="utf-8")
+        draw(memory, f"GiB resident over {last} steps of {stage.upper()}", svg)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Laws of the checks: a right game passes all, and a game with one fault is found out by the check for it."""
 
-import json
-
 import pytest
 from faulty_games import (
     WORDS,
@@ -19,7 +17,6 @@ from faulty_games import (
     NeverPaid,
     NoisyRewards,
     OneSecretForAll,
-    PaidForGoingOn,
     ProseCrash,
     ProseSearched,
     QuittingPaid,
@@ -36,7 +33,6 @@ from faulty_games import (
     SeedIgnored,
     SevenTurns,
     ShortWordsFree,
-    SmallRewards,
     StaleMarks,
     TagsPaid,
     TextsCounted,
@@ -65,15 +61,13 @@ def with_status(results: list[CheckResult], *statuses: str) -> set[str]:
 def test_a_right_game_passes_every_check() -> None:
     results = results_of(RightGame)
     assert {each.check_id: each.evidence for each in results if each.status != "pass"} == {}
-    assert len(results) == len(CHECKS) == 20
+    assert len(results) == len(CHECKS) == 14
 
 
 ALONE = {
     SeedIgnored: "runtime.seed_control",
-    RefusalsCounted: "semantic.replayability",
+    RefusalsCounted: "runtime.episode_determinism",
     BoardShared: "runtime.episode_isolation",
-    InfiniteReward: "runtime.reward_well_formed",
-    SmallRewards: "semantic.floor_gap",
     RepeatsPaid: "semantic.canary_floor",
     FiveTurns: "wordle.turn_limit",
     SevenTurns: "wordle.turn_limit",
@@ -90,7 +84,6 @@ ALONE = {
     SecretInOpening: "semantic.no_solution_leakage",
     SecretInState: "runtime.oracle_containment",
     SecretInErrors: "runtime.oracle_containment",
-    PaidForGoingOn: "runtime.reward_attribution",
     QuittingPaid: "statistical.gameability_gap",
 }
 """Faults that break one rule and no other."""
@@ -103,18 +96,19 @@ def test_one_fault_fails_one_check(game: type[RightGame]) -> None:
 
 TOGETHER = {
     OneSecretForAll: {"runtime.seed_control"},
-    TextsCounted: {"runtime.episode_determinism", "runtime.episode_isolation", "semantic.replayability"},
-    RewardInWords: {"runtime.reward_well_formed"},
-    NeverPaid: {"runtime.reward_well_formed", "semantic.floor_gap", "statistical.training_signal"},
+    TextsCounted: {"runtime.episode_determinism", "runtime.episode_isolation"},
+    InfiniteReward: {"semantic.oracle_max"},
+    RewardInWords: {"semantic.oracle_max"},
+    NeverPaid: {"semantic.oracle_max"},
     SecretUnlisted: {"semantic.oracle_max", "wordle.marks"},
     TagsPaid: {"semantic.canary_floor", "statistical.gameability_gap"},
     EndlessRefusals: {"semantic.canary_floor", "wordle.refusals"},
     GreensForYellows: {"semantic.oracle_max", "wordle.marks"},
     CopiesNeverUsedUp: {"wordle.repeated_letters"},
     CopiesFromTheLeft: {"wordle.repeated_letters"},
-    LastTurnUnpaid: {"wordle.last_turn_win", "statistical.gameability_gap"},
+    LastTurnUnpaid: {"statistical.gameability_gap"},
     BadRepliesPaid: {"wordle.refusals", "statistical.gameability_gap"},
-    NoisyRewards: {"statistical.training_signal", "statistical.gameability_gap"},
+    NoisyRewards: {"statistical.gameability_gap"},
 }
 """Faults that several checks must find; others may follow from them."""
 
@@ -124,30 +118,14 @@ def test_a_fault_is_found_by_every_check_it_concerns(game: type[RightGame]) -> N
     assert with_status(results_of(game), "fail") >= TOGETHER[game]
 
 
-class Listing(ModuleTarget):
-    """A target that lists its tasks, secrets included, outside sessions."""
-
-    def surroundings(self) -> str:
-        return json.dumps([{"index": seed, "word": RightGame().secret_of(seed)} for seed in range(6)])
-
-
-def test_a_listing_of_secrets_is_found_outside_sessions() -> None:
-    examiner = Examiner(Listing("listing", RightGame), SOLVER, Dialect.TAGGED, num_games=10)
-    assert with_status(list(examine(examiner)), "fail") == {"runtime.oracle_containment"}
-
-
 def test_every_check_has_a_game_that_fails_it() -> None:
     found = {*ALONE.values()}.union(*TOGETHER.values())
     assert found == {check.check_id for check in CHECKS}
 
 
 def test_what_needs_seeds_is_skipped_without_them() -> None:
-    needing = {"runtime.episode_determinism", "runtime.episode_isolation", "semantic.replayability"}
-    assert with_status(results_of(SeedIgnored), "skip") == {*needing, "runtime.reward_attribution"}
-
-
-def test_too_few_games_prove_no_training_signal() -> None:
-    assert "statistical.training_signal" in with_status(results_of(RightGame, num_games=5), "fail")
+    needing = {"runtime.episode_determinism", "runtime.episode_isolation"}
+    assert with_status(results_of(SeedIgnored), "skip") == needing
 
 
 def test_a_session_that_breaks_off_is_an_error_of_its_check_alone() -> None:

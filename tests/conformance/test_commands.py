@@ -1,11 +1,10 @@
-"""Laws of the command: exit codes, the report as JSON and as a page, refusals in one line."""
+"""Laws of the command: exit codes, the report as JSON, refusals in one line."""
 
 import json
 from pathlib import Path
 
 import pytest
 from faulty_games import WORDS
-from pages import parse_page
 
 from wordle_rl.__main__ import main
 from wordle_rl.conformance.checks import CHECKS
@@ -20,7 +19,7 @@ def words(tmp_path: Path) -> str:
     return str(directory)
 
 
-def test_a_target_that_conforms_gives_0_a_report_and_a_page(words: str, tmp_path: Path, capsys) -> None:
+def test_a_target_that_conforms_gives_0_and_a_report(words: str, tmp_path: Path, capsys) -> None:
     out = tmp_path / "report"
     asked = ["conformance", "faulty_games:RightGame", "--words", words, "--games", "8", "--out", str(out)]
     assert main(asked) == 0
@@ -29,10 +28,13 @@ def test_a_target_that_conforms_gives_0_a_report_and_a_page(words: str, tmp_path
     assert report["conforms"] is True
     assert [each["check_id"] for each in report["results"]] == [check.check_id for check in CHECKS]
     assert report["counts"] == {"pass": len(CHECKS)}
-    page = (out / "conformance.html").read_text()
-    assert all(check.check_id in page for check in CHECKS)
-    assert "script" not in {tag for tag, _ in parse_page(page).tags}
-    assert not [word for word in ("src=", "@import", "url(") if word in page]
+
+
+def test_a_trainer_is_held_against_ours_and_a_fault_gives_1(capsys) -> None:
+    pytest.importorskip("torch")
+    assert main(["conformance", "--trainer", "faulty_trainers:right", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pass": 5}
+    assert main(["conformance", "--trainer", "faulty_trainers:shifted"]) == 1
 
 
 def test_a_target_that_fails_a_check_gives_1(words: str, capsys) -> None:
@@ -51,12 +53,15 @@ def test_a_target_that_fails_a_check_gives_1(words: str, capsys) -> None:
         (["ftp://somewhere"], "begin it with http"),
         (["http://127.0.0.1:9"], "is a server there"),
         (["faulty_games:RightGame", "--games", "0"], "at least 1"),
+        (["--trainer", "no_such_module:adapter"], "no_such_module"),
+        (["faulty_games:RightGame", "--trainer", "faulty_trainers:right"], "not both"),
+        ([], "--trainer"),
         (["faulty_games:RightGame", "--only", "wordle.luck"], "no check wordle.luck"),
         (["faulty_games:RightGame", "--words", "no-such-list"], "no-such-list"),
     ],
 )
 def test_a_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], message: str, capsys) -> None:
-    if arguments[0].startswith(("http", "ftp")):
+    if arguments and arguments[0].startswith(("http", "ftp")):
         pytest.importorskip("openenv")
     assert main(["conformance", *arguments]) == 2
     said = capsys.readouterr().err.strip()

@@ -58,15 +58,6 @@ def test_a_session_plays_and_shows_its_state(server: RunningServer) -> None:
     session.close()
 
 
-def test_what_a_server_shows_outside_sessions_is_searched(server: RunningServer) -> None:
-    around = OpenEnvTarget(server.address).surroundings()
-    tasks = server.service.games.offered().tasks
-    assert "WordleAction" in around
-    assert all(task["id"] in around for task in tasks.get_task_range("train", 0, 20))
-    # `start` is a word of the list and a key of the schema; a listing would name them all.
-    assert len([word for word in WORDS.answers if f'"{word}"' in around]) < 3
-
-
 def test_a_token_is_borne(settings: ServeSettings, monkeypatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "tell-nobody")
     with wordle_server(settings.model_copy(update={"token_variable": "SOME_TOKEN"})) as running:

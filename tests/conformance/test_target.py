@@ -1,5 +1,6 @@
 """Laws of module targets: any environment with reset and step is one, and what it raises is a refusal."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ from faulty_games import WORDS, RightGame
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.conformance.checks import examine
 from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.own import OwnGame
 from wordle_rl.conformance.play import Examiner
 from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, module_target
 from wordle_rl.integrations.games import LoopSettings
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from conformance_peers import OwnGame
 
 
 class FiveValues(RightGame):

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from wordle_rl.evaluate.stats import (
     StatsError,
     clustered_wilson_interval,
+    games_needed,
     mcnemar_exact,
     mean_interval,
     paired_bootstrap,
     paired_score_interval,
     sign_flip_exact,
+    smallest_difference,
     wilson_interval,
 )
 
@@ -303,3 +305,46 @@ def test_the_interval_of_a_mean_holds_it_and_is_no_narrower_than_the_spread_asks
     assert math.fsum(chances) / len(chances) - 1e-12 <= high <= 1
     wins = round(math.fsum(chances))
     assert mean_interval([1.0] * wins + [0.0] * (len(chances) - wins)) == wilson_interval(wins, len(chances))
+
+
+# --- power ----------------------------------------------------------------------------------------------------------
+
+
+def chance_to_show(rate_a: float, rate_b: float, n: int) -> float:
+    """Chance that the pooled test calls two rates different, summed over all outcomes of n games of each."""
+    wins = np.arange(n + 1)
+    binomial = np.array([math.comb(n, int(k)) for k in wins], dtype=object)
+    of_a, of_b = (
+        np.array([float(binomial[k] * Fraction(p) ** int(k) * Fraction(1 - p) ** int(n - k)) for k in wins])
+        for p in (rate_a, rate_b)
+    )
+    mean = (wins[:, None] + wins[None, :]) / (2 * n)
+    error = np.sqrt(2 * mean * (1 - mean) / n)
+    apart = np.abs(wins[:, None] - wins[None, :]) / n > Z_95 * error
+    return float(of_a @ apart @ of_b)
+
+
+@pytest.mark.parametrize(("rate_a", "rate_b"), [(0.6, 0.75), (0.1, 0.3)])
+def test_the_games_needed_show_the_difference_four_times_in_five(rate_a: float, rate_b: float) -> None:
+    assert chance_to_show(rate_a, rate_b, games_needed(rate_a, rate_b)) == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_games_needed_are_those_of_published_tables() -> None:
+    # Fleiss, without continuity correction: 2 p q = 0.455, p_a q_a + p_b q_b = 0.45, d = 0.1
+    assert games_needed(0.6, 0.7) == games_needed(0.7, 0.6) == 356
+    assert games_needed(0.1, 0.2) == 199
+
+
+@given(st.floats(0.0, 0.99), st.integers(10, 5000))
+def test_the_smallest_difference_needs_the_games_there_are(rate: float, num_games: int) -> None:
+    rise = smallest_difference(rate, num_games)
+    if rise is None:
+        assert games_needed(rate, 1.0) > num_games or rate > 0.98
+    else:
+        assert games_needed(rate, rate + rise) <= num_games
+
+
+@pytest.mark.parametrize("rates", [(0.5, 0.5), (-0.1, 0.5), (0.5, 1.1)])
+def test_rates_that_no_games_tell_apart_are_refused(rates: tuple[float, float]) -> None:
+    with pytest.raises(StatsError):
+        games_needed(*rates)

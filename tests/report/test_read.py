@@ -67,5 +67,5 @@ def test_values_that_are_no_numbers_leave_a_gap(tmp_path: Path) -> None:
     ]
     write_lines(run_dir / "metrics.jsonl", rows)
     html = write_report(run_dir).read_text()
-    assert "entropy from 0.5 at step 1 to 0.25 at step 4" in html
+    assert "Entropy: policy 0.5 → 0.25 from step 1 to 4" in html
     assert "nan" not in html.split("<script", 1)[0].lower()

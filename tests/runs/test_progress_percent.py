@@ -4,14 +4,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import wordle_rl.report
 from wordle_rl.preflight.model_fit import check_teacher
-from wordle_rl.report.html.charts import Series, bar_of_shares, format_value, line_chart
+from wordle_rl.report.plots import format_value
 from wordle_rl.report.terminal import percent_text
 from wordle_rl.runs.progress import in_percent
 
@@ -40,19 +39,12 @@ def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
 def test_tables_page_and_messages_read_so() -> None:
     assert percent_text(NEARLY_ALL) == "99.95"
     assert format_value(NEARLY_NONE, True) == "0.03 %"
-    assert "99.95 %" in bar_of_shares([("sft", 1999), ("grpo", 1)], "s")
     assert "0.3% of the teacher's games" in check_teacher([20] * 299 + [40], 20)[0].message
-
-
-def test_an_axis_tells_its_ticks_apart() -> None:
-    html = line_chart("t", "n", [Series("a", np.array([0.0, 5.0]), np.array([0.9994, 0.9998]))], percent=True)
-    assert [text for text in ("99.94 %", "99.96 %", "99.98 %") if f">{text}</text>" not in html] == []
-    assert ">100.0 %</text>" not in html
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
 def test_the_page_s_own_script_says_the_same() -> None:
-    script = (Path(wordle_rl.report.__file__).parent / "html" / "page.js").read_text()
+    script = (Path(wordle_rl.report.__file__).parent / "static" / "page.js").read_text()
     function = script[script.index("function inPercent") : script.index("function format")]
     rates = [0, 1, NEARLY_ALL, NEARLY_NONE, 0.5, 0.9996, 1e-17, 0.123]
     done = subprocess.run(

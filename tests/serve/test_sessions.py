@@ -44,6 +44,18 @@ def test_a_full_server_says_so_and_takes_the_next_when_one_has_left() -> None:
         assert metric(running, 'wordle_refusals_total{reason="full"}') == 1
 
 
+def test_clients_that_stop_at_their_own_turn_limit_hold_no_session() -> None:
+    """ms-swift #9745: a rollout that its trainer ended at max_turns, in the middle of a game, was never closed."""
+    with wordle_server(ServeSettings(max_sessions=2)) as running:
+        for _ in range(3):  # more rollouts than sessions
+            with running.connect() as first, running.connect() as second:
+                for client in (first, second):
+                    assert ask(client, "reset")["type"] == "observation"
+                    say(client, "crane")
+                first.socket.shutdown(socket.SHUT_RDWR)  # vanishes without a closing handshake
+            assert sessions_left(running, 0)
+
+
 def test_an_idle_session_ends_with_a_reason_and_a_busy_one_stays() -> None:
     settings = ServeSettings(idle_timeout_s=1.0)
     with wordle_server(settings) as running, running.connect() as idle, running.connect() as busy:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from scripted import scripted
 from training_fixtures import compact
@@ -19,8 +18,9 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.conformance.trainers import plain_logprobs
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.models.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
@@ -90,13 +90,7 @@ def turn_rewards(games: list[Trajectory]) -> list[tuple[float, ...]]:
 
 def model(scale: float = 0.12) -> PreTrainedModel:
     """A small model with weights that no library's random numbers decide; its reference has another scale."""
-    made = make_model(make_tokenizer(), hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
-    drawn = np.random.RandomState(0)  # its stream is the same in every release
-    with torch.no_grad():
-        for _, weight in sorted(made.named_parameters()):
-            values = torch.from_numpy(drawn.standard_normal(tuple(weight.shape)).astype(np.float32))
-            weight.copy_(values * scale if weight.dim() > 1 else 1 + values * 0.1)
-    return made.eval()
+    return formula_model(make_tokenizer(), scale)
 
 
 @dataclass(frozen=True)
@@ -191,10 +185,7 @@ def full_logprobs(network: Any) -> list[list[float]]:
     """Log-probabilities along each completion by one plain forward pass of transformers, 0 off the mask."""
     found = []
     for segment in segments():
-        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
-        with torch.no_grad():
-            logprobs = network(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
-        first = len(segment.prompt_ids) - 1
-        rows = logprobs[first:].gather(1, torch.tensor(segment.token_ids)[:, None])[:, 0]
-        found.append((rows * torch.tensor(segment.loss_mask)).tolist())
+        first = len(segment.prompt_ids)
+        values = plain_logprobs(network, [*segment.prompt_ids, *segment.token_ids])[first:]
+        found.append([value * m for value, m in zip(values, segment.loss_mask, strict=True)])
     return found

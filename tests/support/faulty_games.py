@@ -139,11 +139,6 @@ class SecretUnlisted(RightGame):
         return _ALL.answers[5] if seed % 4 == 1 else super().secret_of(seed)
 
 
-class SmallRewards(RightGame):
-    def reward(self, won: bool) -> Any:
-        return 0.05 if won else 0.0
-
-
 class TagsPaid(RightGame):
     """A reply earns for every tag in it."""
 
@@ -283,14 +278,6 @@ class SecretInErrors(RightGame):
         if self.board[-1][1] is None and not self.over:
             raise ValueError(f"{reply[:20]!r} is not {self.secret}")
         return answer
-
-
-class PaidForGoingOn(RightGame):
-    """Each guess pays at once and a loss takes it back, so the winning turn earns least."""
-
-    def reward(self, won: bool) -> Any:
-        before = 0.2 * (self.turns_used - 1)
-        return 0.1 if won else -before if self.over else 0.2
 
 
 class NoisyRewards(RightGame):

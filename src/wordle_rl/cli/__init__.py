@@ -16,6 +16,7 @@ report.py        report, card, push
 plot.py          plot
 audit.py         audit
 rewards.py       rewards
+doctor.py        doctor, power
 export.py        merge, consolidate
 play.py          play
 """
@@ -27,7 +28,21 @@ from collections.abc import Mapping
 from typing import get_args
 
 from wordle_rl import __version__
-from wordle_rl.cli import audit, compare, data, export, play, plot, preflight, report, rewards, run, traces, words
+from wordle_rl.cli import (
+    audit,
+    compare,
+    data,
+    doctor,
+    export,
+    play,
+    plot,
+    preflight,
+    report,
+    rewards,
+    run,
+    traces,
+    words,
+)
 from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.program import Command, Program
 from wordle_rl.config import RunStage
@@ -47,6 +62,8 @@ COMMANDS = {
     "push": Command(report.push),
     "plot": Command(plot.plot),
     "audit": Command(audit.audit),
+    "doctor": Command(doctor.doctor),
+    "power": Command(doctor.power),
     "merge": Command(export.merge),
     "consolidate": Command(export.consolidate),
     "play": Command(play.play),

@@ -15,7 +15,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
 from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.report import terminal
-from wordle_rl.report.win_rate_plot import win_rate_plot
+from wordle_rl.report.plots import win_rate_plot
 from wordle_rl.runs import write_text_atomically
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from wordle_rl.config import PlayerEvalSettings
 from wordle_rl.evaluate import Evaluation, Figures, measure
 from wordle_rl.evaluate.boards import by_earlier_turns
 from wordle_rl.evaluate.rewards import RewardFigures, commonest_guesses, reward_figures
+from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Rules
 from wordle_rl.report import terminal
 from wordle_rl.report.rewards import guesses_line, reward_table
@@ -47,6 +49,23 @@ def show_figures(
         console.out.print(reward_table(rewards))
     if guesses:
         console.out.print(guesses_line(guesses), highlight=False, soft_wrap=True)
+    if line := power_line(figures):
+        console.out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def power_line(figures: Mapping[str, Figures]) -> str:
+    """The difference that the largest part can show; '' where secrets were played more than once."""
+    part = max(figures, key=lambda name: figures[name].num_games, default="")
+    if not part:
+        return ""
+    rate, num_games = figures[part].win_rate, figures[part].num_games
+    if rate is None or figures[part].pass_at:
+        return ""
+    # Towards one half, where games vary most: no smaller one shows in the other direction either.
+    rise = smallest_difference(min(rate, 1 - rate), num_games)
+    if rise is None:
+        return f"{num_games:,} games of {part} show no difference at all; `wordle-rl power` counts how many do"
+    return f"{num_games:,} games of {part} can show a difference of {100 * rise:.1f} points (5 %, power 80 %)"
 
 
 def figures_shown(evaluation: Evaluation, split: Split, source: Source) -> dict[str, Figures]:

@@ -9,8 +9,8 @@ import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.report import read_run
+from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.read import read_metrics
-from wordle_rl.report.wins_plot import wins_plot
 from wordle_rl.runs import write_text_atomically
 
 

@@ -12,16 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from statistics import pstdev
 from typing import Literal, NamedTuple
-
-import numpy as np
 
 from wordle_rl.conformance import play
 from wordle_rl.conformance.dialects import Dialect, read_marks
 from wordle_rl.conformance.play import PAIRS, Examiner, Game, Player, Reply, naive_marks
 from wordle_rl.conformance.target import SessionLostError, TargetError
-from wordle_rl.evaluate.stats import sign_flip_exact
 from wordle_rl.game import score_guess
 
 _EPSILON = 1e-9
@@ -79,9 +75,10 @@ def _replayed(ex: Examiner, games: Iterable[Game]) -> list[str]:
 
 @_check("runtime.episode_determinism")
 def _episode_determinism(ex: Examiner) -> Found:
-    """Equal seed and replies give equal texts, rewards and ends."""
+    """Equal seed and replies give equal texts, rewards and ends, refused replies included."""
     _skip_if(ex.unseeded, "seeds do not decide the game")
     games = ex.games(play.SOLVER, play.CONSISTENT, count=PAIRS)
+    games += ex.games(play.LOSER, play.QUITTER, play.INVALID, play.ECHO, play.SPAM, count=3)
     return _replayed(ex, games), f"{len(games)} games played again: every text, reward and end the same"
 
 
@@ -108,34 +105,9 @@ def _episode_isolation(ex: Examiner) -> Found:
     return faults, f"{len(games)} games by turns with others, as when played alone"
 
 
-@_check("semantic.replayability")
-def _replayability(ex: Examiner) -> Found:
-    """Seed and replies determine the game, refused replies included."""
-    _skip_if(ex.unseeded, "seeds do not decide the game")
-    games = ex.games(play.SOLVER, play.LOSER, play.QUITTER, play.INVALID, play.ECHO, play.SPAM, count=3)
-    return _replayed(ex, games), f"{len(games)} records of 6 players, replayed from seed and replies alone"
-
-
-@_check("runtime.reward_well_formed")
-def _reward_well_formed(ex: Examiner) -> Found:
-    """Every reward is a finite number or none; a finished game has one."""
-    games = ex.games(play.SOLVER, play.LOSER, play.NOTHING)
-    steps = [(game, turn.step) for game in games for turn in game.turns if not turn.step.refused]
-    _skip_if(not steps, "every reply was refused, so no reward was sent")
-    faults = [
-        f"{game}: {step.reward!r}"
-        for game, step in steps
-        if isinstance(step.reward, bool) or step.reward not in (None, step.earned)
-    ]
-    unpaid = [game for game in games if game.done and all(turn.step.reward is None for turn in game.turns)]
-    faults += [f"{game}: a finished game without any reward" for game in unpaid]
-    totals = [game.total for game in games]
-    return faults, f"{len(steps)} steps of {len(games)} games, which earn {min(totals):g} to {max(totals):g}"
-
-
 @_check("semantic.oracle_max")
 def _oracle_max(ex: Examiner) -> Found:
-    """The exact solver wins every game, from the marks and the word list, and is paid more than any loss."""
+    """The exact solver wins every game, by marks and word list, for more than any loss, in finite numbers."""
     games = ex.games(play.SOLVER)
     wins = [game for game in games if game.secret]
     faults = [
@@ -143,20 +115,14 @@ def _oracle_max(ex: Examiner) -> Found:
         for game in games
         if not game.secret
     ]
+    steps = [turn.step for game in games for turn in game.turns]
+    faults += [f"{step.reward!r} is no finite number" for step in steps if step.reward not in (None, step.earned)]
     lowest_win = min((game.total for game in wins), default=math.inf)
     highest_loss = max(game.total for game in ex.games(play.LOSER))
     if lowest_win <= highest_loss:
         faults.append(f"a win earns {lowest_win:g}, a loss {highest_loss:g}")
     guesses = sum(len(game.turns) for game in wins) / max(1, len(wins))
     return faults, f"{len(wins)} of {len(games)} games won in {guesses:.2f} guesses, each paid more than a loss"
-
-
-@_check("semantic.floor_gap")
-def _floor_gap(ex: Examiner) -> Found:
-    """The secret found is paid, by 0.1 at least above doing nothing."""
-    floor, top = ex.mean(play.NOTHING), ex.mean(play.SOLVER)
-    seen = f"doing nothing earns {floor:g}, the solver {top:g}"
-    return [seen] if top - floor < 0.1 else [], seen
 
 
 @_check("semantic.canary_floor")
@@ -223,17 +189,6 @@ def _repeated_letters(ex: Examiner) -> Found:
     telling = [each for each in checked if naive_marks(*each) != score_guess(*each)]
     _skip_if(not faults and not telling, "no game came to a known secret with a guess that tells scorers apart")
     return faults, f"{len(checked)} guesses; on {len(telling)} with a repeated letter a common fault shows"
-
-
-@_check("wordle.last_turn_win")
-def _last_turn_win(ex: Examiner) -> Found:
-    """The secret on the last turn wins and is paid as a win."""
-    games = [game for game in ex.games(play.DETECTIVE) if game.secret and len(game.turns) == ex.max_turns]
-    _skip_if(not games, "no game could be brought to its last turn with its secret known")
-    loss = max((game.total for game in ex.games(play.LOSER) if game.done), default=-math.inf)
-    unpaid = [game for game in games if game.total <= loss]
-    faults = [f"seed {game.seed}: won for {game.total:g}, a loss earns up to {loss:g}" for game in unpaid]
-    return faults, f"{len(games)} games won on turn {ex.max_turns}"
 
 
 @_check("wordle.after_end")
@@ -357,7 +312,7 @@ def _with_secrets(ex: Examiner) -> list[Game]:
     games = [game for game in ex.games(play.SOLVER, play.DETECTIVE) if game.secret]
     _skip_if(not games, "no game was won, so no secret is known to search for")
     lost = [] if ex.unseeded else [game for game in ex.games(play.LOSER, play.INVALID, count=5) if not game.secret]
-    secrets = ex.secrets()
+    secrets = {game.seed: game.secret for game in games}
     return games + [replace(game, secret=secrets[game.seed]) for game in lost if game.seed in secrets]
 
 
@@ -372,62 +327,14 @@ def _no_solution_leakage(ex: Examiner) -> Found:
 
 @_check("runtime.oracle_containment")
 def _oracle_containment(ex: Examiner) -> Found:
-    """State, errors, metadata and task ids do not hold the secret before the end."""
+    """State and errors do not hold the secret before the end."""
 
     def beside(game: Game) -> list[str]:
         refusals = [turn.step.raw for turn in game.turns if turn.step.refused and not turn.step.done]
         return [game.beside_opening, *(turn.beside for turn in game.turns if not turn.step.done), *refusals]
 
-    texts, outside = [(game, "\n".join(beside(game))) for game in _with_secrets(ex)], ex.target.surroundings()
-    faults, secrets = leaks_in(texts), {game.secret or "" for game, _ in texts}
-    for name in disguises("crane"):
-        listed = sorted(word for word in secrets if disguises(word)[name].search(outside))
-        if len(listed) >= max(2, len(secrets) / 5):  # a few are plain words
-            faults.append(f"{len(listed)} of {len(secrets)} secrets stand outside sessions {name}: {listed[:3]}")
-    size = sum(len(text) for _, text in texts) + len(outside)
-    return faults, f"{size} characters of state, refusals and metadata searched"
-
-
-@_check("runtime.reward_attribution")
-def _reward_attribution(ex: Examiner) -> Found:
-    """Each turn is paid for what it did, and the winning turn for the win."""
-    _skip_if(ex.unseeded, "seeds do not decide the game")
-    secrets = ex.secrets(PAIRS)
-    _skip_if(not secrets, "no game was won, so no secret is known")
-    faults = []
-    for seed, secret in secrets.items():
-        # The first replies of an honest loser, and then the secret.
-        losing = ex.game(play.LOSER, seed)
-        replies = [*(turn.reply for turn in losing.turns[:-1][:2]), Reply(ex.dialect.write(secret), secret)]
-        winning = ex.play(Player("the secret early", lambda now, r=replies: r[min(len(now.turns), len(r) - 1)]), seed)  # type: ignore[misc]
-        turns = list(zip(winning.turns, losing.turns, strict=False))[: len(replies)]
-        *before, (won, lost) = [(a.step.earned, b.step.earned) for a, b in turns] or [(0.0, 0.0)]
-        faults += [f"seed {seed}, turn {t}: {a:g} or {b:g}" for t, (a, b) in enumerate(before, start=1) if a != b]
-        if not winning.secret or won <= lost:
-            faults.append(f"seed {seed}: {secret!r} on turn {len(replies)} earns {won:g}, another word {lost:g}")
-    return faults, f"{len(secrets)} pairs of games with the same first turns"
-
-
-@_check("statistical.training_signal")
-def _training_signal(ex: Examiner) -> Found:
-    """The reward rises with play: wins, and sooner wins or better guesses."""
-    faults = []
-    worse = [game.total for game in ex.games(play.RANDOM_WORD)]
-    for player in (play.SOLVER, play.CONSISTENT):
-        differences = np.subtract([game.total for game in ex.games(player)], worse)
-        largest = np.abs(differences).max() or 1.0
-        # Whole steps, the largest of them 1,000, keep the exact test short.
-        steps = np.rint(differences * (1000 / largest)).astype(np.int64)
-        p_value = sign_flip_exact(steps)
-        if steps.sum() <= 0 or p_value > 0.01:
-            faults.append(f"{player.name} does not earn more than random words (p = {p_value:.2g})")
-    # A group has one secret and players of both kinds.
-    mixed = [Player(f"{each.name} {n}", each.choose) for n in range(4) for each in (play.CONSISTENT, play.LOSER)]
-    groups = [[ex.game(player, seed).total for player in mixed] for seed in ex.seeds[:5]]
-    constant = sum(pstdev(group) < _EPSILON for group in groups)
-    if constant > len(groups) / 2:
-        faults.append(f"{constant} of {len(groups)} groups of {len(mixed)} games have one reward for all")
-    return faults, f"better players earn more than random words; {constant} of {len(groups)} groups have one reward"
+    texts = [(game, "\n".join(beside(game))) for game in _with_secrets(ex)]
+    return leaks_in(texts), f"{sum(len(text) for _, text in texts)} characters of state and refusals searched"
 
 
 @_check("statistical.gameability_gap")

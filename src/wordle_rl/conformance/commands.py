@@ -1,8 +1,7 @@
-"""`conformance`: hold a Wordle environment against the checks."""
+"""`conformance`: hold a Wordle environment, or a trainer, against the checks."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,13 +23,15 @@ from wordle_rl.conformance.checks import CHECKS, CheckResult, examine
 from wordle_rl.conformance.dialects import Dialect
 from wordle_rl.conformance.play import Examiner
 from wordle_rl.conformance.target import Target, TargetError, module_target
-from wordle_rl.runs import write_json, write_text_atomically
+from wordle_rl.import_paths import resolve
+from wordle_rl.runs import write_json
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 
 
 def conformance(
-    target: Annotated[str, tyro.conf.Positional],
+    target: Annotated[str, tyro.conf.Positional] = "",
+    trainer: str = "",
     dialect: Dialect = Dialect.TAGGED,
     words: Words = "default",
     games: int = 30,
@@ -43,54 +43,59 @@ def conformance(
     out: Path | None = None,
     as_json: Json = False,
 ) -> int:
-    """Check a Wordle environment from outside, yours or a server; the exit code is 1 if a check fails.
+    """Check a Wordle environment from outside, or a trainer on recorded games; the exit code is 1 if a check fails.
 
     Args:
         target: Address of an OpenEnv server, or package.module:factory of an environment with reset and step.
+        trainer: package.module:adapter of a trainer instead of an environment; the options below are for environments.
         dialect: How a guess is written: tagged <guess>crane</guess>, bracketed [crane], or plain crane.
         games: Games a player plays in a check that counts.
         only: Ids of the checks to run; left out: all.
         max_turns: Guesses of a game.
         action_field: Field of a server's action that takes the reply; left out: its one required string.
         token_variable: Environment variable with a server's bearer token.
-        out: Directory for conformance.json and conformance.html.
+        out: Directory for conformance.json.
     """
-    if games < 1:
-        raise ConfigError(f"--games {games} plays none; give at least 1")
+    if bool(target) == bool(trainer):
+        raise ConfigError("name an environment or a --trainer, and not both")
     if out is not None and out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file; give a directory")
+    if games < 1:
+        raise ConfigError(f"--games {games} plays none; give at least 1")
     known = [check.check_id for check in CHECKS]
     if unknown := [name for name in only if name not in known]:
         raise ConfigError(f"no check {', '.join(unknown)}; there are {', '.join(known)}")
-    found = load_words(words)
+    facts: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "wordle_rl": wordle_rl.__version__}
     try:
-        subject = _open(target, action_field, token_variable)
-        examiner = Examiner(subject, Solver(found), dialect, games, seed, max_turns)
-        with examiner.session(seed):  # a target that opens no game at all is a wrong input, not a failed check
-            pass
+        if trainer:
+            from wordle_rl.conformance.trainers import examine_trainer
+
+            checked = examine_trainer(resolve(trainer, "--trainer", ConfigError, takes="case"))
+        else:
+            subject, found = _open(target, action_field, token_variable), load_words(words)
+            examiner = Examiner(subject, Solver(found), dialect, games, seed, max_turns)
+            with examiner.session(seed):  # a target that opens no game at all is a wrong input, not a failed check
+                pass
+            facts |= {"words": found.fingerprint, "dialect": dialect, "games": games, "seed": seed, "turns": max_turns}
+            checked = examine(examiner, [check for check in CHECKS if check.check_id in (only or known)])
     except TargetError as error:
         raise ConfigError(str(error)) from None
-    facts = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "wordle_rl": wordle_rl.__version__, "words": found.fingerprint}
-    facts["settings"] = f"{dialect}, {games} games, seed {seed}, {max_turns} turns"
     results = []
-    for result in examine(examiner, [check for check in CHECKS if check.check_id in (only or known)]):
+    for result in checked:
         console.messages.print(f"{result.status:5} {result.check_id}")
         results.append(result)
-    counts = dict(Counter(result.status for result in results))
+    counts, name = dict(Counter(result.status for result in results)), trainer or subject.name
     conforms = not counts.keys() & {"fail", "error"}
-    report: dict[str, Any] = {"target": subject.name, "conforms": conforms, "counts": counts, "facts": facts}
-    report["results"] = [asdict(result) for result in results]
-    table, verdict = _table(results), f"{subject.name} {'conforms' if conforms else 'does not conform'}: {counts}"
+    rows = [asdict(result) for result in results]
+    report = {"target": name, "conforms": conforms, "counts": counts, "facts": facts, "results": rows}
+    shown = _table(results), Text(f"{name} {'conforms' if conforms else 'does not conform'}: {counts}")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "conformance.json", report)
-        page = Console(record=True, width=140, file=io.StringIO())
-        page.print(table, Text(verdict), facts)
-        write_text_atomically(out / "conformance.html", page.export_html())
     if as_json:
         console.print_json(report)
     else:
-        console.out.print(table, Text(verdict))
+        console.out.print(*shown)
     return 0 if conforms else 1
 
 

@@ -33,27 +33,9 @@ class OpenEnvTarget(Target):
         except (*_LOST, SessionLostError) as error:
             raise TargetError(f"{self.name} opens no session with seed {seed}: {error}") from None
 
-    def surroundings(self) -> str:
-        """Metadata, schemas and the tasks listed over HTTP, at most 200 of each split."""
-        try:
-            with self._http() as client:
-                pages = [client.get(page) for page in ("/metadata", "/schema", "/openapi.json")]
-                for env in _list(client.get("/list_environments")):
-                    pages.append(client.get(f"/{env}/splits"))
-                    for split in _list(pages[-1]):
-                        name = split.get("name") if isinstance(split, dict) else split
-                        asked = {"split": name, "start": 0, "stop": 200}
-                        pages.append(client.post(f"/{env}/task_range", json=asked))
-                return "\n".join(page.text for page in pages)
-        except httpx.HTTPError as error:
-            raise TargetError(f"{self.name} stopped answering over HTTP: {error}") from None
-
-    def _http(self) -> httpx.Client:
-        return httpx.Client(base_url=self.name, headers=self._headers, timeout=_TIMEOUT_S)
-
     def _field_of_action(self) -> str:
         try:
-            with self._http() as client:
+            with httpx.Client(base_url=self.name, headers=self._headers, timeout=_TIMEOUT_S) as client:
                 action = client.get("/schema").raise_for_status().json()["action"]
         except (httpx.HTTPError, httpx.InvalidURL, json.JSONDecodeError, KeyError, TypeError) as error:
             raise TargetError(f"{self.name} shows no OpenEnv schema ({error}); is a server there?") from None
@@ -97,11 +79,3 @@ class _OpenEnvSession(Session):
     def close(self) -> None:
         with contextlib.suppress(*_LOST):  # a connection that is already gone is closed
             self._held.close()
-
-
-def _list(answer: httpx.Response) -> list[Any]:
-    """The values of a JSON list; none if the server has no such route."""
-    with contextlib.suppress(json.JSONDecodeError):
-        if answer.is_success and isinstance(values := answer.json(), list):
-            return values
-    return []

@@ -163,10 +163,6 @@ class Examiner:
         """Mean reward of a player's games."""
         return fmean(game.total for game in self.games(player))
 
-    def secrets(self, count: int | None = None) -> dict[int, str]:
-        """Secrets that the solver found, by seed."""
-        return {game.seed: game.secret for game in self.games(SOLVER, count=count) if game.secret is not None}
-
     def session(self, seed: int) -> closing[Session]:
         """A session that is closed again at the end of the `with`."""
         return closing(self.target.open(seed))

@@ -62,10 +62,6 @@ class Target:
         """Start the game of a seed; if no session can be had, raise `TargetError`."""
         raise NotImplementedError
 
-    def surroundings(self) -> str:
-        """Everything it sends outside sessions, such as metadata and task lists."""
-        return ""
-
 
 class ModuleTarget(Target):
     """Environments that a factory makes, one per session, with `reset` and `step` in the form of Gym or Gymnasium."""

@@ -360,6 +360,54 @@ def paired_bootstrap(
     return Estimate(float(values.mean()), float(low), float(high))
 
 
+def games_needed(rate_a: float, rate_b: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
+    """Games each of two players needs for a two-sided test of their win rates, on words of their own.
+
+    With p the mean of both rates, the difference d must exceed z_a sqrt(2 p (1 - p) / n) by
+    z_b sqrt((p_a (1 - p_a) + p_b (1 - p_b)) / n). On the same words fewer do, as far as the players win the same ones.
+
+    Args:
+        rate_a: A true win rate, 0 to 1.
+        rate_b: Another.
+        alpha: Chance that the test finds a difference where there is none.
+        power: Chance that it finds this one.
+
+    Raises:
+        StatsError: If a rate or chance is impossible, or both rates are the same.
+
+    Source: J. L. Fleiss, Statistical Methods for Rates and Proportions (1981), section 3.2, without continuity
+    correction.
+
+    Examples:
+        >>> games_needed(0.6, 0.7)
+        356
+    """
+    if not (0 <= rate_a <= 1 and 0 <= rate_b <= 1 and rate_a != rate_b):
+        raise StatsError(f"win rates {rate_a:g} and {rate_b:g} need no games; give two different ones within 0 and 1")
+    z_alpha = _normal_quantile(1 - alpha)
+    z_beta = NormalDist().inv_cdf(_checked_confidence(power))
+    mean = (rate_a + rate_b) / 2
+    apart = rate_a * (1 - rate_a) + rate_b * (1 - rate_b)
+    sigmas = z_alpha * math.sqrt(2 * mean * (1 - mean)) + z_beta * math.sqrt(apart)
+    return max(1, math.ceil((sigmas / (rate_a - rate_b)) ** 2))
+
+
+def smallest_difference(rate: float, num_games: int) -> float | None:
+    """The smallest rise of a win rate that this many games of either player show, at 5 % with a power of 80 %.
+
+    Args:
+        rate: Win rate to rise from, 0 to 1.
+        num_games: Games of each player.
+
+    Returns:
+        The rise, to 0.001; None if even a rise to 1 would not show, and below 10 games, which are no normal sums.
+    """
+    if num_games < 10:
+        return None
+    rises = (step / 1000 for step in range(1, 1001))
+    return next((rise for rise in rises if rate + rise <= 1 and games_needed(rate, rate + rise) <= num_games), None)
+
+
 def _normal_quantile(confidence: float) -> float:
     """Standard deviations to either side that hold this fraction of a normal distribution."""
     return NormalDist().inv_cdf((1 + _checked_confidence(confidence)) / 2)

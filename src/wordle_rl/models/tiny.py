@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -110,4 +111,19 @@ def make_model(
         model = Qwen3ForCausalLM(config)
     with torch.no_grad():
         model.model.embed_tokens.weight.mul_(_EMBEDDING_STD / config.initializer_range)
+    return model
+
+
+def formula_model(tokenizer: PreTrainedTokenizerBase, scale: float = 0.12) -> PreTrainedModel:
+    """A two-layer model whose weights no library's random numbers decide; with another scale it is another model.
+
+    For figures that must be the same with every release of torch.
+    """
+    model = make_model(tokenizer, hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    drawn = np.random.RandomState(0)  # its stream is the same in every release of NumPy
+    with torch.no_grad():
+        for _, weight in sorted(model.named_parameters()):
+            values = torch.from_numpy(drawn.standard_normal(tuple(weight.shape)).astype(np.float32))
+            weight.copy_(values * scale if weight.dim() > 1 else 1 + values * 0.1)
+    model.eval()
     return model

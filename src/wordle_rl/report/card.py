@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError
+from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, ConfigError
 from wordle_rl.data.trace import UNKNOWN_TEACHER
+from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.models.directory import find_model
-from wordle_rl.report import card_sections as sections
-from wordle_rl.report.card_metadata import metadata
-from wordle_rl.report.read import RunRecord, read_run
+from wordle_rl.report.controls import control_table
+from wordle_rl.report.read import RunRecord, has_sft, kept_weights, read_run
+from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import LINEAGE_FILE
+from wordle_rl.runs.provenance import calls
 from wordle_rl.words import WordListError
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
 
 CARD_FILE = "README.md"
 """File in which the hub looks for a model's card."""
+_STAGE_NAMES = {"sft": "supervised fine-tuning"} | {str(key): said for key, said in ALGORITHM_NAMES.items()}
+_ENGLISH = ("default", "original", "nyt")
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
@@ -68,7 +80,7 @@ def models_of(path: Path) -> list[Path]:
 
 
 def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None, proof: str = "") -> str:
-    """The card of one model of a run.
+    """The card of one model of a run: `static/card.md` with the run's figures.
 
     Args:
         run: The run's records.
@@ -83,24 +95,167 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         from huggingface_hub import ModelCard
     except ModuleNotFoundError:
         raise ConfigError('a model card needs huggingface_hub: pip install "wordle-rl[train]"') from None
-    parts = [
-        f"# {run.name}, {sections.stage_name(name)}",
-        sections.opening(run, name),
-        "## Results",
-        sections.results(run, name),
-        "## Training",
-        sections.training(run, name, teachers or {}, proof),
-        "## Use",
-        sections.use(run),
-        "## Limitations",
-        sections.limitations(run),
-        "## Licence",
-        sections.licence(run),
-        "## Settings",
-        sections.settings(run),
+    figures, split = run.results.get(name, {}), run.manifest.get("split", {})
+    base, word_list = _base_model(run), _word_list(run)
+    is_english = word_list in _ENGLISH
+    card = ModelCard.from_template(
+        _card_data(run, name),
+        template_str=(files("wordle_rl.report") / "static" / "card.md").read_text(encoding="utf-8"),
+        run=run,
+        stage=_STAGE_NAMES.get(name, name),
+        game=run.config.get("game", {}),
+        model=run.config.get("model", {}),
+        base=base,
+        results=_results(figures),
+        has_sampled=any(map(is_sampled_part, figures)),
+        has_constrained=bool(figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART)),
+        controls=control_table(run) if name in ALGORITHM_NAMES else None,
+        taught=_taught(run, teachers or {}),
+        played="" if name == "sft" else _played(run, name),
+        word_list=word_list,
+        is_english=is_english,
+        split=split,
+        num_words=[f"{len(split.get(part, ())):,}" for part in ("train", "val", "test")],
+        proof=proof,
+        weights=(name == "grpo" and kept_weights(run)) or "those at the end of training",
+        hardware=_hardware(run),
+        time=_time(run),
+        versions=_of_calls(run, "wordle_rl"),
+        commits=_of_calls(run, "git_commit"),
+        secret="crane" if is_english else min(run.secrets_of("train"), default="crane"),
+        commands=_of_calls(run, "command"),
+        settings=json.dumps(run.config, indent=2, ensure_ascii=False),
+    )
+    return f"{card}\n"
+
+
+def _card_data(run: RunRecord, name: str) -> ModelCardData:
+    """The front matter: what the hub reads."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    base, word_list = _base_model(run), _word_list(run)
+    is_on_hub = _HUB_NAME.fullmatch(base) and not Path(base).exists()
+    metrics = (("win_rate", "Win rate"), ("mean_guesses_on_wins", "Mean guesses on wins"))
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            task_name="Wordle",
+            dataset_type="wordle",
+            dataset_name=f"Wordle, word list {word_list}, {label}",
+            dataset_split=part,
+            metric_type=metric,
+            metric_name=title,
+            metric_value=round(value, 4),
+        )
+        for part, label in PART_NAMES.items()
+        for metric, title in metrics
+        if (value := (run.results.get(name, {}).get(part) or {}).get(metric)) is not None
     ]
-    body = "\n\n".join(parts)
-    return str(ModelCard(f"---\n{metadata(run, name).to_yaml()}\n---\n\n{body}\n"))
+    return ModelCardData(
+        language="en" if word_list in _ENGLISH else None,
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["wordle", "wordle-rl", "reinforcement-learning", *([] if name == "sft" else [name.replace("_", "-")])],
+        base_model=base if is_on_hub else None,
+        model_name=f"{run.name}-{name}",
+        eval_results=results or None,
+        license="mit" if base == "tiny" else "other",
+        license_name=None if base == "tiny" else "see-base-model",
+    )
+
+
+def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row of cells for each part of the secrets, greedy and sampled."""
+    rows = []
+    for part, label in PART_NAMES.items():
+        for key, said in ((part, label), (sampled_part(part), f"{label}, T = 1")):
+            if found := figures.get(key):
+                low, high = percent_text(found.get("win_rate_low")), percent_text(found.get("win_rate_high"))
+                rows.append(
+                    [
+                        said,
+                        f"{found.get('num_games'):,}",
+                        f"{percent_text(found.get('win_rate'))} % ({low} to {high})",
+                        number_text(found.get("mean_guesses_on_wins"), 2),
+                        number_text(found.get("mean_guesses_with_losses"), 2),
+                        f"{percent_text(found.get('invalid_rate'))} %",
+                        str(found.get("num_errors")),
+                    ]
+                )
+    return rows
+
+
+def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
+    """Purpose, number and players of the teacher games."""
+    traces = run.config.get("traces", {})
+    given = traces.get("file") is not None
+    if teachers:
+        named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
+        said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items())
+    else:
+        said = f"at most {traces.get('num_games'):,} {'from a given file' if given else 'by the solver'}"
+    said += ", with its thinking" if traces.get("narrate") and not given else ""
+    if has_sft(run.config):
+        return f"for supervised fine-tuning: {said}"
+    return f"to replay beside its own: {said}" if teachers else "for supervised fine-tuning: none"
+
+
+def _played(run: RunRecord, name: str) -> str:
+    """Number and reward of the model's own games."""
+    own, shared = run.config.get(name, {}), run.config.get("rl", {})
+    times, groups, where = "rounds", "groups_per_round", ""
+    if name == "grpo":  # training by rounds runs in one process only
+        times, groups, where = "steps", "groups_per_step", " per process"
+    kind = next(training for algorithm, training in TRAININGS.items() if algorithm == name)
+    group_size = shared.get("group_size") or kind.model_fields["group_size"].default
+    return (
+        f"{own.get(times):,} {times}, each of {own.get(groups)} groups of {group_size} games{where}; "
+        f"{_paid(name, own.get('judge'), shared)}"
+    )
+
+
+def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
+    """The reward of the games, or what takes its place."""
+    if name == "distill":
+        return "no reward: the solver labels every board"
+    if name == "expert_iteration":
+        return "no reward: the wins of fewest guesses are kept"
+    if name == "dpo" and judge != "outcome":
+        return f"no reward: guesses are judged by {judge}"
+    reward = shared.get("reward", {})
+    return "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset', 'sparse')}`"
+
+
+def _base_model(run: RunRecord) -> str:
+    """The model that the run began with; `tiny`: one made for the run."""
+    return str(run.config.get("model", {}).get("path", "tiny"))
+
+
+def _word_list(run: RunRecord) -> str:
+    """The name of the word list; of a directory the last part, since its path means nothing on other machines."""
+    return Path(str(run.manifest.get("words"))).name
+
+
+def _hardware(run: RunRecord) -> str:
+    machines = []
+    for call in calls(run.manifest):
+        facts = call["hardware"] or {}
+        parts = [facts.get("accelerator"), f"{facts.get('cores')} cores of {facts.get('processor')}"]
+        machines.append(", ".join(part for part in parts if part))
+    return "; ".join(dict.fromkeys(machines))
+
+
+def _time(run: RunRecord) -> str:
+    seconds = run.facts.get("seconds") or {}
+    if "total" not in seconds:
+        return "unknown"
+    stages = ", ".join(f"{stage} {s / 60:.1f}" for stage, s in seconds.items() if stage != "total")
+    return f"{seconds['total'] / 60:.1f} minutes ({stages})"
+
+
+def _of_calls(run: RunRecord, fact: str) -> list[str]:
+    """Values of a fact in the manifest over the calls that made a run, first to last, each once."""
+    return list(dict.fromkeys(str(call[fact]) for call in calls(run.manifest) if call[fact]))
 
 
 def _teachers(path: Path) -> dict[str, int]:

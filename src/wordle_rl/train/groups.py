@@ -66,8 +66,13 @@ class Played:
     denominators: Mapping[str, int]
 
     def rows(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[Example]:
-        """The games as sequences to learn from."""
-        return [row for group in self.groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
+        """The games as sequences to learn from.
+
+        Groups that teach nothing are left out, unless there is no other: their tokens would only stand in the
+        denominator of the loss, and take from the rate of those that teach something.
+        """
+        groups = [group for group in self.groups if not group.is_constant] or self.groups
+        return [row for group in groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
 
 
 def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:

@@ -34,7 +34,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import EvaluationError
 from wordle_rl.report import ReportError, read_run
-from wordle_rl.report.html.page import render as render_report
+from wordle_rl.report.page import render as render_report
 from wordle_rl.runs import RunError
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.watch.hand_play import HandGames

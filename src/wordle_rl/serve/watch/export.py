@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.config import ConfigError
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.report import write_report
-from wordle_rl.report.html.page import WATCH_PAGE
+from wordle_rl.report.page import WATCH_PAGE
 from wordle_rl.runs import write_text_atomically
 from wordle_rl.serve.watch.page import render_page
 from wordle_rl.serve.watch.review import Reviewer

@@ -11,11 +11,10 @@ import gzip
 import hashlib
 import json
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from typing import Any
 
-from wordle_rl.report.html.page import fill
+from wordle_rl.report.page import from_template
 
 SCRIPTS = ("dom", "board", "rules", "store", "play", "watch", "filters", "replay", "groups", "compare", "main")
 """The files of the script, in the order in which they need each other."""
@@ -37,17 +36,15 @@ def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and 
         title: Heading.
     """
     script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    style = (files("wordle_rl.report.html") / "page.css").read_text(encoding="utf-8") + _asset("watch.css")
+    style = (files("wordle_rl.report") / "static" / "page.css").read_text(encoding="utf-8") + _asset("watch.css")
     policy = _policy(script, connects=exported is None)
-    html = fill(
+    html = from_template(
         _asset("page.html"),
-        {
-            "policy": policy,
-            "title": escape(title),
-            "style": style,
-            "script": script,
-            "data": "" if exported is None else _packed(exported),
-        },
+        policy=policy,
+        title=title,
+        style=style,
+        script=script,
+        data="" if exported is None else _packed(exported),
     )
     return Page(html, policy)
 

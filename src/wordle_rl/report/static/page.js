@@ -37,9 +37,8 @@ function nearest(steps, step) {
   return best;
 }
 
-function watchChart(figure) {
-  const svg = figure.querySelector("svg[data-series]");
-  const readout = figure.querySelector(".readout");
+function watchChart(svg) {
+  const readout = svg.parentElement.querySelector(".readout");
   const [left, right, top, bottom, first, last] = svg.dataset.frame.split(",").map(Number);
   const percent = svg.dataset.percent === "1";
   const cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
@@ -137,7 +136,7 @@ const ORDERS = {
 function showGames(sources) {
   const form = document.querySelector(".filters");
   const list = document.getElementById("list");
-  const more = document.getElementById("more");
+  const more = document.getElementById("more-games");
   const field = (name) => form.elements[name].value;
   let chosen = [];
   let shown = sources[0];
@@ -171,6 +170,6 @@ function showGames(sources) {
   choose();
 }
 
-document.querySelectorAll("figure.chart").forEach(watchChart);
+document.querySelectorAll("svg[data-series]").forEach(watchChart);
 const { sources } = JSON.parse(document.getElementById("data").textContent);
 if (sources.length) showGames(sources);

@@ -14,7 +14,7 @@ HOSTILE = (
     "</script></pre><img src=x onerror='document.title=1'><script>document.title = 2</script>"
     "<svg onload='document.title=3'><a href='javascript:document.title=4'>x</a>"
     "<style>body{display:none}</style><iframe src='http://127.0.0.1:9/'></iframe>"
-    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>\u202e\u2066\u200b {{script}} &lt;b&gt;"
+    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'>\u202e\u2066\u200b {{ script }} &lt;b&gt;"
 )
 
 
@@ -54,6 +54,7 @@ def test_the_head_of_every_table_stands_above_its_body_and_no_column_is_out_of_s
         browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         browser.driver.get(page.as_uri())
         browser.until("return document.readyState === 'complete'")
+        browser.run("for (const each of document.querySelectorAll('details')) each.open = true;")
         tables = browser.run(
             "return [...document.querySelectorAll('table:has(thead)')].map((table) => ["
             "table.tHead.getBoundingClientRect().bottom <= table.tBodies[0].getBoundingClientRect().top + 1,"
@@ -61,7 +62,50 @@ def test_the_head_of_every_table_stands_above_its_body_and_no_column_is_out_of_s
         )
         assert len(tables) >= 3
         assert all(map(all, tables))
-        wide = "return document.querySelector('.guesses').parentElement.scrollWidth"
-        seen = "return document.querySelector('.guesses').parentElement.clientWidth"
+        wide = "return document.querySelector('.words').parentElement.scrollWidth"
+        seen = "return document.querySelector('.words').parentElement.clientWidth"
         assert browser.run(wide) <= browser.run(seen), "the words wrap, so that the last column is seen"
         assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_is_short_and_every_text_of_a_chart_can_be_read(dark, tmp_path: Path) -> None:
+    page = write_report(make_run(tmp_path / "run"))
+    contrast = """
+        const light = (color) => { const [r, g, b] = color.match(/[\\d.]+/g).map((v) => {
+          v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        const ground = light(getComputedStyle(document.querySelector('.chart')).backgroundColor);
+        return [...document.querySelectorAll('.chart text')].map((text) => {
+          const ink = light(getComputedStyle(text).fill);
+          return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05); });
+    """
+    with chromium() as browser:
+        for width, height in (DESKTOP, PHONE):
+            metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+            browser.driver.get(page.as_uri())
+            browser.until("return document.readyState === 'complete'")
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            if width > 500:
+                assert browser.run("return document.documentElement.scrollHeight") <= 6000
+            sizes = browser.run("return [...document.querySelectorAll('#training .chart text')].map("
+                                "(text) => text.getBoundingClientRect().height)")  # fmt: skip
+            assert len(sizes) > 5
+            assert min(sizes) >= 8
+            assert min(browser.run(contrast)) >= 4.5, "text stands out from its ground"
+        assert browser.complaints() == []
+
+
+def test_the_values_under_the_pointer_are_read_out(tmp_path: Path) -> None:
+    page = write_report(make_run(tmp_path / "run"))
+    with chromium() as browser:
+        browser.driver.get(page.as_uri())
+        browser.until("return document.readyState === 'complete'")
+        browser.run(
+            "const chart = document.querySelector('svg[data-series]'), { right, top } = chart.getBoundingClientRect();"
+            "chart.dispatchEvent(new PointerEvent('pointermove', { clientX: right - 12, clientY: top + 60 }))"
+        )
+        assert browser.text(".readout") == "step 8: 80.0 %"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pages import Page
 from report_runs import ANSWERS, GRPO, evaluation, game, make_run, read_page, training_game, write_lines
 
-from wordle_rl.report.html.games import json_for_script
-from wordle_rl.report.html.page import fill
+from wordle_rl.report.page import from_template
+from wordle_rl.report.page_games import json_for_script
 
-HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{script}} & \u2028"
+HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{ script }} & \u2028"
 
 
 def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
@@ -50,6 +50,11 @@ def structure(page: Page) -> list[tuple[str, list[str]]]:
     return [(tag, list(attrs)) for tag, attrs in page.tags]
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return read_page(named_run(tmp_path_factory.mktemp("calm") / "run", "calm"))
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -63,8 +68,7 @@ def structure(page: Page) -> list[tuple[str, list[str]]]:
         "&lt;b&gt;",
     ],
 )
-def test_names_and_settings_become_text(tmp_path: Path, name: str) -> None:
-    calm = read_page(named_run(tmp_path / "calm", "calm"))
+def test_names_and_settings_become_text(tmp_path: Path, calm: Page, name: str) -> None:
     page = read_page(named_run(tmp_path / "run", name))
     assert structure(page) == structure(calm)
     assert page.text.count("calm") == 0
@@ -78,7 +82,7 @@ def test_the_name_of_the_directory_becomes_text(tmp_path: Path) -> None:
 
 
 def test_the_script_never_builds_markup_from_strings() -> None:
-    script = (Path(__file__).parents[3] / "src/wordle_rl/report/html/page.js").read_text()
+    script = (Path(__file__).parents[2] / "src/wordle_rl/report/static/page.js").read_text()
     assert "textContent" in script
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|Function\(|setHTML", script)
 
@@ -109,4 +113,4 @@ def test_json_in_a_script_element_says_the_same_and_cannot_end_it(value: Any) ->
 
 
 def test_values_are_never_read_as_templates() -> None:
-    assert fill("{{a}}-{{b}}", {"a": "{{b}}", "b": "{{a}}"}) == "{{b}}-{{a}}"
+    assert from_template("{{ a }}-{{ b }}", a="{{ b }}", b="<{{ a }}>") == "{{ b }}-&lt;{{ a }}&gt;"

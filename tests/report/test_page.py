@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
 
+from wordle_rl.config import RunConfig
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
@@ -14,7 +15,9 @@ from wordle_rl.evaluate import (
     figures_by_split,
 )
 from wordle_rl.report import read_run, write_report
-from wordle_rl.report.html.games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
+from wordle_rl.report.page import _boards, _weights
+from wordle_rl.report.page_games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script
+from wordle_rl.reward import PRESETS
 
 # --- what is on the page ---------------------------------------------------------------------------------------------
 
@@ -33,12 +36,54 @@ def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
     ):
         assert wanted in page.text
     charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
-    assert "Win rate: win_rate from 10.0 % at step 1 to 80.0 % at step 8" in charts
-    assert any(label.startswith("Reward component win: win from") for label in charts)
-    assert any(label.startswith("Loss: loss from 3 at step 1") for label in charts)
-    assert "rollout1.5 s100.0 %" in page.text
-    assert "grpo9 s75.0 %sft3 s25.0 %" in page.text
+    assert "Wins in training: won 10.0 % → 80.0 % from step 1 to 8" in charts
+    assert any(label.startswith("Loss: training ") for label in charts)
+    assert re.search(r"grpo\s*9.0 s\s*75.0 %\s*sft\s*3.0 s\s*25.0 %", page.text)
     assert "Not in this run" not in page.text
+
+
+def test_what_is_played_comes_first_and_before_stands_beside_now(tmp_path: Path) -> None:
+    html = write_report(make_run(tmp_path / "run")).read_text()
+    places = [html.index(f'<section id="{name}">') for name in ("plays", "training", "results", "more")]
+    assert places == sorted(places)
+    boards = _boards(read_run(tmp_path / "run"), ["sft", "grpo"])
+    assert boards["counts"] == [("only grpo found", 2)]
+    assert [secret for secret, _ in boards["secrets"]] == ["grape", "speed"], "held-out ones"
+    (before, now) = boards["secrets"][0][1]
+    assert (before["player"], before["won"], len(before["rows"])) == ("sft", False, 6)
+    assert (now["player"], now["won"]) == ("grpo", True)
+    assert now["rows"][-1] == [(letter, "g") for letter in "GRAPE"]
+
+
+def test_boards_show_each_outcome_whoever_it_favours(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    lost = [game("grape", *["fuzzy"] * 6), game("speed", "speed")]
+    evaluation("sft", [game("grape", "grape"), game("speed", *["fuzzy"] * 6)]).save(run_dir / "eval" / "sft.json")
+    evaluation("grpo", lost).save(run_dir / "eval" / "grpo.json")
+    boards = _boards(read_run(run_dir), ["sft", "grpo"])
+    assert boards["counts"] == [("only grpo found", 1), ("only sft found", 1)]
+    assert [secret for secret, _ in boards["secrets"]] == ["speed", "grape"]
+
+
+def test_a_run_without_evaluations_shows_its_newest_training_games(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    for path in [run_dir / "results.json", *(run_dir / "eval").iterdir()]:
+        path.unlink()
+    boards = _boards(read_run(run_dir), [])
+    assert boards["newest"]
+    assert [secret for secret, _ in boards["secrets"]] == ["crane"] * 3
+    assert 'id="results"' not in write_report(run_dir).read_text()
+
+
+def test_no_table_and_no_list_of_the_page_is_empty(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "run")
+    for name in ("results.json", "games.jsonl", "eval/grpo.json", "eval/sft.json"):
+        html = write_report(run_dir).read_text()
+        assert not re.search(r"<tbody>\s*</tbody>|<ul[^>]*>\s*</ul>|<div class=\"grid\">\s*</div>", html)
+        (run_dir / name).unlink()
+    assert "Loss over training" not in html
+    (run_dir / "metrics.jsonl").unlink()
+    assert "<figure" not in write_report(run_dir).read_text()
 
 
 def test_the_words_said_most_are_listed_with_the_share_of_games(tmp_path: Path) -> None:
@@ -46,23 +91,7 @@ def test_the_words_said_most_are_listed_with_the_share_of_games(tmp_path: Path) 
     record = read_run(tmp_path / "run")
     games = record.evaluations["grpo"].records
     word, count = Counter(w for g in games for w in {t.guess for t in g.turns if t.guess}).most_common(1)[0]
-    assert "Most frequent guesses" in text
     assert f"{word} {100 * count / len(games):.1f} %" in text
-
-
-def test_a_lone_reward_component_is_named(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    rows = [{"stage": "grpo", "step": n, "reward": 0.5, "reward/quick_regret": 0.1 * n} for n in (1, 2)]
-    write_lines(run_dir / "metrics.jsonl", rows)
-    assert "Reward component quick_regret" in read_page(run_dir).text
-
-
-def test_shares_are_drawn_in_percent(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    rows = [{"stage": "dpo", "step": step, "rewards/accuracies": 0.73} for step in (1, 2)]
-    write_lines(run_dir / "metrics.jsonl", rows)
-    html = write_report(run_dir).read_text()
-    assert 'aria-label="Pairs in order: rewards/accuracies from 73.0 % at step 1 to 73.0 % at step 2"' in html
 
 
 def test_validation_games_are_labelled_as_such(tmp_path: Path) -> None:
@@ -98,10 +127,10 @@ def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> No
     results = read_run(run_dir).results
     assert list(results) == ["sft", "grpo", "other"]
     assert results["other"] == {"held_out": asdict(held_out.figures())}
-    assert "grpo on words that were never a secret in training" in read_page(run_dir).text
+    assert "now, grpo" in read_page(run_dir).text
     (run_dir / "eval" / "grpo.json").unlink()
     (run_dir / "results.json").unlink()
-    assert "sft on words that were never a secret in training" in read_page(run_dir).text
+    assert "now, grpo" not in read_page(run_dir).text
 
 
 def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:
@@ -112,7 +141,7 @@ def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> No
     results = read_run(run_dir).results
     assert results["grpo"] == {"held_out": asdict(lost.figures())}
     assert results["sft"] == before["sft"]
-    section = write_report(run_dir).read_text().partition("secret by secret")[2].partition("</section>")[0]
+    section = write_report(run_dir).read_text().partition("secret by secret")[2].partition("</details>")[0]
     assert "held-out secrets" in section
     assert "all secrets" not in section
     stored = json.loads((run_dir / "results.json").read_text())
@@ -143,8 +172,8 @@ def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
     assert {part: results["grpo"][part] for part in without["grpo"]} == without["grpo"]
     assert results["grpo"]["all_sampled"] == asdict(drawn.figures())
     text = read_page(run_dir).text
-    assert "grpo, T = 1" + f"{100 * drawn.figures().win_rate:.1f} %" in text
-    assert "T = 1: 100.0 %" in text, "a tile shows it too"
+    assert f"T = 1: {100 * drawn.figures().win_rate:.1f} %" in text
+    assert "sampled at T = 1: 100.0 %" in text, "a tile shows it too"
 
 
 def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
@@ -157,7 +186,7 @@ def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
     assert f"training secrets: {left_out}" in text
     assert "held-out secrets: games without a counterpart (a player played the secret less often): 1" in text
     evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
-    assert f"training secrets, all secrets: {left_out}" in read_page(run_dir).text
+    assert f"all secrets, training secrets: {left_out}" in read_page(run_dir).text
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
@@ -178,7 +207,7 @@ def test_the_page_opens_on_the_games_of_the_model_trained_last(algorithm: str, t
 
 def test_the_comparison_counts_words_only_one_player_found(tmp_path: Path) -> None:
     html = write_report(make_run(tmp_path / "run")).read_text()
-    row = re.search(r"<th scope='row'>held-out secrets</th>(.*?)</tr>", html)
+    row = re.search(r'class="compared".*<th scope="row">held-out secrets</th>(.*?)</tr>', html, re.DOTALL)
     assert row is not None
     assert re.findall(r"<td>(\d+)</td>", row[1])[:4] == ["0", "0", "2", "0"]
 
@@ -216,6 +245,51 @@ def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
     assert payload["sources"][1]["games"] == [
         {"i": 0, "s": "crane", "p": "train", "w": -1, "n": 0, "t": [], "e": "timeout"}
     ]
+
+
+# --- weights of the reward --------------------------------------------------------------------------------------------
+
+
+def weights(**reward: object) -> list[dict]:
+    return _weights(RunConfig.model_validate({"rl": {"reward": reward}} if reward else {}).stored())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_shares_of_weights_sum_to_one(preset: str) -> None:
+    for table in weights(preset=preset):
+        assert sum(share for *_, share in table["rows"]) == pytest.approx(1.0)
+
+
+def test_weights_have_the_shares_that_hand_arithmetic_gives() -> None:
+    [table] = weights(weights={"format": 1.0, "feedback": 0.5, "quick_regret": -0.5}, keep_order=False)
+    assert {name: share for name, _, _, share in table["rows"]} == {
+        "format": 0.5,
+        "feedback": 0.25,
+        "quick_regret": 0.25,
+    }
+
+
+def test_a_weight_that_keeps_the_order_is_shown_beside_the_one_set() -> None:
+    [table] = weights(preset="shaped")
+    assert ("win", "–") in [(name, as_set) for name, as_set, *_ in table["rows"]]
+
+
+def test_weights_of_components_from_outside_are_shown_as_set_and_nothing_is_imported() -> None:
+    stored = RunConfig().stored()
+    stored["rl"]["reward"]["weights"] = {"win": 1.0, "theirs:<b>": 0.25, "theirs:vowels": 0.125}
+    [table] = _weights(stored)
+    assert table["rows"] == [
+        ("win", "1", None, None),
+        ("theirs:<b>", "0.25", None, None),
+        ("theirs:vowels", "0.125", None, None),
+    ]
+
+
+def test_both_sets_of_a_switch_are_shown_and_none_of_a_run_without_reward() -> None:
+    assert weights(preset="shaped_curriculum")[0]["title"] == "At first"
+    for values in ({"algorithm": "distill"}, {"grpo": {"steps": 0}}):
+        assert _weights(RunConfig.model_validate(values).stored()) == []
+    assert _weights({"model": {"path": "tiny"}}) == []
 
 
 # --- small enough ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""What all lessons use: a game small enough to learn in seconds, a beginner who knows only its form, and an exam.
+
+Twelve words may be said, in three guesses; four of them are ever the secret, and nobody tells the player which. Luck
+wins a quarter of the games. The player is a transformer of 0.1 M parameters that reads one character a token.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import SamplingSettings
+from wordle_rl.data.dataset import Example
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import Rules
+from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.reward import Rubric
+from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
+from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.solver import Solver
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.loss import cross_entropy
+from wordle_rl.words import WordList, load_words
+
+LISTED = load_words().answers[::228]  # twelve words
+SECRETS = LISTED[1::3]
+WORDS = WordList("twelve words", SECRETS, LISTED)
+SOLVER = Solver(WORDS, use_cache=False)
+REWARD = Rubric({"win": 1.0, "speed": 0.5, "rule_break": -0.2}, keep_order=False)
+"""A win earns 1, a quick one up to 0.5 more; the first broken rule of a game costs 0.2."""
+PROMPTER = Prompter(style=Style.COMPACT, thinking=Thinking.OFF, rules=Rules(max_turns=3))
+CODEC = ChatCodec(make_tokenizer())
+SAMPLING = SamplingSettings(max_completion_tokens=8)  # <guess>, five letters, </guess>, end of turn
+GROUP_SIZE = 16
+
+
+def beginner() -> PreTrainedModel:
+    """A player who can say the twelve words, and knows nothing else: trained on them in random order."""
+    torch.set_num_threads(1)  # more would only wait for each other over a model this small
+    model = make_model(CODEC.tokenizer, hidden_size=64, num_heads=2, intermediate_size=128)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
+    scorer, rng = Scorer(model), random.Random(0)
+    for _ in range(80):
+        rows: list[Example] = []
+        while len(rows) < 16:
+            env = WordleEnv(rng.choice(LISTED), WORDS, PROMPTER)
+            for guess in rng.sample(LISTED, len(LISTED)):
+                if env.step(f"<guess>{guess}</guess>").stop_reason:
+                    break
+            rows.append(Example(*CODEC.encode_game(env.conversation)))
+        batch = batch_of(rows)
+        update(optimizer, cross_entropy(scorer(batch)[0], batch.weights))
+    return model
+
+
+def play_groups(model: PreTrainedModel, seed: int, group_size: int = GROUP_SIZE) -> list[list[Trajectory]]:
+    """Play every secret `group_size` times, all games in lockstep; the games of a secret are a group."""
+    starts = [InitialState(secret) for secret in SECRETS for _ in range(group_size)]
+    games = play(starts, WORDS, PROMPTER, TransformersSampler(model, CODEC, SAMPLING, seed))
+    return groups_of(games, group_size)
+
+
+def show(step: int, groups: Sequence[Sequence[Trajectory]]) -> None:
+    """Print how many games of a step were won, now and then."""
+    if step % 5 == 0:
+        games = [game for group in groups for game in group]
+        print(f"step {step:3}: {sum(game.transcript.won for game in games)} of {len(games)} games won")
+
+
+def batch_of(rows: Sequence[Example]) -> Any:
+    """Rows as a `Batch`; every trained token weighs 1 / their number, so that a loss is a mean over tokens."""
+    num_tokens = sum(sum(row.loss_mask) for row in rows)
+    return Batch.of(rows, [1 / max(1, num_tokens)] * len(rows), CODEC.pad_id)
+
+
+def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    """One optimizer step."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def win_rate(model: PreTrainedModel) -> float:
+    """The exam: 64 games of every secret, as the model plays when it learns (temperature 1)."""
+    games = [game for group in play_groups(model, seed=10_000, group_size=64) for game in group]
+    return sum(game.transcript.won for game in games) / len(games)

@@ -1,0 +1,142 @@
+"""Checks of a trainer: recorded games go through its batch builder, model call and loss, and are held against ours.
+
+An adapter is a function from a `Case` to a dict of what the trainer makes of its games. What it leaves out is skipped:
+
+    ids         all tokens of each game, prompt included
+    mask        along them, 1 where the trainer learns
+    logprobs    along them, of the tokens under the model; those that are not learnt do not count
+    advantages  along them: the game's reward above its group's mean, in any scale; 0 where nothing is learnt
+    loss        by name, `dapo`, `grpo` or `dr_grpo`: of the row's advantages, ratios to the sampler, clipped by `CLIP`
+
+The games hold what trainers got wrong: replies before the policy's first turn, a reply sampled letter by letter where
+its text has a shorter encoding, one that was cut at its limit, and games of different lengths.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.conformance.checks import CheckResult, Status
+from wordle_rl.data.dataset import Example
+from wordle_rl.models.tiny import formula_model, make_tokenizer
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
+
+TOLERANCE = 1e-4
+GROUP_SIZE = 3
+LONGEST = 48  # most learnt tokens of a game, by which `dr_grpo` divides
+CLIP: dict[str, Any] = {"epsilon": 0.2, "epsilon_high": 0.28}
+
+
+@dataclass(frozen=True)
+class RecordedGame:
+    """A game: as text, as the row of tokens, loss mask, advantages and sampler's log-probabilities, and its reward."""
+
+    group: int
+    messages: Sequence[Mapping[str, str]]
+    num_prompt_tokens: int  # of the row; replies on the board come after them
+    row: Example
+    reward: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """What an adapter gets: a model, its tokenizer and template, and games that were played in groups."""
+
+    model: PreTrainedModel
+    codec: ChatCodec
+    games: Sequence[RecordedGame]
+
+    @classmethod
+    def recorded(cls) -> Case:
+        """The games of recorded.json, and the model that scores them."""
+        codec = ChatCodec(make_tokenizer())
+        rows = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
+        games = [RecordedGame(**{**row, "row": Example(**row["row"])}) for row in rows]
+        return cls(formula_model(codec.tokenizer), codec, games)
+
+
+Made = Mapping[str, Any]  # what an adapter returns: columns by game, and losses by name
+
+
+@torch.no_grad()
+def plain_logprobs(model: Any, ids: Sequence[int]) -> list[float]:
+    """Log-probability of each token after those before it, by one row and no tricks; 0.0 for the first."""
+    tokens = torch.tensor([list(ids)])
+    logprobs = model(input_ids=tokens).logits[0, :-1].float().log_softmax(-1)
+    return [0.0, *logprobs.gather(1, tokens[0, 1:, None])[:, 0].tolist()]
+
+
+def expected(case: Case) -> Made:
+    """What an adapter should return."""
+    rows = [game.row for game in case.games]
+    logprobs = [plain_logprobs(case.model, row.token_ids) for row in rows]
+    learnt = [value for row, values in zip(rows, logprobs, strict=True) for value in compress(values, row.loss_mask)]
+    counts, losses = [sum(row.loss_mask) for row in rows], {}
+    for name in ("dapo", "grpo", "dr_grpo"):
+        weights = PolicyLoss(name, LONGEST).token_weights(counts, Totals(sum(counts), len(rows)))
+        batch = Batch.of(rows, weights, case.codec.pad_id)
+        assert batch.sampler_logprobs is not None
+        assert batch.advantages is not None
+        loss, _ = policy_loss(torch.tensor(learnt), batch.sampler_logprobs, batch.advantages, batch.weights, **CLIP)
+        losses[name] = loss.item()
+    columns = {"ids": "token_ids", "mask": "loss_mask", "advantages": "advantages"}
+    made: Made = {key: [list(getattr(row, name)) for row in rows] for key, name in columns.items()}
+    return {**made, "logprobs": logprobs, "loss": losses}
+
+
+CHECKS = {
+    "ids": "Trains on the tokens that were sampled; no text is tokenised again.",
+    "mask": "Learns the policy's own replies whole, and neither answers nor replies in the prompt.",
+    "logprobs": "Scores each token after all before it, as a row by itself does.",
+    "advantages": "Compares a game with its own group, and credits learnt tokens alone.",
+    "loss": "Sums up clipped terms as the loss of that name does.",
+}
+"""Column of an adapter's dict, and what must hold of it."""
+
+
+def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -> Iterator[CheckResult]:
+    """Hold an adapter against every check."""
+    case = case or Case.recorded()
+    ours, made = expected(case), adapter(case)
+    for key, requirement in CHECKS.items():
+        found: tuple[Status, list[str]] = ("skip", [f"the adapter returns no {key!r}"])
+        if key in made:
+            faults = [*(_losses(made[key], ours[key]) if key == "loss" else _columns(key, made[key], ours))]
+            found = ("fail", faults) if faults else ("pass", [f"{len(case.games)} games as ours"])
+        yield CheckResult(f"trainer.{key}", requirement, found[0], tuple(found[1][:3]))
+
+
+def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[str]:
+    """The first place of each game at which a column is not as ours."""
+    scales: dict[int, float] = {}
+    for place, wanted in enumerate(ours[key]):
+        theirs = list(made[place]) if place < len(made) else []
+        if len(theirs) != len(wanted):
+            yield f"game {place}: {len(theirs)} values for {len(wanted)} tokens"
+            continue
+        counted = ours["mask"][place] if key == "logprobs" else [1] * len(wanted)
+        largest = wanted.index(max(wanted, key=abs))
+        # The scale of a group's advantages is free, as long as it is one and positive.
+        free = key == "advantages" and wanted[largest]
+        scale = scales.setdefault(place // GROUP_SIZE, theirs[largest] / wanted[largest]) if free else 1.0
+        for at, (a, b, counts) in enumerate(zip(theirs, wanted, counted, strict=True)):
+            if counts and not (abs(a - scale * b) <= TOLERANCE * max(1.0, scale) and scale > 0):
+                yield f"game {place}, token {at}: {a:.5g}, ours {scale * b:.5g}"
+                break
+
+
+def _losses(made: Mapping[str, float], ours: Mapping[str, float]) -> Iterator[str]:
+    for name, value in made.items():
+        if not abs(float(value) - ours.get(name, math.nan)) <= TOLERANCE:
+            yield f"{name}: {float(value):.5f}, ours {ours.get(name, math.nan):.5f}"

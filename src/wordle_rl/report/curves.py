@@ -1,0 +1,335 @@
+"""The charts of a stage of training: which metrics share a chart, and what each says, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.report.plots import COLORS, DASHES, Series, format_value, line_chart, series_of
+from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED
+
+Rows = Sequence[Mapping[str, Any]]
+
+STAGE_NAMES = {
+    "sft": "Supervised fine-tuning",
+    "grpo": "Reinforcement learning (GRPO)",
+    "expert_iteration": "Expert iteration, by round",
+    "dpo": "Direct preference optimization, by round",
+    "distill": "Distillation, by round",
+    "validation": "Choice of weights, on validation secrets",
+    "blend": "Weights on the way from the start to the last step, on validation secrets",
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of the page.
+
+    Attributes:
+        title: Heading.
+        caption: What is seen, and what a rise or a fall of it means.
+        curves: Metric -> name of its curve.
+        percent: Values are rates of 0 to 1, shown in percent.
+    """
+
+    title: str
+    caption: str
+    curves: Mapping[str, str]
+    percent: bool = False
+
+
+_TRAINING_AND_VALIDATION = (
+    " Validation: teacher games of the validation secrets, which are never trained on; if that curve turns back while "
+    "training goes on improving, games are memorised."
+)
+CHARTS = (
+    Chart(
+        "Wins in training",
+        "Share of a step's games won, sampled at the temperature of training. Secrets that are hard for the policy may "
+        "be preferred, so the curve can stay level while play improves.",
+        {"win_rate": "won"},
+        percent=True,
+    ),
+    Chart(
+        "Wins by turn",
+        "Share of a step's games won by this turn, of those whose secret is an answer.",
+        {BY_TURN: "turn "},
+        percent=True,
+    ),
+    Chart(
+        "pass@k",
+        "Chance that at least one of k games of the same secret is won (unbiased estimate, before refills). Above the "
+        "win rate: the policy can win words that it does not win reliably, which is what RL can teach.",
+        {PASS_AT: "k = "},
+        percent=True,
+    ),
+    Chart(
+        "Greedy wins, secrets trained on",
+        "Share of all training secrets found by greedy play, measured now and then.",
+        {"scouted_win_rate": "won"},
+        percent=True,
+    ),
+    Chart(
+        "Wins of the candidates",
+        "Share of secrets won by the weights of each step. Validation secrets are never trained on. Sampled: at the "
+        "temperature of training.",
+        {
+            "greedy_win_rate": "validation, greedy",
+            "sampled_win_rate": "validation, sampled",
+            "train_win_rate": "training, greedy",
+        },
+        percent=True,
+    ),
+    Chart(
+        "Cost of play",
+        "Mean guesses, a loss counted as one more than the last turn: lower is better. The weights of lowest greedy "
+        "cost are kept; none that cost more on validation secrets than the start.",
+        {
+            "cost": "validation, sampled",
+            "greedy_cost": "validation and training, greedy",
+            "validation_cost": "validation, greedy",
+        },
+    ),
+    Chart(
+        "p below the start",
+        "How likely so few greedy wins would be if these weights played exactly as well as the start. Near zero: play "
+        "has become worse, and not by chance.",
+        {"p_below_start": "p"},
+    ),
+    Chart(
+        "Regret per turn",
+        "Expected guesses that greedy play gives away to the solver's best guess on the same board. 0: perfect play.",
+        {"regret_per_turn": "regret"},
+    ),
+    Chart(
+        "Reward",
+        "Total reward of a step's games: their mean, and how far they lie apart (standard deviation).",
+        {"reward": "mean", "reward_std": "standard deviation"},
+    ),
+    Chart("Reward components", "Mean of each component over a step's games, before its weight.", {"reward/": ""}),
+    Chart(
+        "Groups that teach nothing",
+        "Share of groups whose games all earned the same. Their advantages are zero. Counted before refills.",
+        {"zero_variance_share": "share"},
+        percent=True,
+    ),
+    Chart(
+        "Groups replaced and skipped",
+        "Groups that taught nothing: replaced by games of other secrets, or skipped because that failed too.",
+        {"refilled_groups": "replaced", "skipped_groups": "skipped"},
+    ),
+    Chart("Guesses", "Mean guesses of a step's won games: lower is better.", {"mean_guesses": "guesses"}),
+    Chart(
+        "Form of the replies",
+        "Share of replies that name a listed word of the right length, and share cut at the longest reply allowed.",
+        {"format_compliance": "listed word", "overlong_share": "cut"},
+        percent=True,
+    ),
+    Chart("Tokens of a reply", "Mean over all replies, the closing token included.", {"reply_tokens": "tokens"}),
+    Chart(
+        "Entropy",
+        "How undecided a player is, in nats: the policy per token, the teacher at the boards it labels. When the "
+        "policy's falls to zero it always plays alike, and there is nothing left to compare.",
+        {"entropy": "policy", "teacher_entropy": "teacher"},
+    ),
+    Chart(
+        "Loss",
+        "What training makes smaller. For GRPO it says little: watch the wins.",
+        {"loss": "training", f"{VALIDATED}loss": "validation"},
+    ),
+    Chart(
+        "Token accuracy",
+        "Share of the teacher's tokens that the model would have chosen itself.",
+        {"mean_token_accuracy": "training", f"{VALIDATED}mean_token_accuracy": "validation"},
+        percent=True,
+    ),
+    Chart(
+        "Distance from the start (KL)",
+        "How far the policy has moved from the model it started from: KL divergence in nats per token. 0: not at all.",
+        {"kl_to_start": "KL"},
+    ),
+    Chart(
+        "Sampler against trainer (KL)",
+        "Whether the sampler that plays and the trainer that learns compute the same probabilities, in nats per token. "
+        "Near 0: they do. If it grows, what is learnt from is not what was played.",
+        {"sampler_kl": "KL"},
+    ),
+    Chart(
+        "Importance ratio",
+        "Probability of a played token under the weights in training over its probability when it was played. 1: "
+        "unchanged. Far from 1: the games come from another policy, or sampler and trainer disagree.",
+        {"importance_ratio/mean": "mean", "importance_ratio/max": "largest"},
+    ),
+    Chart(
+        "Ratios clipped",
+        "Share of tokens whose importance ratio left the range in which they are still learnt from.",
+        {"clip_ratio/low_mean": "too low", "clip_ratio/high_mean": "too high"},
+        percent=True,
+    ),
+    Chart(
+        "Games kept",
+        "Games of a round good enough to learn from, pairs of replies that differ enough, and boards labelled.",
+        {
+            "kept_games": "games kept",
+            "pairs": "pairs",
+            "boards": "boards",
+            "labels": "boards labelled",
+            "new_boards": "of these new",
+            "own_guesses": "own guesses",
+        },
+    ),
+    Chart(
+        "Examples of a round",
+        "Examples trained on: those of the policy's own games, and all, teacher games included.",
+        {"own_examples": "own", "all_examples": "all"},
+    ),
+    Chart(
+        "Agreement with the teacher",
+        "Share of the boards reached on which the policy's guess was the teacher's.",
+        {"agreement_rate": "same guess"},
+        percent=True,
+    ),
+    Chart(
+        "Pairs in order",
+        "Share of pairs whose chosen reply became likelier relative to the rejected one, compared with the start.",
+        {"rewards/accuracies": "in order"},
+        percent=True,
+    ),
+    Chart(
+        "Margin of the pairs",
+        "How much likelier the chosen reply became than the rejected one, in nats times beta.",
+        {"rewards/margins": "margin"},
+    ),
+    Chart("Gradient norm", "Length of the gradient before clipping. A jump: an unusual batch.", {"grad_norm": "norm"}),
+)
+NUMBERS = {
+    "learning_rate": "learning rate",
+    "num_tokens": "tokens trained on",
+    "cumulative_wins": "training games won",
+    "step_time": "seconds of a step",
+    "resident_memory_gib": "resident memory, GiB",
+}
+"""Metrics that need no chart: their first and last values say enough."""
+_PREFIXED = (BY_TURN, PASS_AT, "reward/")
+_NOT_CURVES = {"step", "seconds", "epoch", "skipped_steps"}
+_FAR = 20
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A chart as the page shows it.
+
+    Attributes:
+        title: Heading.
+        caption: What is seen.
+        svg: The chart.
+        legend: Of each curve its name, dash pattern, place of its colour, and where its bold line begins and ends.
+    """
+
+    title: str
+    caption: str
+    svg: str
+    legend: list[tuple[str, str, int, str]]
+
+
+@dataclass(frozen=True)
+class StageCurves:
+    """The charts of one stage.
+
+    Attributes:
+        title: Heading.
+        num_steps: Steps logged.
+        num_skipped: Steps that changed nothing because loss or gradient was not finite.
+        charts: The charts.
+        numbers: Metrics that never changed or need no chart: name, and value or first and last value.
+        seconds: Mean seconds of the parts of a step.
+    """
+
+    title: str
+    num_steps: int
+    num_skipped: int
+    charts: list[Drawn]
+    numbers: list[tuple[str, str]]
+    seconds: list[tuple[str, float]]
+
+
+def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
+    """Draw the metrics of a stage."""
+    rows = list(metrics[stage])
+    if stage == "blend" and (validated := metrics.get("validation")):
+        # The ends of the way were validated as steps.
+        rows = [{**validated[0], "step": 0}, *rows, {**validated[-1], "step": 100}]
+    series = {name: curve for name, curve in series_of(rows).items() if name not in _NOT_CURVES}
+    seconds = [
+        (name.removeprefix("seconds/"), float(series.pop(name).values.mean()))
+        for name in list(series)
+        if name.startswith("seconds/")
+    ]
+    drawn: list[Drawn] = []
+    numbers = [(said, ends_text(series[name], percent=False)) for name, said in NUMBERS.items() if name in series]
+    for chart in [*CHARTS, *_unknown(series)]:
+        curves = _curves_of(chart, series)
+        if all(curve.is_flat for curve in curves):
+            for curve in curves:
+                name = chart.title + (f", {curve.name}" if len(chart.curves) > 1 or _prefix(chart) else "")
+                numbers.append((name, ends_text(curve, chart.percent)))
+            continue
+        drawn += [
+            draw(chart, curves[first : first + len(COLORS)], "percent of the way" if stage == "blend" else "step")
+            for first in range(0, len(curves), len(COLORS))
+        ]
+    num_skipped = int(sum(row.get("skipped_steps", 0) for row in rows))
+    title = STAGE_NAMES.get(stage, stage)
+    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, numbers, seconds)
+
+
+def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple[int, int] = (340, 190)) -> Drawn:
+    """Draw a chart; on a logarithmic scale if values lie so far apart that their end could not be seen."""
+    lowest, highest = min(c.values.min() for c in curves), max(c.values.max() for c in curves)
+    log = not chart.percent and lowest > 0 and highest > _FAR * lowest and "loss" in chart.curves
+    caption = chart.caption
+    if any(curve.name == "validation" for curve in curves):
+        caption += _TRAINING_AND_VALIDATION
+    legend = [
+        (curve.name, " ".join(map(str, DASHES[place])), place, ends_text(curve, chart.percent))
+        for place, curve in enumerate(curves)
+    ]
+    summary = "; ".join(
+        f"{name} {ends} from step {curve.steps[0]:g} to {curve.steps[-1]:g}"
+        for (name, _, _, ends), curve in zip(legend, curves, strict=True)
+    )
+    svg = line_chart(f"{chart.title}: {summary}", curves, percent=chart.percent, log=log, axis=axis, size=size)
+    return Drawn(chart.title, f"{caption} On a logarithmic scale." if log else caption, svg, legend)
+
+
+def ends_text(curve: Series, percent: bool) -> str:
+    """Where the bold line begins and ends; one value if that is the same."""
+    first, last = (format_value(float(curve.bold[end]), percent) for end in (0, -1))
+    return first if curve.is_flat else f"{first} → {last}"
+
+
+def _curves_of(chart: Chart, series: Mapping[str, Series]) -> list[Series]:
+    """The curves of a chart that a stage has, by the names that they have on it."""
+    prefix = _prefix(chart)
+    if prefix:
+        named = {name: chart.curves[prefix] + name.removeprefix(prefix) for name in series if name.startswith(prefix)}
+        if prefix == PASS_AT and len(named) < 2:
+            return []
+    else:
+        named = {name: said for name, said in chart.curves.items() if name in series}
+    return [Series(said, series[name].steps, series[name].values) for name, said in named.items()]
+
+
+def _prefix(chart: Chart) -> str:
+    return next((name for name in chart.curves if name in _PREFIXED), "")
+
+
+def _unknown(series: Mapping[str, Series]) -> list[Chart]:
+    """A chart for each metric that no chart names."""
+    known = {*NUMBERS, *(name for chart in CHARTS for name in chart.curves)}
+    return [
+        Chart(name.replace("_", " ").capitalize(), f"As logged: {name}.", {name: name}, percent=name.endswith("_rate"))
+        for name in series
+        if name not in known and not name.startswith(_PREFIXED)
+    ]

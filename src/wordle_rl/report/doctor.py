@@ -1,0 +1,300 @@
+"""Why a training does not learn: known patterns, found in the records of a run.
+
+Each check reads a few columns of metrics.jsonl, or the games of games.jsonl, and says nothing where they are missing.
+Most compare the first fifth of the steps with the last. Thresholds are wide: a run that learns is left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from wordle_rl.report.read import ReportError
+from wordle_rl.runs import CHOICE_FILE, is_number, read_jsonl, read_object
+
+PAGE = "docs/guides/troubleshooting.md"
+STAGES = ("grpo", "expert_iteration", "dpo", "distill")
+FEWEST_STEPS = 5
+"""Steps below which nothing is compared: a fifth of them would be none."""
+FEWEST_GUESSES = 40
+"""Guesses of either half of the games, below which favourite words are not counted."""
+
+
+class Row(NamedTuple):
+    """A line of a record and its number in the file, from 1."""
+
+    line: int
+    values: dict[str, Any]
+
+    def has(self, *names: str) -> bool:
+        """True if these are numbers here."""
+        return all(is_number(self.values.get(name)) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A pattern that a run shows.
+
+    Attributes:
+        pattern: Its name.
+        evidence: The line of a file that shows it, with the numbers in it.
+        meaning: What goes wrong, in a sentence.
+    """
+
+    pattern: str
+    evidence: str
+    meaning: str
+
+    @property
+    def page(self) -> str:
+        """The section of the documentation that mends it."""
+        return f"{PAGE}#{self.pattern.replace(' ', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the checks read.
+
+    Attributes:
+        steps: Rows of the RL stage in metrics.jsonl, oldest first.
+        validations: Those of greedy play on validation secrets.
+        games: Training games, oldest first.
+        kept_step: Step of the weights that were kept; None: there was no choice.
+    """
+
+    steps: Sequence[Row]
+    validations: Sequence[Row]
+    games: Sequence[Row]
+    kept_step: int | None
+
+    def ends(self, *names: str) -> tuple[list[Row], list[Row]] | None:
+        """The first and the last fifth of the steps that have these numbers; None if there are too few steps."""
+        rows = [row for row in self.steps if row.has(*names)]
+        size = len(rows) // 5
+        return (rows[:size], rows[-size:]) if len(rows) >= FEWEST_STEPS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The findings about a run, and the stage and number of steps that were looked at."""
+
+    stage: str
+    num_steps: int
+    findings: tuple[Finding, ...]
+
+
+def diagnose(run_dir: Path) -> Diagnosis:
+    """Look for every pattern in the records of a run.
+
+    Raises:
+        ReportError: If the directory holds no step of RL.
+        RunError: If a record is damaged; the message names the line.
+    """
+    rows = _rows(run_dir / "metrics.jsonl")
+    stage = next((name for name in STAGES if any(row.values.get("stage") == name for row in rows)), "")
+    if not stage:
+        raise ReportError(f"{run_dir} has no steps of RL in metrics.jsonl yet; name a run that has played")
+    choice = run_dir / stage / CHOICE_FILE
+    records = Records(
+        [row for row in rows if row.values.get("stage") == stage],
+        [row for row in rows if row.values.get("stage") == "validation"],
+        [row for row in _rows(run_dir / "games.jsonl") if row.values.get("stage") == stage],
+        int(read_object(choice)["step"]) if choice.is_file() else None,
+    )
+    found = tuple(finding for check in CHECKS if (finding := check(records)) is not None)
+    return Diagnosis(stage, len(records.steps), found)
+
+
+def _rows(path: Path) -> list[Row]:
+    return [Row(*numbered) for numbered in enumerate(read_jsonl(path), start=1)] if path.is_file() else []
+
+
+def _mean(rows: Sequence[Row], name: str) -> float:
+    return fmean(row.values[name] for row in rows)
+
+
+def _evidence(row: Row, *told: str, file: str = "metrics.jsonl") -> str:
+    return f"{file}:{row.line} step {row.values['step']}: {', '.join(told)}"
+
+
+def _steps_not_finite(records: Records) -> Finding | None:
+    """One bad step is skipped and forgotten; one in twenty is a training on the edge."""
+    bad = [
+        row for row in records.steps if row.values.get("skipped_steps") or "loss" in row.values.get("not_finite", ())
+    ]
+    if len(bad) < max(2, len(records.steps) / 20):
+        return None
+    return Finding(
+        "steps not finite",
+        _evidence(bad[-1], f"loss or gradient not finite, as in {len(bad)} of {len(records.steps)} rows"),
+        "Such steps change no weight. The rate is too high, or the precision too low.",
+    )
+
+
+def _dead_groups(records: Records) -> Finding | None:
+    """All games of a group earn the same, so all advantages are zero; from three in four groups on it is worth a word.
+
+    The first draw of a step counts: groups that refills replaced were played for nothing, too.
+    """
+    ends = records.ends("zero_variance_share")
+    if ends is None or _mean(ends[1], "zero_variance_share") < 0.75:
+        return None
+    worst = max(ends[1], key=lambda row: row.values["zero_variance_share"])
+    wins = worst.values.get("win_rate")
+    also = [f"win_rate {wins:.2f}"] if is_number(wins) else []
+    return Finding(
+        "groups that teach nothing",
+        _evidence(worst, f"zero_variance_share {worst.values['zero_variance_share']:.2f}", *also),
+        "Most groups have one reward for all their games: no advantage, no gradient.",
+    )
+
+
+def _format_drift(records: Records) -> Finding | None:
+    """Replies that obey the format get fewer: once in every group nobody gets a mark, there is no way back."""
+    ends = records.ends("format_compliance")
+    if ends is None:
+        return None
+    rows = [row for row in records.steps if row.has("format_compliance")]
+    size = len(rows) // 5
+    best = max(_mean(rows[i : i + size], "format_compliance") for i in range(0, len(rows) - size + 1, size))
+    if best - _mean(ends[1], "format_compliance") < 0.1:
+        return None
+    worst = min(ends[1], key=lambda row: row.values["format_compliance"])
+    return Finding(
+        "format drift",
+        _evidence(worst, f"format_compliance {worst.values['format_compliance']:.2f}", f"{best:.2f} at its best"),
+        "Training pulls replies away from the form that the game can read.",
+    )
+
+
+def _entropy_collapse(records: Records) -> Finding | None:
+    """A tenth of the entropy is left, and games are still lost: nothing else is tried, so nothing else is found."""
+    ends = records.ends("entropy", "win_rate")
+    if ends is None:
+        return None
+    first, last = (_mean(rows, "entropy") for rows in ends)
+    if last > first / 10 or _mean(ends[1], "win_rate") > 0.95:
+        return None
+    lowest = min(ends[1], key=lambda row: row.values["entropy"])
+    told = f"entropy {lowest.values['entropy']:.2g} nats a token", f"{first:.2g} in the first steps"
+    return Finding(
+        "entropy collapse",
+        _evidence(lowest, *told, f"win_rate {lowest.values['win_rate']:.2f}"),
+        "The policy says the same in every game, so games of a group no longer differ.",
+    )
+
+
+def _sampler_mismatch(records: Records) -> Finding | None:
+    """Training computes other probabilities than those the tokens were drawn with.
+
+    The same weights in other kernels differ by a hundredth at most. A sampler cut at top_p 0.8 makes the mean ratio
+    0.9, the probability mass it kept.
+    """
+    ends = records.ends("importance_ratio/mean", "sampler_kl")
+    if ends is None:
+        return None
+    ratio, divergence = _mean(ends[1], "importance_ratio/mean"), _mean(ends[1], "sampler_kl")
+    if abs(ratio - 1) < 0.05 and divergence < 0.02:
+        return None
+    worst = max(ends[1], key=lambda row: row.values["sampler_kl"])
+    told = (f"{name} {worst.values[name]:.3f}" for name in ("importance_ratio/mean", "sampler_kl"))
+    return Finding(
+        "sampler mismatch",
+        _evidence(worst, *told),
+        "The engine that plays is not the policy that is trained: other weights, temperature, top_p or numbers.",
+    )
+
+
+def _replies_growing(records: Records) -> Finding | None:
+    """Replies half as long again without more wins, or cut at their limit more and more."""
+    ends = records.ends("reply_tokens", "win_rate")
+    if ends is None:
+        return None
+    (first, last), (before, now) = ([_mean(rows, name) for rows in ends] for name in ("reply_tokens", "win_rate"))
+    cut_first, cut_last = (fmean(row.values.get("overlong_share", 0.0) for row in rows) for rows in ends)
+    if not (cut_last - cut_first > 0.05 or (last > 1.5 * first and now < before + 0.05)):
+        return None
+    longest = max(ends[1], key=lambda row: row.values["reply_tokens"])
+    told = f"reply_tokens {longest.values['reply_tokens']:.0f}", f"{first:.0f} in the first steps"
+    return Finding(
+        "replies growing",
+        _evidence(longest, *told, f"{cut_last:.0%} cut at the limit"),
+        "Length grows and wins do not; soon replies are cut and earn nothing.",
+    )
+
+
+def _few_safe_words(records: Records) -> Finding | None:
+    """Five words are half of all later guesses and were not before. The opener is one word in any good play."""
+    later: list[tuple[Row, str]] = []
+    for row in records.games:
+        own = [turn.get("guess") for turn in row.values.get("turns", ())][1:]
+        later += [(row, guess) for guess in own if guess]
+    half = len(later) // 2
+    if half < FEWEST_GUESSES:
+        return None
+    shares, favourites = [], ""
+    for guesses in (later[:half], later[half:]):
+        common = Counter(guess for _, guess in guesses).most_common(5)
+        shares.append(sum(count for _, count in common) / len(guesses))
+        favourites = ", ".join(word for word, _ in common)
+    if shares[1] < 0.5 or shares[1] < shares[0] + 0.2:
+        return None
+    return Finding(
+        "few safe words",
+        _evidence(
+            later[-1][0],
+            f"{favourites} are {shares[1]:.0%} of the guesses after the first, {shares[0]:.0%} before",
+            file="games.jsonl",
+        ),
+        "The same words are played whatever the marks say: the reward pays for being safe.",
+    )
+
+
+def _start_better(records: Records) -> Finding | None:
+    """Greedy play of validation secrets is significantly below that of the start, or the start's weights were kept."""
+    rows = [row for row in records.validations if row.has("greedy_win_rate")]
+    if len(rows) < 2:
+        return None
+    start, last = rows[0], rows[-1]
+    if records.kept_step != 0 and last.values.get("p_below_start", 1.0) >= 0.05:
+        return None
+    told = (
+        f"greedy_win_rate {last.values['greedy_win_rate']:.3f}",
+        f"{start.values['greedy_win_rate']:.3f} at the start",
+    )
+    kept = ["the start's weights were kept"] if records.kept_step == 0 else []
+    return Finding(
+        "start better than end",
+        _evidence(last, *told, *kept),
+        "Greedy play lost what it had: the steps are too large, or the rewards teach something else.",
+    )
+
+
+CHECKS: tuple[Callable[[Records], Finding | None], ...] = (
+    _steps_not_finite,
+    _dead_groups,
+    _format_drift,
+    _entropy_collapse,
+    _sampler_mismatch,
+    _replies_growing,
+    _few_safe_words,
+    _start_better,
+)
+"""Every pattern, in the order in which to mend them."""
+
+
+def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
+    """A diagnosis as lines for a terminal."""
+    seen = f"{diagnosis.num_steps} {'rounds' if diagnosis.stage != 'grpo' else 'steps'} of {diagnosis.stage}"
+    if not diagnosis.findings:
+        yield f"healthy: none of {len(CHECKS)} patterns in {seen}"
+        return
+    yield f"{len(diagnosis.findings)} of {len(CHECKS)} patterns in {seen}:"
+    for finding in diagnosis.findings:
+        yield ""
+        yield finding.pattern
+        yield from (f"  {text}" for text in (finding.evidence, finding.meaning, finding.page))

@@ -1,0 +1,360 @@
+"""Charts as SVG, drawn by matplotlib.
+
+A chart of the page takes its colours from the page's style sheet and so follows light and dark mode; a chart that is a
+file of its own is drawn on white. matplotlib is imported with the first chart: it takes most of a second.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wordle_rl.evaluate import ComparedPlayer, Figures
+from wordle_rl.report.read import ReportError
+from wordle_rl.runs import BY_TURN, is_number
+from wordle_rl.runs.progress import in_percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = npt.NDArray[np.float64]
+
+COLORS = {
+    "#5b7aa8": "--c0", "#1a7f3c": "--c1", "#c2571a": "--c2", "#8a4fb0": "--c3", "#a67a10": "--c4", "#c23b5e": "--c5",
+    "#16818c": "--c6", "#6a6f76": "--c7",
+}  # fmt: skip
+"""Colour of each series, and the name it has in the style sheet."""
+_INK, _MUTED, _RULE = "#22262b", "#646b73", "#e2e0d8"
+_THEME = {**COLORS, _INK: "--ink", _MUTED: "--muted", _RULE: "--rule"}
+DASHES = ((), (7, 3), (2, 3), (9, 3, 2, 3), (4, 4), (12, 4), (1, 4), (6, 2, 1, 2, 1, 2))
+"""Dash pattern of each series, so that colour is not the only difference."""
+MAX_POINTS = 300
+"""Points drawn per curve; longer ones are averaged down to it."""
+_SMOOTH_FROM = 40
+_STEP = re.compile(r"step[- ](\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One curve: `values` over `steps`, both of shape (n,), n >= 1, finite, steps rising."""
+
+    name: str
+    steps: Floats
+    values: Floats
+
+    @property
+    def bold(self) -> Floats:
+        """The values, or of many their running mean: what is drawn as the bold line, shape (n,)."""
+        return running_mean(self.values) if len(self.values) >= _SMOOTH_FROM else self.values
+
+    @property
+    def is_flat(self) -> bool:
+        """True if the values differ by less than a thousandth: no axis has room for the digits."""
+        return bool(np.ptp(self.values) <= 1e-3 * np.abs(self.values).max())
+
+
+def line_chart(
+    label: str,
+    series: Sequence[Series],
+    *,
+    percent: bool = False,
+    log: bool = False,
+    axis: str = "step",
+    size: tuple[int, int] = (340, 190),
+) -> str:
+    """Draw curves over steps for the page: each value faint, their running mean bold.
+
+    Args:
+        label: What is seen, for readers who do not see it.
+        series: At least one curve, at most as many as there are COLORS.
+        percent: Values are rates of 0 to 1, shown in percent.
+        log: Equal ratios are equally high; values must be positive.
+        axis: What the steps are.
+        size: Width and height in pixels.
+    """
+    with _style(label):
+        figure, [axes] = _figure(size)
+        for place, curve in enumerate(series):
+            thin = thinned(curve)
+            _curve(axes, thin, place, marker="o" if len(thin.steps) == 1 else None)
+        _scale(axes, percent=percent, log=log)
+        axes.set_xlabel(axis, color=_MUTED)
+        left, right, bottom, top = _box(axes, size)
+        first, last = axes.get_xlim()
+        data = [
+            {"n": c.name, "x": c.steps.tolist(), "y": [float(f"{value:.5g}") for value in c.values.tolist()]}
+            for c in map(thinned, series)
+        ]
+        attributes = {
+            "data-frame": f"{left:g},{right:g},{top:g},{bottom:g},{first:g},{last:g}",
+            "data-percent": str(int(percent)),
+            "data-series": json.dumps(data, separators=(",", ":")),
+        }
+        return _inline(figure, label, attributes)
+
+
+def bar_chart(label: str, groups: Sequence[str], shares: Mapping[str, Sequence[float]]) -> str:
+    """Draw grouped bars for the page.
+
+    Args:
+        label: What is seen.
+        groups: Names under the bars.
+        shares: Player -> share of each group, 0 to 1.
+    """
+    with _style(label):
+        figure, [axes] = _figure((480, 210))
+        width = 0.8 / len(shares)
+        for place, (player, heights) in enumerate(shares.items()):
+            middle = np.arange(len(groups)) + width * (place - (len(shares) - 1) / 2)
+            axes.bar(middle, heights, 0.92 * width, color=list(COLORS)[place % len(COLORS)], label=player)
+        axes.set_xticks(range(len(groups)), groups)
+        _scale(axes, percent=True, from_zero=True, steps=False)
+        return _inline(figure, label, {})
+
+
+def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) -> str:
+    """A file of SVG: wins so far, and the win rate against the turn, over the steps of the training that counted wins.
+
+    Args:
+        metrics: Rows of metrics.jsonl by stage, as `read_run` has them; of any backend.
+        title: Line above the panels.
+
+    Raises:
+        ReportError: If no row counts wins.
+    """
+    counted = {stage: rows for stage, rows in metrics.items() if any("cumulative_wins" in row for row in rows)}
+    if not counted:
+        raise ReportError("metrics.jsonl counts no wins of training games; name a run that was trained by GRPO")
+    stage, rows = list(counted.items())[-1]
+    found = series_of(rows)
+    by_turn = {name.removeprefix(BY_TURN): curve for name, curve in found.items() if name.startswith(BY_TURN)}
+    with _style(title):
+        num_panels = 2 if by_turn else 1
+        figure, axes = _figure((640, 250 * num_panels), num_panels, right=80, above=36)
+        axes[0].set_title(f"{title}\n{stage}: training games won since the start", loc="left", fontsize=11)
+        wins = found["cumulative_wins"]
+        axes[0].plot(wins.steps, wins.values, color=list(COLORS)[1], linewidth=2, clip_on=False)
+        _scale(axes[0], from_zero=True)
+        if by_turn:
+            heading = "share of a step's games won by this turn, of those whose secret is an answer"
+            axes[1].set_title(heading, loc="left", fontsize=11)
+            for place, turn in enumerate(sorted(by_turn, key=int)):
+                _curve(axes[1], by_turn[turn], place, faint=False, label=f"turn {turn}")
+            _scale(axes[1], percent=True, from_zero=True)
+            axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, reverse=True)
+        axes[-1].set_xlabel("step")
+        return _svg(figure)
+
+
+def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
+    """A file of SVG: a point and its 95 % interval for each evaluation, in their order.
+
+    Where the names in between are steps, `start` stands at step 0 and `end` one place after the last step, apart from
+    the curve, since its weights may be those of another step.
+
+    Args:
+        runs: At least two players that were compared.
+        title: Line above the plot.
+    """
+    names = [run.name for run in runs]
+    steps = {name: float(found[1]) for name in names if (found := _STEP.fullmatch(name))}
+    places = [float(place) for place in range(len(names))]
+    if steps and set(names) <= {"start", "end", *steps}:
+        last = max(steps.values())
+        beside = {"start": 0.0, "end": last + last / len(steps)}
+        places = [steps.get(name, beside.get(name, 0.0)) for name in names]
+    with _style(title):
+        figure, [axes] = _figure((640, 300), above=30)
+        axes.set_title(title, loc="left", fontsize=11)
+        curve = [number for number, name in enumerate(names) if name != "end"]
+        rates = np.array([_rate_and_ends(run.figures) for run in runs])  # (runs, 3)
+        color = list(COLORS)[1]
+        axes.plot([places[n] for n in curve], rates[curve, 0], color=color, linewidth=1.5, clip_on=False)
+        ends = np.abs(rates[:, 1:] - rates[:, :1]).T
+        axes.errorbar(places, rates[:, 0], yerr=ends, fmt="o", color=color, markersize=5, linewidth=1.2, clip_on=False)
+        axes.set_xticks(places, [_STEP.sub(lambda found: found[1], name) for name in names])
+        axes.margins(x=0.05)
+        _scale(axes, percent=True, steps=False)
+        axes.set_xlabel("step" if steps else "")
+        return _svg(figure)
+
+
+def series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
+    """Finite values of each metric of a stage, in the order in which metrics first appear."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if is_number(value):
+                points.setdefault(name, []).append((float(row["step"]), float(value)))
+    return {name: Series(name, *np.array(found).T) for name, found in points.items()}
+
+
+def thinned(curve: Series) -> Series:
+    """At most MAX_POINTS points, each the mean of its neighbours."""
+    if len(curve.steps) <= MAX_POINTS:
+        return curve
+    starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
+    counts = np.diff(np.append(starts, len(curve.steps)))
+    steps = curve.steps[np.append(starts[1:], len(curve.steps)) - 1]
+    steps[0] = curve.steps[0]  # the curve still begins where the run did
+    return Series(curve.name, steps, np.add.reduceat(curve.values, starts) / counts)
+
+
+def running_mean(values: Floats) -> Floats:
+    """Mean over a centred window of a tenth of the values, shorter at the ends; shape kept."""
+    reach = max(1, len(values) // 20)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    begin, end = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(values))
+    means: Floats = (sums[end] - sums[begin]) / (end - begin)
+    return means
+
+
+def format_value(value: float, percent: bool = False) -> str:
+    """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to three digits."""
+    if percent:
+        return f"{in_percent(value)} %"
+    if abs(value) < 1e-12:  # what rounding leaves of zero
+        return "0"
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _style(label: str) -> Any:
+    """Settings of matplotlib for one chart; its ids depend on `label` alone, so a chart is the same each time."""
+    import matplotlib
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports the making of its font cache as a warning
+    return matplotlib.rc_context(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": label,
+            "text.usetex": False,
+            "font.size": 11,
+            "axes.edgecolor": _RULE,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.spines.left": False,
+            "axes.axisbelow": True,
+            "grid.color": _RULE,
+            "xtick.major.size": 0,
+            "ytick.major.size": 0,
+            "xtick.labelcolor": _MUTED,
+            "ytick.labelcolor": _MUTED,
+        }
+    )
+
+
+def _figure(size: tuple[int, int], panels: int = 1, *, right: int = 10, above: int = 8) -> tuple[Figure, list[Axes]]:
+    """A figure with panels one below the other; `right` and `above`: room beside and above each, in pixels."""
+    from matplotlib.figure import Figure
+
+    width, height = size
+    left, below = 46, 34
+    each = height / panels
+    figure = Figure((width / 72, height / 72))  # 72 points to the inch, so a unit of the SVG is a pixel
+    axes = []
+    for place in range(panels):
+        bottom = height - (place + 1) * each + below
+        box = (left / width, bottom / height, (width - left - right) / width, (each - below - above) / height)
+        axes.append(figure.add_axes(box))
+        axes[-1].grid(axis="y")
+    return figure, axes
+
+
+def _curve(axes: Axes, curve: Series, place: int, *, faint: bool = True, **keywords: Any) -> None:
+    """Draw a curve; one of many values as its running mean, over the values themselves if `faint`."""
+    color, dashes = list(COLORS)[place % len(COLORS)], DASHES[place % len(DASHES)]
+    if faint and len(curve.values) >= _SMOOTH_FROM:
+        axes.plot(curve.steps, curve.values, color=color, linewidth=1, alpha=0.3, clip_on=False)
+    style = (0, dashes) if dashes else "solid"
+    axes.plot(curve.steps, curve.bold, color=color, linewidth=2, linestyle=style, clip_on=False, **keywords)
+
+
+def _scale(
+    axes: Axes, *, percent: bool = False, log: bool = False, from_zero: bool = False, steps: bool = True
+) -> None:
+    """Round ticks, about four of them; rates stay between nothing and all."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    if log:
+        axes.set_yscale("log")
+        low, high = axes.dataLim.intervaly
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 1000 * low else (1.0, 2.0, 5.0), numticks=8))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.tick_params(which="minor", length=0)
+    else:
+        low, high = axes.dataLim.intervaly
+        low = 0.0 if from_zero else low
+        room = 0.06 * (high - low) or (0.02 if percent else 0.05 * abs(high) or 1.0)
+        low, high = (low if from_zero else low - room), high + room
+        axes.set_ylim(max(low, 0.0) if percent else low, min(high, 1.0) if percent else high)
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    said = (lambda value, _: f"{tick_text(100 * value)} %") if percent else (lambda value, _: tick_text(value))
+    axes.yaxis.set_major_formatter(FuncFormatter(said))
+    if steps:
+        first, last = axes.dataLim.intervalx
+        axes.set_xlim(first, last if last > first else first + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
+
+
+def tick_text(value: float) -> str:
+    """A tick of an axis in few letters.
+
+    Examples:
+        >>> [tick_text(value) for value in (0.25, 12_500, 250_000, -1e-5)]
+        ['0.25', '12,500', '250k', '-1e-05']
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(size, 1e5):
+            return f"{value / size:g}{unit}"
+    return f"{value + 0.0:,g}"  # + 0.0: no tick reads -0
+
+
+def _box(axes: Axes, size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of the plot in units of the SVG, whose origin is the upper left corner."""
+    box = axes.get_position()
+    return box.x0 * size[0], box.x1 * size[0], (1 - box.y0) * size[1], (1 - box.y1) * size[1]
+
+
+def _rate_and_ends(figures: Figures) -> tuple[float, float, float]:
+    """Win rate and the ends of its interval."""
+    return figures.win_rate or 0.0, figures.win_rate_low or 0.0, figures.win_rate_high or 0.0
+
+
+def _svg(figure: Figure, *, transparent: bool = False) -> str:
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(text, format="svg", metadata=nothing, transparent=transparent)
+    return text.getvalue()
+
+
+def _inline(figure: Figure, label: str, attributes: Mapping[str, str]) -> str:
+    """The chart as an element of a page: colours by name, the page's font, no ids but those it refers to itself."""
+    drawn = _svg(figure, transparent=True)
+    drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>") + len("</svg>")]
+    drawn = re.sub(r"<defs>\s*<(style|clipPath).*?</\1>\s*</defs>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r' clip-path="[^"]*"', "", drawn)  # nothing is drawn outside the axes
+    drawn = re.sub(r"font-family: [^;\"]+;? ?", "", drawn)
+    drawn = re.sub(r' transform="rotate\(-?0 [^"]*"', "", drawn)
+    referred = set(re.findall(r'href="#([^"]+)"', drawn))
+    drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referred else "", drawn)
+    for color, name in _THEME.items():
+        drawn = drawn.replace(color, f"var({name})")
+    drawn = re.sub(r"\n\s*", "\n", drawn)
+    width, height = figure.get_size_inches() * 72
+    said = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
+    head = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"{said}>'
+    return head + drawn.partition(">")[2].replace("xlink:href", "href")
